@@ -1,0 +1,1 @@
+"""Everything that is a Ray process of its own, and the contracts for talking to it."""

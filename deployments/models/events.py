@@ -1,0 +1,63 @@
+"""What an engine says while it generates: the events between vLLM's outputs and anything rendered from them.
+
+Events are tuples so that they cost little; over a channel they travel as JSON arrays of the same shape, the
+kind first. `index` is the choice (parameter `n`).
+"""
+
+from typing import Any, Literal, NamedTuple
+
+FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
+
+
+class TextDelta(NamedTuple):
+    """More of a choice's text."""
+
+    kind: Literal["text"]
+    index: int
+    text: str
+
+
+class ReasoningDelta(NamedTuple):
+    """More of what the model thinks before it answers."""
+
+    kind: Literal["reasoning"]
+    index: int
+    text: str
+
+
+class ToolCallStart(NamedTuple):
+    """A tool call begins; `call` counts the calls of one choice from 0."""
+
+    kind: Literal["tool_call"]
+    index: int
+    call: int
+    id: str
+    name: str
+
+
+class ToolArgumentsDelta(NamedTuple):
+    """More of a tool call's arguments, a piece of a JSON text."""
+
+    kind: Literal["tool_arguments"]
+    index: int
+    call: int
+    text: str
+
+
+class Logprobs(NamedTuple):
+    """Log probabilities of the tokens behind the delta that precedes, in OpenAI's shape of a list."""
+
+    kind: Literal["logprobs"]
+    index: int
+    content: list[dict[str, Any]]
+
+
+class Finished(NamedTuple):
+    """A choice has ended."""
+
+    kind: Literal["finished"]
+    index: int
+    reason: FinishReason
+
+
+Event = TextDelta | ReasoningDelta | ToolCallStart | ToolArgumentsDelta | Logprobs | Finished

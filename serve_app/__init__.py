@@ -1,0 +1,1 @@
+"""The HTTP front door, and the operations that both doors share."""
