@@ -55,7 +55,10 @@ class EngineRequest:
 
 @dataclass(slots=True)
 class Usage:
-    """Tokens that a request took; `cached_tokens` are part of `prompt_tokens`, `reasoning_tokens` of `completion_tokens`."""
+    """Tokens that a request took.
+
+    `cached_tokens` are part of `prompt_tokens`, `reasoning_tokens` of `completion_tokens`.
+    """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0

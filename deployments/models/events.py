@@ -1,7 +1,7 @@
 """What an engine says while it generates: the events between vLLM's outputs and anything rendered from them.
 
 Events are tuples so that they cost little; over a channel they travel as JSON arrays of the same shape, the
-kind first. `index` is the choice (parameter `n`).
+kind first. `choice` counts the completions of one request (parameter `n`) from 0.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -13,7 +13,7 @@ class TextDelta(NamedTuple):
     """More of a choice's text."""
 
     kind: Literal["text"]
-    index: int
+    choice: int
     text: str
 
 
@@ -21,7 +21,7 @@ class ReasoningDelta(NamedTuple):
     """More of what the model thinks before it answers."""
 
     kind: Literal["reasoning"]
-    index: int
+    choice: int
     text: str
 
 
@@ -29,7 +29,7 @@ class ToolCallStart(NamedTuple):
     """A tool call begins; `call` counts the calls of one choice from 0."""
 
     kind: Literal["tool_call"]
-    index: int
+    choice: int
     call: int
     id: str
     name: str
@@ -39,7 +39,7 @@ class ToolArgumentsDelta(NamedTuple):
     """More of a tool call's arguments, a piece of a JSON text."""
 
     kind: Literal["tool_arguments"]
-    index: int
+    choice: int
     call: int
     text: str
 
@@ -48,7 +48,7 @@ class Logprobs(NamedTuple):
     """Log probabilities of the tokens behind the delta that precedes, in OpenAI's shape of a list."""
 
     kind: Literal["logprobs"]
-    index: int
+    choice: int
     content: list[dict[str, Any]]
 
 
@@ -56,7 +56,7 @@ class Finished(NamedTuple):
     """A choice has ended."""
 
     kind: Literal["finished"]
-    index: int
+    choice: int
     reason: FinishReason
 
 
