@@ -9,6 +9,8 @@
 Nothing here knows HTTP; `serve_app.errors` translates, once.
 """
 
+import json
+
 
 class EngineError(Exception):
     """An engine did not carry out a request."""
@@ -47,3 +49,20 @@ class EngineDied(EngineError):
 
 class Cancelled(EngineError):
     """The caller cancelled the request."""
+
+
+_KINDS: dict[str, type[EngineError]] = {
+    kind.__name__: kind for kind in (EngineError, RequestRejected, Overloaded, EngineDied, Cancelled)
+}
+
+
+def render_error(error: EngineError) -> bytes:
+    """Return an error as a JSON array: its class, then what the class is made from."""
+    kind = type(error).__name__
+    return json.dumps([kind if kind in _KINDS else "EngineError", *error.__reduce__()[1]]).encode()
+
+
+def parse_error(rendered: bytes) -> EngineError:
+    """Return the error that `render_error` wrote."""
+    kind, *arguments = json.loads(rendered)
+    return _KINDS[kind](*arguments)

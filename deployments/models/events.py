@@ -61,3 +61,13 @@ class Finished(NamedTuple):
 
 
 Event = TextDelta | ReasoningDelta | ToolCallStart | ToolArgumentsDelta | Logprobs | Finished
+
+
+EVENT_TYPES: dict[str, type[Event]] = {
+    "text": TextDelta,
+    "reasoning": ReasoningDelta,
+    "tool_call": ToolCallStart,
+    "tool_arguments": ToolArgumentsDelta,
+    "logprobs": Logprobs,
+    "finished": Finished,
+}

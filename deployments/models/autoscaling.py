@@ -1,0 +1,21 @@
+"""How many replicas a model wants: by the requests that run on its replicas, whichever way they came.
+
+Requests travel outside of Serve's handles, so Serve cannot count them; every replica reports its own. Handles
+still count the requests that wait for a first replica, which is what wakes a model that is scaled to zero.
+"""
+
+import math
+from typing import Any, Final
+
+from ray.serve.config import AutoscalingContext
+
+ONGOING: Final = "manta_ongoing_requests"
+
+
+def desired_replicas(context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
+    """Return the number of replicas that brings each to its target of ongoing requests, and no state."""
+    reported = (context.aggregated_metrics or {}).get(ONGOING, {})
+    ongoing = sum(reported.values()) + (context.total_queued_requests or 0.0)
+    target = context.config.get_target_ongoing_requests()
+    wanted = math.ceil(ongoing / target - 1e-9)
+    return max(context.capacity_adjusted_min_replicas, min(context.capacity_adjusted_max_replicas, wanted)), {}

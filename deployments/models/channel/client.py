@@ -1,0 +1,192 @@
+"""The ingress's end of the side channel: one connection to one model replica, and the answers that come over it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import orjson
+
+from deployments.models.channel import frames
+from deployments.models.channel.server import send_at_once
+from deployments.models.errors import EngineDied, EngineError, parse_error
+
+CONNECT_TIMEOUT_S = 3.0
+MAX_UNREAD_BYTES = 64 * 1024 * 1024
+
+
+class Address(TypedDict):
+    """Where a replica listens, as it published it."""
+
+    host: str
+    port: int
+    path: str
+    secret: str
+
+
+class ChannelStream:
+    """One request's answer, as it comes in."""
+
+    __slots__ = ("_channel", "_error", "_is_over", "_number", "_pieces", "_unread_bytes", "_waiter", "summary")
+
+    def __init__(self, channel: "Channel", number: int) -> None:
+        self.summary: dict[str, Any] = {}
+        self._channel = channel
+        self._number = number
+        self._pieces: list[bytes] = []
+        self._unread_bytes = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: EngineError | None = None
+        self._is_over = False
+
+    async def read(self) -> list[bytes]:
+        """Return the pieces that have come since the last call, at least one; none when the answer is complete.
+
+        Raises:
+            EngineError: the answer breaks off here.
+        """
+        if not self._pieces and not self._is_over:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        if self._pieces:
+            pieces, self._pieces = self._pieces, []
+            self._unread_bytes = 0
+            return pieces
+        if self._error is not None:
+            raise self._error
+        return []
+
+    def cancel(self) -> None:
+        """Take the request back; harmless when the answer is complete."""
+        if not self._is_over:
+            self._is_over = True
+            self._channel.cancel(self._number)
+
+    def feed(self, piece: bytes) -> None:
+        """Take in a piece; a reader that is far too slow loses the answer."""
+        self._pieces.append(piece)
+        self._unread_bytes += len(piece)
+        if self._unread_bytes > MAX_UNREAD_BYTES:
+            self.cancel()
+            self._error = EngineDied("The answer was not read in time.")
+        self._wake()
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Take in the end of the answer."""
+        self.summary = summary
+        self._is_over = True
+        self._wake()
+
+    def fail(self, error: EngineError) -> None:
+        """Take in that the answer breaks off."""
+        self._error = error
+        self._is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
+class Channel(asyncio.Protocol):
+    """An open connection to a replica. Not made directly: `connect` does."""
+
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        self._streams: dict[int, ChannelStream] = {}
+        self._parser = frames.FrameParser()
+        self._transport: asyncio.Transport | None = None
+        self._last_number = 0
+        self._on_lost = on_lost
+
+    @property
+    def num_open(self) -> int:
+        """How many answers are under way."""
+        return len(self._streams)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request can be sent."""
+        return self._transport is not None
+
+    def open(self, header: dict[str, Any], body: bytes) -> ChannelStream:
+        """Send a request and return the stream of its answer.
+
+        Raises:
+            EngineDied: the connection is gone.
+        """
+        if self._transport is None:
+            raise EngineDied("The connection to the model replica is gone.")
+        self._last_number = number = self._last_number % 0xFFFFFFFF + 1
+        stream = self._streams[number] = ChannelStream(self, number)
+        self._transport.write(frames.render_frame(number, frames.OPEN, orjson.dumps(header) + b"\n" + body))
+        return stream
+
+    def cancel(self, number: int) -> None:
+        """Tell the replica that nobody waits for this answer any more."""
+        if self._streams.pop(number, None) is not None and self._transport is not None:
+            self._transport.write(frames.render_frame(number, frames.CANCEL))
+
+    def authenticate(self, secret: str) -> None:
+        """Say the secret, which must come first on a connection."""
+        assert self._transport is not None
+        self._transport.write(frames.render_frame(0, frames.HELLO, secret.encode()))
+
+    def close(self) -> None:
+        """Close the connection; answers under way break off."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport (called by the event loop)."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        send_at_once(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand each frame to the answer it belongs to (called by the event loop)."""
+        streams = self._streams
+        try:
+            for number, kind, payload in self._parser.feed(data):
+                if kind == frames.DATA:
+                    stream = streams.get(number)
+                    if stream is not None:
+                        stream.feed(payload)
+                elif (stream := streams.pop(number, None)) is None:
+                    continue  # Cancelled while its end was on the way.
+                elif kind == frames.END:
+                    stream.finish(orjson.loads(payload))
+                elif kind == frames.ERROR:
+                    stream.fail(parse_error(payload))
+        except frames.FrameError:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail every answer under way (called by the event loop)."""
+        self._transport = None
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.fail(EngineDied("The model replica went away while it ran the request."))
+        self._on_lost()
+
+
+async def connect(address: Address, on_lost: Callable[[], None]) -> Channel:
+    """Connect to a replica: over its Unix socket when it lives on this node, over TCP otherwise.
+
+    Raises:
+        EngineDied: nobody listens there, or nobody answers within three seconds.
+    """
+    loop = asyncio.get_running_loop()
+
+    def make() -> Channel:
+        return Channel(on_lost)
+
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            try:
+                _, channel = await loop.create_unix_connection(make, address["path"])
+            except FileNotFoundError:  # The replica lives on another node.
+                _, channel = await loop.create_connection(make, address["host"], address["port"])
+    except (OSError, TimeoutError) as error:
+        raise EngineDied("The model replica cannot be reached.") from error
+    channel.authenticate(address["secret"])
+    return channel

@@ -1,0 +1,234 @@
+"""The replica's end of the side channel: takes requests in, sends pieces of answers out.
+
+Admission is here: the replica itself refuses what is over its bound, however many ingress replicas there are.
+It does not know what a request means; a `Runner` does.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+
+from deployments.models.channel import frames
+from deployments.models.errors import EngineDied, EngineError, Overloaded, render_error
+
+logger = logging.getLogger(__name__)
+
+
+class Reply(Protocol):
+    """Where one request's answer goes. All methods return at once."""
+
+    def write(self, piece: bytes) -> None:
+        """Send a piece of the answer."""
+
+    def end(self, summary: dict[str, Any]) -> None:
+        """Say that the answer is complete; nothing may follow."""
+
+    def fail(self, error: EngineError) -> None:
+        """Say that the answer breaks off here; nothing may follow."""
+
+
+class Runner(Protocol):
+    """What carries requests out."""
+
+    async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
+        """Carry one request out; cancelled when its caller goes away.
+
+        Raises:
+            EngineError: the request did not run, or broke off.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much one replica takes on: `running` at once, and `queued` beyond that."""
+
+    running: int
+    queued: int
+
+
+class ChannelServer:
+    """One replica's listener: a Unix socket for its own node and a TCP port for the others."""
+
+    def __init__(self, runner: Runner, bounds: Bounds) -> None:
+        self.num_ongoing = 0
+        self.is_draining = False
+        self._runner = runner
+        self._bounds = bounds
+        self._secret = os.urandom(32).hex().encode()
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[_ServerConnection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def start(self, host: str, socket_path: str) -> dict[str, Any]:
+        """Listen, and return the address that `connect` takes, the secret included."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(socket_path)
+        make = self._make_connection
+        local = await loop.create_unix_server(make, path=socket_path)
+        os.chmod(socket_path, 0o600)
+        remote = await loop.create_server(make, host=host, port=0)
+        self._servers = [local, remote]
+        port = remote.sockets[0].getsockname()[1]
+        return {"host": host, "port": port, "path": socket_path, "secret": self._secret.decode()}
+
+    def _make_connection(self) -> "_ServerConnection":
+        return _ServerConnection(self)
+
+    def is_authentic(self, secret: bytes) -> bool:
+        """Tell whether a connection's first words are the secret."""
+        return hmac.compare_digest(secret, self._secret)
+
+    def accept(self, connection: "_ServerConnection", stream: int, payload: bytes) -> None:
+        """Begin one request, or refuse it on the spot."""
+        reply = _Reply(connection, stream)
+        if self.is_draining:
+            reply.fail(Overloaded("This replica is shutting down.", retry_after_s=0.0))
+            return
+        if self.num_ongoing >= self._bounds.running + self._bounds.queued:
+            reply.fail(Overloaded("The engine is currently overloaded, please try again later", retry_after_s=1.0))
+            return
+        self.num_ongoing += 1
+        self._idle.clear()
+        task = asyncio.get_running_loop().create_task(self._run(connection, stream, payload, reply))
+        connection.tasks[stream] = task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, connection: "_ServerConnection", stream: int, payload: bytes, reply: "_Reply") -> None:
+        try:
+            head, _, body = payload.partition(b"\n")
+            await self._runner.run(orjson.loads(head), body, reply)
+        except asyncio.CancelledError:
+            pass  # The caller is gone or took the request back: nobody reads an answer.
+        except EngineError as error:
+            reply.fail(error)
+        except Exception as error:
+            logger.error("request failed in the replica: %s", type(error).__name__, exc_info=_without_text(error))
+            reply.fail(EngineDied("The engine failed while it ran the request."))
+        finally:
+            connection.tasks.pop(stream, None)
+            self.num_ongoing -= 1
+            if not self.num_ongoing:
+                self._idle.set()
+
+    def attach(self, connection: "_ServerConnection") -> None:
+        """Keep a connection, to close it with the server."""
+        self._connections.add(connection)
+
+    def detach(self, connection: "_ServerConnection") -> None:
+        """Forget a connection that is gone, and cancel what ran for it."""
+        self._connections.discard(connection)
+        for task in list(connection.tasks.values()):
+            task.cancel()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse new requests and wait until those that run have ended, at most `timeout_s` seconds."""
+        self.is_draining = True
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+
+    async def close(self) -> None:
+        """Cancel what runs and close every connection."""
+        for server in self._servers:
+            server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        for connection in list(self._connections):
+            connection.close()
+
+
+def _without_text(error: Exception) -> tuple[type[Exception], Exception, Any]:
+    """Return exception info for the log whose text is gone: an engine's message may quote the request."""
+    return (RuntimeError, RuntimeError(type(error).__name__), error.__traceback__)
+
+
+class _Reply:
+    """One request's answer, on its way into the connection's next write."""
+
+    __slots__ = ("_connection", "_stream")
+
+    def __init__(self, connection: "_ServerConnection", stream: int) -> None:
+        self._connection = connection
+        self._stream = stream
+
+    def write(self, piece: bytes) -> None:
+        self._connection.queue(frames.render_frame(self._stream, frames.DATA, piece))
+
+    def end(self, summary: dict[str, Any]) -> None:
+        self._connection.queue(frames.render_frame(self._stream, frames.END, orjson.dumps(summary)))
+
+    def fail(self, error: EngineError) -> None:
+        self._connection.queue(frames.render_frame(self._stream, frames.ERROR, render_error(error)))
+
+
+class _ServerConnection(asyncio.Protocol):
+    """One ingress replica's connection."""
+
+    def __init__(self, server: ChannelServer) -> None:
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+        self._server = server
+        self._parser = frames.FrameParser()
+        self._transport: asyncio.Transport | None = None
+        self._outgoing: list[bytes] = []
+        self._call_soon: Callable[..., Any] = asyncio.get_running_loop().call_soon
+        self._is_known = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        send_at_once(transport)
+        self._server.attach(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for stream, kind, payload in self._parser.feed(data):
+                self._handle(stream, kind, payload)
+        except frames.FrameError:
+            self.close()
+
+    def _handle(self, stream: int, kind: int, payload: bytes) -> None:
+        if not self._is_known:
+            self._is_known = kind == frames.HELLO and self._server.is_authentic(payload)
+            if not self._is_known:
+                raise frames.FrameError("the connection did not start with the secret")
+        elif kind == frames.OPEN:
+            self._server.accept(self, stream, payload)
+        elif kind == frames.CANCEL and (task := self.tasks.get(stream)):
+            task.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._server.detach(self)
+
+    def queue(self, frame: bytes) -> None:
+        """Send the frame together with all others of this turn of the event loop."""
+        if not self._outgoing:
+            self._call_soon(self._flush)
+        self._outgoing.append(frame)
+
+    def _flush(self) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        if self._transport is not None:
+            self._transport.write(b"".join(outgoing))
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def send_at_once(transport: asyncio.Transport) -> None:
+    """Switch off the kernel's own grouping of small writes on a TCP connection."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,63 @@
+"""Which replica of a model takes a request: the one that holds its prefix, unless that one is far busier.
+
+Rendezvous hashing gives every prefix its replica without any shared memory, and moves as few prefixes as can
+be when replicas come and go (Thaler and Ravishankar, 1998). The bound on a favourite's load is that of
+consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018).
+"""
+
+import hashlib
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
+
+LOAD_BOUND: Final = 1.25
+FREE_LOAD: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the placement of one request depends on.
+
+    `affinity` names its prefix, None where it has none. `excluded` replicas have been tried.
+    `num_open` says how many requests of this process run on a replica.
+    """
+
+    affinity: str | None
+    excluded: frozenset[str]
+    num_open: Callable[[str], int]
+
+
+def place(choice: Choice, replica_ids: list[str]) -> str:
+    """Return the replica of `replica_ids` that takes the request; an excluded one only if there is no other."""
+    candidates = [replica_id for replica_id in replica_ids if replica_id not in choice.excluded] or replica_ids
+    if len(candidates) == 1:
+        return candidates[0]
+    if choice.affinity is None:
+        return min(random.sample(candidates, 2), key=choice.num_open)
+    loads = {replica_id: choice.num_open(replica_id) for replica_id in candidates}
+    most = max(FREE_LOAD, math.ceil(LOAD_BOUND * (sum(loads.values()) + 1) / len(candidates)))
+    affinity = choice.affinity.encode()
+    ranked = sorted(candidates, key=lambda replica_id: _rank(affinity, replica_id))
+    return next((replica_id for replica_id in ranked if loads[replica_id] < most), ranked[0])
+
+
+def _rank(affinity: bytes, replica_id: str) -> bytes:
+    return hashlib.blake2b(affinity + replica_id.encode(), digest_size=8).digest()
+
+
+class PrefixRouter(RequestRouter):  # type: ignore[misc]  # Ray ships no types for it.
+    """Serve's extension point for placement, over `place`; runs inside the handle, in the ingress."""
+
+    async def choose_replicas(
+        self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
+    ) -> list[list[RunningReplica]]:
+        """Return the one replica that takes the request."""
+        by_id = {replica.replica_id.unique_id: replica for replica in candidate_replicas}
+        choice = pending_request.args[0] if pending_request is not None and pending_request.args else None
+        if not isinstance(choice, Choice):  # A plain handle call, such as Serve's own.
+            return [[random.choice(candidate_replicas)]]  # noqa: S311
+        return [[by_id[place(choice, list(by_id))]]]
