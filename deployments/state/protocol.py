@@ -34,7 +34,9 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The request may go on."""
+    """The request may go on. `at` is when the room counts as taken, on the gatekeeper's clock (Unix seconds)."""
+
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,11 @@ class Gatekeeper(Protocol):
         """Take tokens out of the key's minute, before they are used."""
         ...
 
-    def settle(self, principal: Principal, *, reserved: int, used: int) -> None:
-        """Correct a reservation to what was really used; `used` 0 gives all of it back. Never waits."""
+    def settle(self, principal: Principal, *, granted: Granted, reserved: int, used: int) -> None:
+        """Correct a reservation to what was really used; `used` 0 gives all of it back. Never waits.
+
+        `granted` is what `reserve` returned: what is given back must leave the minute in which it was taken.
+        """
         ...
 
     def quota(self, principal: Principal) -> Quota:
