@@ -1,0 +1,135 @@
+"""What all wire models share: their strictness, how a rule of ours refuses, and the parameters of sampling.
+
+Types are as strict as JSON has them: no "1" for 1, no true for 1, but 1 for 1.0. Labels that start with "?"
+name the branch of a union for whoever explains an error, and are no part of a field's path.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, LiteralString
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Tag
+from pydantic_core import PydanticCustomError
+
+MAX_STOP_SEQUENCES = 4
+MAX_STOP_CHARS = 1024
+MAX_LOGIT_BIASES = 300
+MAX_METADATA_PAIRS = 16
+MAX_METADATA_KEY_CHARS = 64
+MAX_METADATA_VALUE_CHARS = 512
+NAME_PATTERN = r"^[a-zA-Z0-9_-]+$"
+# The engine takes no smaller top_p than this for 0, nor a temperature of 0 with more than one choice.
+SMALLEST_TOP_P = 1e-6
+SMALLEST_TEMPERATURE = 0.01
+
+_TOKEN_ID = re.compile(r"[0-9]{1,10}")
+
+
+class WireModel(BaseModel):
+    """A JSON object that a caller sends; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+
+
+def refusal(code: LiteralString, sentence: str, at: str = "") -> PydanticCustomError:
+    """Return what a validator raises when one of our own rules is broken.
+
+    `code` is the error's code on the wire. In `sentence`, "{param}" stands for the field's path. `at` extends
+    the path of the value that is validated.
+    """
+    return PydanticCustomError(code, "refused", {"sentence": sentence, "at": at})
+
+
+def _check_stop(stop: str | list[str]) -> str | list[str]:
+    sequences = [stop] if isinstance(stop, str) else stop
+    for index, sequence in enumerate(sequences):
+        at = "" if isinstance(stop, str) else f"[{index}]"
+        if not sequence:
+            raise refusal(
+                "empty_string",
+                "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an empty string "
+                "instead.",
+                at,
+            )
+        if len(sequence) > MAX_STOP_CHARS:
+            raise refusal(
+                "string_above_max_length",
+                f"Invalid '{{param}}': string too long. Expected a string with maximum length {MAX_STOP_CHARS}, but "
+                f"got a string with length {len(sequence)} instead.",
+                at,
+            )
+    return stop
+
+
+def _check_size(value: dict[str, Any], limit: int) -> None:
+    if len(value) > limit:
+        raise refusal(
+            "object_above_max_properties",
+            f"Invalid '{{param}}': too many properties. Expected an object with at most {limit} properties, but got "
+            f"an object with {len(value)} properties instead.",
+        )
+
+
+def _check_logit_bias(biases: dict[str, Any]) -> dict[str, Any]:
+    _check_size(biases, MAX_LOGIT_BIASES)
+    for token, bias in biases.items():
+        if not _TOKEN_ID.fullmatch(token):
+            raise refusal("invalid_value", "Invalid key in '{param}': every key must be a token ID, an integer.")
+        if type(bias) not in (int, float):
+            raise refusal("invalid_type", "Invalid type in '{param}': every bias must be a number.", f".{token}")
+        if not -100 <= bias <= 100:
+            raise refusal(
+                "decimal_above_max_value" if bias > 100 else "decimal_below_min_value",
+                "Invalid '{param}': every bias must be between -100 and 100.",
+                f".{token}",
+            )
+    return biases
+
+
+def _check_metadata(pairs: dict[str, Any]) -> dict[str, Any]:
+    _check_size(pairs, MAX_METADATA_PAIRS)
+    for key, value in pairs.items():
+        if len(key) > MAX_METADATA_KEY_CHARS:
+            raise refusal(
+                "string_above_max_length",
+                f"Invalid key in '{{param}}': string too long. Expected keys with maximum length "
+                f"{MAX_METADATA_KEY_CHARS}, but got one with length {len(key)} instead.",
+            )
+        if not isinstance(value, str):
+            raise refusal("invalid_type", "Invalid type in '{param}': expected every value to be a string.")
+        if len(value) > MAX_METADATA_VALUE_CHARS:
+            raise refusal(
+                "string_above_max_length",
+                f"Invalid value in '{{param}}': string too long. Expected values with maximum length "
+                f"{MAX_METADATA_VALUE_CHARS}, but got one with length {len(value)} instead.",
+            )
+    return pairs
+
+
+ModelId = Annotated[str, Field(min_length=1, max_length=256)]
+Temperature = Annotated[float, Field(ge=0, le=2)]
+TopP = Annotated[float, Field(ge=0, le=1)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+NumChoices = Annotated[int, Field(ge=1, le=128)]
+MaxTokens = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Name = Annotated[str, Field(min_length=1, max_length=64, pattern=NAME_PATTERN)]
+Stop = Annotated[
+    Annotated[str, Tag("?string")]
+    | Annotated[list[str], Field(fail_fast=True, max_length=MAX_STOP_SEQUENCES), Tag("?array of strings")],
+    AfterValidator(_check_stop),
+]
+LogitBias = Annotated[dict[str, Any], AfterValidator(_check_logit_bias)]
+Metadata = Annotated[dict[str, Any], AfterValidator(_check_metadata)]
+
+
+class StreamOptions(WireModel):
+    """What a stream carries beside the answer."""
+
+    include_usage: bool | None = False
+    include_obfuscation: bool | None = None
+
+
+def estimate_tokens(texts: Iterable[str]) -> int:
+    """Return about how many tokens texts take: four characters of ASCII each, fewer of other scripts."""
+    return sum(len(text) // 4 + 1 if text.isascii() else len(text) * 2 // 3 + 1 for text in texts)

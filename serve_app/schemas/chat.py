@@ -1,0 +1,236 @@
+"""The body of POST /v1/chat/completions.
+
+Holds every field of OpenAI's current schema. Those that would change the answer and cannot be honoured are
+refused by name; those that cannot change it are accepted and go no further.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+import orjson
+from pydantic import Field, model_validator
+
+from serve_app.schemas.base import (
+    LogitBias,
+    MaxTokens,
+    Metadata,
+    ModelId,
+    NumChoices,
+    Penalty,
+    Seed,
+    Stop,
+    StreamOptions,
+    Temperature,
+    TopP,
+    WireModel,
+    estimate_tokens,
+    refusal,
+)
+from serve_app.schemas.chat_dialect import DROPPED, needs_rewrite, rewrite
+from serve_app.schemas.formats import JsonSchemaFormat, ResponseFormat
+from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.messages import IMAGE_TOKENS, Messages, check_conversation, num_images, texts_of
+from serve_app.schemas.tools import (
+    AllowedToolsChoice,
+    FunctionTool,
+    LegacyFunctionCall,
+    LegacyFunctions,
+    NamedToolChoice,
+    ToolChoice,
+    Tools,
+    check_tool_choice,
+)
+
+AFFINITY_CHARS = 1024
+_MESSAGE_TOKENS = 4  # What a template adds around each message, about.
+_UNSUPPORTED = ("audio", "moderation", "web_search_options")
+
+
+class ChatRequest(WireModel):
+    """A request for a chat completion, within the bounds of the specification."""
+
+    model: ModelId
+    messages: Messages
+    temperature: Temperature | None = 1.0
+    top_p: TopP | None = 1.0
+    n: NumChoices | None = 1
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    stop: Stop | None = None
+    max_tokens: MaxTokens | None = None
+    max_completion_tokens: MaxTokens | None = None
+    presence_penalty: Penalty | None = 0.0
+    frequency_penalty: Penalty | None = 0.0
+    logit_bias: LogitBias | None = None
+    logprobs: bool | None = False
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    seed: Seed | None = None
+    response_format: ResponseFormat | None = None
+    tools: Tools | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = True
+    functions: LegacyFunctions | None = None
+    function_call: LegacyFunctionCall | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+
+    # Accepted, and of no effect on the answer.
+    metadata: Metadata | None = None
+    store: bool | None = False
+    user: str | None = None
+    safety_identifier: Annotated[str, Field(max_length=64)] | None = None
+    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
+    prompt_cache_key: Annotated[str, Field(max_length=1024)] | None = None
+    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    prediction: dict[str, Any] | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    modalities: Annotated[list[Literal["text", "audio"]], Field(fail_fast=True, max_length=2)] | None = None
+
+    # Known, and refused when set.
+    audio: Any = None
+    moderation: Any = None
+    web_search_options: Any = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        check_conversation(self.messages)
+        check_tool_choice(self.tool_choice, self.tools)
+        if self.stream_options is not None and not self.stream:
+            raise refusal(
+                "invalid_value",
+                "The '{param}' parameter is only allowed when 'stream' is enabled.",
+                "stream_options",
+            )
+        if self.top_logprobs and not self.logprobs:
+            raise refusal(
+                "invalid_value",
+                "The '{param}' parameter is only allowed when 'logprobs' is enabled.",
+                "top_logprobs",
+            )
+        if self.max_tokens is not None and self.max_completion_tokens is not None:
+            raise refusal(
+                "invalid_parameter_combination",
+                "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
+                "max_completion_tokens",
+            )
+        self._check_supported()
+        self._check_functions()
+        self._check_schemas()
+        return self
+
+    def _check_supported(self) -> None:
+        for name in _UNSUPPORTED:
+            if getattr(self, name) is not None:
+                raise refusal(
+                    "unsupported_parameter",
+                    "Unsupported parameter: '{param}' is not supported with this model.",
+                    name,
+                )
+        if self.modalities and "audio" in self.modalities:
+            raise refusal(
+                "unsupported_value",
+                "Unsupported value: '{param}' does not support 'audio' with this model. Supported values are: 'text'.",
+                "modalities",
+            )
+
+    def _check_functions(self) -> None:
+        if self.functions is not None and self.tools is not None:
+            raise refusal(
+                "invalid_parameter_combination",
+                "Setting 'functions' and 'tools' at the same time is not supported. Use 'tools'.",
+                "functions",
+            )
+        call = self.function_call
+        if call is None or isinstance(call, str):
+            return
+        if call.name not in {function.name for function in self.functions or ()}:
+            raise refusal(
+                "invalid_value",
+                f"Invalid value for '{{param}}': function '{call.name}' not found in 'functions'.",
+                "function_call",
+            )
+
+    def _check_schemas(self) -> None:
+        if isinstance(self.response_format, JsonSchemaFormat):
+            wanted = self.response_format.json_schema
+            check_json_schema(wanted.definition, "response_format.json_schema.schema", strict=bool(wanted.strict))
+        for index, tool in enumerate(self.tools or ()):
+            if isinstance(tool, FunctionTool) and tool.function.parameters is not None:
+                at = f"tools[{index}].function.parameters"
+                check_json_schema(tool.function.parameters, at, strict=bool(tool.function.strict))
+        for index, function in enumerate(self.functions or ()):
+            if function.parameters is not None:
+                check_json_schema(function.parameters, f"functions[{index}].parameters")
+
+    @property
+    def num_choices(self) -> int:
+        """How many completions are asked for."""
+        return self.n or 1
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the answer is to be streamed."""
+        return bool(self.stream)
+
+    @property
+    def has_images(self) -> bool:
+        """Whether the model must be able to see."""
+        return any(map(num_images, self.messages))
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether the model must be able to call tools: it is offered some and not forbidden to use them."""
+        return bool(self.tools or self.functions) and self.tool_choice != "none" and self.function_call != "none"
+
+    def max_tokens_bound(self) -> int | None:
+        """Return how many tokens each choice may have at most, None when only the model's context bounds it."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    def prompt_estimate_tokens(self) -> int:
+        """Return about how many tokens the prompt takes, counted from the size of its texts."""
+        texts = (text for message in self.messages for text in texts_of(message))
+        total = estimate_tokens(texts) + _MESSAGE_TOKENS * len(self.messages)
+        total += IMAGE_TOKENS * sum(map(num_images, self.messages))
+        for tool in self.tools or ():
+            if isinstance(tool, FunctionTool):
+                total += len(orjson.dumps(tool.function.parameters)) // 4
+                total += estimate_tokens([tool.function.name, tool.function.description or ""])
+        return total
+
+    def affinity_prefix(self) -> str:
+        """Return text that is the same for requests that begin alike: key, tools, system text, first user text.
+
+        Only to be hashed. At most 1,024 characters.
+        """
+        pieces = [self.prompt_cache_key or ""]
+        pieces += [tool.function.name for tool in self.tools or () if isinstance(tool, FunctionTool)]
+        for message in self.messages:
+            pieces.extend(text[:AFFINITY_CHARS] for text in texts_of(message))
+            if message.role == "user" or sum(map(len, pieces)) >= AFFINITY_CHARS:
+                break
+        return "\x1f".join(pieces)[:AFFINITY_CHARS]
+
+    def to_engine_body(self, raw: bytes, *, has_developer_role: bool = False) -> bytes:
+        """Return the body in the engine's dialect: `raw` itself unless something must be rewritten.
+
+        `raw` are the bytes that this was parsed from. `has_developer_role` says that the model's template
+        knows the developer role, which otherwise becomes system.
+        """
+        if self._is_engine_ready(has_developer_role):
+            return raw
+        return rewrite(raw, has_developer_role)
+
+    def _is_engine_ready(self, has_developer_role: bool) -> bool:
+        given = self.model_fields_set
+        if not given.isdisjoint(DROPPED) or any(getattr(self, name) is None for name in given):
+            return False
+        if self.functions is not None or self.function_call is not None:
+            return False
+        if not (self.tool_choice is None or isinstance(self.tool_choice, NamedToolChoice)) and (
+            self.tools is None or isinstance(self.tool_choice, AllowedToolsChoice)
+        ):
+            return False
+        if self.stream_options is not None and "include_obfuscation" in self.stream_options.model_fields_set:
+            return False
+        if self.top_p == 0 or (self.temperature == 0 and self.num_choices > 1):
+            return False
+        return not any(needs_rewrite(message, has_developer_role) for message in self.messages)

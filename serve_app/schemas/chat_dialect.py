@@ -1,0 +1,130 @@
+"""Turns a validated chat body into the dialect of the engine, vLLM's reading of OpenAI's schema.
+
+What vLLM does not know is said in other words, what it would ignore is left out. Works on bodies that
+`ChatRequest` has accepted, and only on those that need it.
+"""
+
+from typing import Any
+
+import orjson
+
+from serve_app.json_limits import is_json_object
+from serve_app.schemas.base import SMALLEST_TEMPERATURE, SMALLEST_TOP_P
+from serve_app.schemas.messages import AssistantMessage, Message
+
+DROPPED = frozenset(
+    {
+        "audio",
+        "metadata",
+        "modalities",
+        "moderation",
+        "prediction",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "user",
+        "verbosity",
+        "web_search_options",
+    }
+)
+_ASSISTANT_FIELDS = frozenset({"role", "content", "name", "tool_calls", "reasoning"})
+
+Body = dict[str, Any]
+
+
+def needs_rewrite(message: Message, has_developer_role: bool) -> bool:
+    """Return whether the engine would not understand a message as it is."""
+    if message.role == "function" or (message.role == "developer" and not has_developer_role):
+        return True
+    if isinstance(message, AssistantMessage):
+        if not message.model_fields_set <= _ASSISTANT_FIELDS:
+            return True
+        for call in message.tool_calls or ():
+            if "index" in call.model_fields_set or not is_json_object(call.function.arguments):
+                return True
+    content = message.content
+    return isinstance(content, list) and any("prompt_cache_breakpoint" in part.model_fields_set for part in content)
+
+
+def rewrite(raw: bytes, has_developer_role: bool) -> bytes:
+    """Return a validated body in the engine's dialect."""
+    body: Body = {key: value for key, value in orjson.loads(raw).items() if value is not None and key not in DROPPED}
+    _rewrite_messages(body["messages"], has_developer_role)
+    _rewrite_functions(body)
+    _rewrite_tool_choice(body)
+    _rewrite_sampling(body)
+    if "stream_options" in body:
+        body["stream_options"].pop("include_obfuscation", None)
+    return orjson.dumps(body)
+
+
+def _rewrite_sampling(body: Body) -> None:
+    if body.get("top_p") == 0:
+        body["top_p"] = SMALLEST_TOP_P
+    if body.get("temperature") == 0 and body.get("n", 1) > 1:
+        body["temperature"] = SMALLEST_TEMPERATURE
+
+
+def _rewrite_functions(body: Body) -> None:
+    functions = body.pop("functions", None)
+    call = body.pop("function_call", None)
+    if functions:
+        body["tools"] = [{"type": "function", "function": function} for function in functions]
+    if call is not None:
+        body["tool_choice"] = call if isinstance(call, str) else {"type": "function", "function": call}
+
+
+def _rewrite_tool_choice(body: Body) -> None:
+    choice = body.get("tool_choice")
+    if choice is None:
+        return
+    if not body.get("tools"):
+        del body["tool_choice"]
+    elif isinstance(choice, dict) and choice["type"] == "allowed_tools":
+        allowed = choice["allowed_tools"]
+        names = {tool["function"]["name"] for tool in allowed["tools"]}
+        body["tools"] = [tool for tool in body["tools"] if tool["function"]["name"] in names]
+        body["tool_choice"] = allowed["mode"]
+
+
+def _rewrite_messages(messages: list[Body], has_developer_role: bool) -> None:
+    call_id = ""
+    for index, message in enumerate(messages):
+        match message["role"]:
+            case "developer" if not has_developer_role:
+                message["role"] = "system"
+            case "assistant":
+                call_id = f"call_{index}"
+                _rewrite_assistant(message, call_id)
+            case "function":
+                message["role"] = "tool"
+                message["tool_call_id"] = call_id or f"call_{index}"
+                message["content"] = message["content"] or ""
+        if isinstance(message.get("content"), list):
+            for part in message["content"]:
+                part.pop("prompt_cache_breakpoint", None)
+
+
+def _rewrite_assistant(message: Body, call_id: str) -> None:
+    refusal = message.pop("refusal", None)
+    if refusal and message.get("content") is None:
+        message["content"] = refusal
+    thought = message.pop("reasoning_content", None)
+    if thought is not None and message.get("reasoning") is None:
+        message["reasoning"] = thought
+    call = message.pop("function_call", None)
+    if call is not None:
+        message["tool_calls"] = [{"id": call_id, "type": "function", "function": call}]
+    for field in ("annotations", "audio"):
+        message.pop(field, None)
+    for field in ("tool_calls", "reasoning", "name"):
+        if not message.get(field):
+            message.pop(field, None)
+    for tool_call in message.get("tool_calls", ()):
+        tool_call.pop("index", None)
+        # vLLM would put the function's name into its log and go on with an empty object.
+        if not is_json_object(tool_call["function"]["arguments"]):
+            tool_call["function"]["arguments"] = "{}"

@@ -1,0 +1,142 @@
+"""The body of POST /v1/completions, which came before chat."""
+
+from typing import Annotated, Any, Self
+
+import orjson
+from pydantic import Field, model_validator
+
+from serve_app.schemas.base import (
+    SMALLEST_TEMPERATURE,
+    SMALLEST_TOP_P,
+    LogitBias,
+    ModelId,
+    NumChoices,
+    Penalty,
+    Seed,
+    Stop,
+    StreamOptions,
+    Temperature,
+    TopP,
+    WireModel,
+    refusal,
+)
+from serve_app.schemas.prompts import Input, count_inputs, count_tokens, texts_in
+
+AFFINITY_CHARS = 1024
+MAX_CHOICES = 128
+DEFAULT_MAX_TOKENS = 16
+
+_DROPPED = frozenset({"best_of", "suffix", "user"})
+
+
+class CompletionRequest(WireModel):
+    """A request to continue a text."""
+
+    model: ModelId
+    prompt: Input
+    temperature: Temperature | None = 1.0
+    top_p: TopP | None = 1.0
+    n: NumChoices | None = 1
+    best_of: NumChoices | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    stop: Stop | None = None
+    max_tokens: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = DEFAULT_MAX_TOKENS
+    presence_penalty: Penalty | None = 0.0
+    frequency_penalty: Penalty | None = 0.0
+    logit_bias: LogitBias | None = None
+    logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
+    echo: bool | None = False
+    seed: Seed | None = None
+    suffix: str | None = None
+    user: str | None = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.suffix:
+            raise refusal(
+                "unsupported_parameter",
+                "Unsupported parameter: '{param}' is not supported with this model.",
+                "suffix",
+            )
+        if self.best_of not in (None, 1, self.n):
+            raise refusal(
+                "unsupported_value",
+                "Unsupported value: '{param}' does not support values other than 1 or that of 'n'.",
+                "best_of",
+            )
+        if self.stream_options is not None and not self.stream:
+            raise refusal(
+                "invalid_value",
+                "The '{param}' parameter is only allowed when 'stream' is enabled.",
+                "stream_options",
+            )
+        if self.max_tokens == 0 and not self.echo:
+            raise refusal(
+                "integer_below_min_value",
+                "Invalid '{param}': integer below minimum value. Expected a value >= 1, but got 0 instead.",
+                "max_tokens",
+            )
+        if self.num_choices > MAX_CHOICES:
+            raise refusal(
+                "invalid_value",
+                f"Invalid '{{param}}': too many completions. Expected the number of prompts times 'n' to be at most "
+                f"{MAX_CHOICES}, but got {self.num_choices} instead.",
+                "prompt",
+            )
+        return self
+
+    @property
+    def num_choices(self) -> int:
+        """How many completions are asked for, those of all prompts together."""
+        return (self.n or 1) * count_inputs(self.prompt)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the answer is to be streamed."""
+        return bool(self.stream)
+
+    def max_tokens_bound(self) -> int:
+        """Return how many tokens each choice may have at most."""
+        return DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens
+
+    def prompt_estimate_tokens(self) -> int:
+        """Return about how many tokens the prompts have; exact where they are given as tokens."""
+        return count_tokens(self.prompt)
+
+    def prompt_texts(self) -> list[str]:
+        """Return the texts that the model is asked to continue."""
+        return texts_in(self.prompt)
+
+    def affinity_prefix(self) -> str:
+        """Return the beginning of the first prompt, at most 1,024 characters; only to be hashed."""
+        prompt: Any = self.prompt
+        while isinstance(prompt, list) and not isinstance(prompt[0], int):
+            prompt = prompt[0]
+        return (
+            prompt[:AFFINITY_CHARS] if isinstance(prompt, str) else str(prompt[: AFFINITY_CHARS // 8])[:AFFINITY_CHARS]
+        )
+
+    def to_engine_body(self, raw: bytes) -> bytes:
+        """Return the body in the engine's dialect: `raw`, which this was parsed from, unless it must change."""
+        given = self.model_fields_set
+        is_greedy_choice = self.temperature == 0 and (self.n or 1) > 1
+        has_obfuscation = (
+            self.stream_options is not None and "include_obfuscation" in self.stream_options.model_fields_set
+        )
+        if not (
+            is_greedy_choice
+            or has_obfuscation
+            or self.top_p == 0
+            or not given.isdisjoint(_DROPPED)
+            or any(getattr(self, name) is None for name in given)
+        ):
+            return raw
+        body = {key: value for key, value in orjson.loads(raw).items() if value is not None and key not in _DROPPED}
+        if is_greedy_choice:
+            body["temperature"] = SMALLEST_TEMPERATURE
+        if self.top_p == 0:
+            body["top_p"] = SMALLEST_TOP_P
+        if has_obfuscation:
+            del body["stream_options"]["include_obfuscation"]
+        return orjson.dumps(body)

@@ -1,0 +1,52 @@
+"""The body of POST /v1/embeddings."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from serve_app.schemas.base import ModelId, WireModel, refusal
+from serve_app.schemas.prompts import Input, count_inputs, count_tokens, texts_in
+
+MAX_INPUTS = 2048
+MAX_TOKENS = 300_000
+
+
+class EmbeddingRequest(WireModel):
+    """Texts, or tokens in their place, to be turned into vectors."""
+
+    model: ModelId
+    input: Input
+    encoding_format: Literal["float", "base64"] | None = "float"
+    dimensions: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    user: str | None = None
+
+    @model_validator(mode="after")
+    def _check_input(self) -> Self:
+        number = count_inputs(self.input)
+        if number > MAX_INPUTS:
+            raise refusal(
+                "array_above_max_length",
+                f"Invalid '{{param}}': array too long. Expected an array with maximum length {MAX_INPUTS}, but got an "
+                f"array with length {number} instead.",
+                "input",
+            )
+        for index, text in enumerate(texts_in(self.input)):
+            if not text:
+                raise refusal(
+                    "empty_string",
+                    "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an empty string "
+                    "instead.",
+                    "input" if isinstance(self.input, str) else f"input[{index}]",
+                )
+        return self
+
+    def prompt_estimate_tokens(self) -> int:
+        """Return about how many tokens the inputs have."""
+        return count_tokens(self.input)
+
+    def to_engine_body(self, raw: bytes) -> bytes:
+        """Return the body for the engine: `raw`, the bytes that this was parsed from, with truncation asked for.
+
+        -1 stands for the length of the model's context.
+        """
+        return b'{"truncate_prompt_tokens":-1,' + raw.lstrip()[1:]

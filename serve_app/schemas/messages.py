@@ -1,0 +1,240 @@
+"""The messages of a conversation, by role, and the parts that their content may have."""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, Tag, model_validator
+
+from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
+
+IMAGE_TOKENS = 765  # What OpenAI counts for a picture of middling size; only an estimate here.
+
+_IMAGE_DATA = re.compile(r"data:image/(?:png|jpe?g|webp|gif);base64,")
+
+
+def _check_image_url(url: str) -> str:
+    if _IMAGE_DATA.match(url) is None:
+        raise refusal(
+            "invalid_image_url",
+            "Invalid '{param}': expected a data URL that holds a base64-encoded image (data:image/png;base64,...). "
+            "The service does not download images.",
+        )
+    return url
+
+
+class PromptCacheBreakpoint(WireModel):
+    """OpenAI's mark for where a reusable prefix ends; the cache here finds prefixes by itself."""
+
+    mode: Literal["explicit"] | None = None
+
+
+class TextPart(WireModel):
+    """Text."""
+
+    type: Literal["text"]
+    text: str
+    prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
+
+
+class ImageUrl(WireModel):
+    """An image, carried in its URL."""
+
+    url: Annotated[str, AfterValidator(_check_image_url)]
+    detail: Literal["auto", "low", "high"] | None = None
+
+
+class ImagePart(WireModel):
+    """An image."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+    prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
+
+
+class RefusalPart(WireModel):
+    """The assistant declined to answer."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+class UnsupportedPart(WireModel):
+    """A part that OpenAI knows and no model here can read."""
+
+    type: Literal["input_audio", "file"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse(cls, data: Any) -> Any:
+        raise refusal(
+            "unsupported_value",
+            f"Unsupported value: '{{param}}' does not support '{data['type']}' with this model. Supported values are: "
+            "'text' and 'image_url'.",
+            ".type",
+        )
+
+
+TextParts = Annotated[list[TextPart], Field(fail_fast=True, min_length=1), Tag("?array of objects")]
+UserPart = Annotated[TextPart | ImagePart | UnsupportedPart, Field(discriminator="type")]
+UserParts = Annotated[list[UserPart], Field(fail_fast=True, min_length=1), Tag("?array of objects")]
+AssistantPart = Annotated[TextPart | RefusalPart, Field(discriminator="type")]
+AssistantParts = Annotated[list[AssistantPart], Field(fail_fast=True, min_length=1), Tag("?array of objects")]
+Text = Annotated[str, Tag("?string")]
+
+
+class SystemMessage(WireModel):
+    """Instructions of whoever built the application, under the older of its two role names."""
+
+    role: Literal["system"]
+    content: Text | TextParts
+    name: str | None = None
+
+
+class DeveloperMessage(WireModel):
+    """Instructions of whoever built the application."""
+
+    role: Literal["developer"]
+    content: Text | TextParts
+    name: str | None = None
+
+
+class UserMessage(WireModel):
+    """What the end user says."""
+
+    role: Literal["user"]
+    content: Text | UserParts
+    name: str | None = None
+
+
+class CalledFunction(WireModel):
+    """A function's name and its arguments as the model wrote them, a JSON text if it wrote well."""
+
+    name: str = Field(min_length=1, max_length=64, pattern=NAME_PATTERN)
+    arguments: str
+
+
+class ToolCall(WireModel):
+    """A call that the assistant made; `index` is left over from streams, where clients forget to drop it."""
+
+    id: str = Field(min_length=1, max_length=256)
+    type: Literal["function"]
+    function: CalledFunction
+    index: int | None = None
+
+
+class AssistantMessage(WireModel):
+    """What the model said, with the fields of answers that clients send back as they got them."""
+
+    role: Literal["assistant"]
+    content: Text | AssistantParts | None = None
+    refusal: str | None = None
+    name: str | None = None
+    tool_calls: Annotated[list[ToolCall], Field(fail_fast=True, max_length=128)] | None = None
+    function_call: CalledFunction | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    annotations: list[Any] | None = None
+    audio: dict[str, Any] | None = None
+
+
+class ToolMessage(WireModel):
+    """What a tool call returned."""
+
+    role: Literal["tool"]
+    content: Text | TextParts
+    tool_call_id: str = Field(min_length=1, max_length=256)
+    name: str | None = None
+
+
+class FunctionMessage(WireModel):
+    """What a function returned, in the form that tools replaced."""
+
+    role: Literal["function"]
+    content: str | None
+    name: str = Field(min_length=1, max_length=64, pattern=NAME_PATTERN)
+
+
+Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage | FunctionMessage
+Messages = Annotated[list[Annotated[Message, Field(discriminator="role")]], Field(fail_fast=True, min_length=1)]
+
+
+def texts_of(message: Message) -> Iterator[str]:
+    """Yield every piece of text in a message that the model will read."""
+    content = message.content
+    if isinstance(content, str):
+        yield content
+    elif content is not None:
+        for part in content:
+            if isinstance(part, TextPart):
+                yield part.text
+            elif isinstance(part, RefusalPart):
+                yield part.refusal
+    if isinstance(message, AssistantMessage):
+        for call in message.tool_calls or ():
+            yield call.function.name
+            yield call.function.arguments
+        if message.function_call is not None:
+            yield message.function_call.arguments
+        yield message.reasoning or message.reasoning_content or ""
+
+
+def num_images(message: Message) -> int:
+    """Return how many images a message shows."""
+    if isinstance(message, UserMessage) and not isinstance(message.content, str):
+        return sum(isinstance(part, ImagePart) for part in message.content)
+    return 0
+
+
+def check_conversation(messages: list[Message]) -> None:
+    """Return if the messages fit together as OpenAI asks of them.
+
+    Raises:
+        PydanticCustomError: an assistant message says nothing, or tool calls and tool messages do not match.
+    """
+    calls: set[str] = set()
+    unanswered: set[str] = set()
+    for index, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id not in calls:
+                raise refusal(
+                    "invalid_value",
+                    "Invalid parameter: messages with role 'tool' must be a response to a preceding message with "
+                    "'tool_calls'.",
+                    f"messages[{index}].tool_call_id",
+                )
+            unanswered.discard(message.tool_call_id)
+            continue
+        _check_answered(unanswered, index - 1)
+        if isinstance(message, AssistantMessage):
+            _check_says_something(message, index)
+            calls = {call.id for call in message.tool_calls or ()}
+            unanswered = set(calls)
+        else:
+            calls = set()
+    _check_answered(unanswered, len(messages) - 1)
+
+
+def _check_answered(unanswered: set[str], index: int) -> None:
+    if unanswered:
+        raise refusal(
+            "invalid_value",
+            "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+            f"'tool_call_id'. {len(unanswered)} of them did not have response messages.",
+            f"messages[{index}].role",
+        )
+
+
+def _check_says_something(message: AssistantMessage, index: int) -> None:
+    if message.audio is not None:
+        raise refusal(
+            "unsupported_parameter",
+            "Unsupported parameter: '{param}' is not supported with this model.",
+            f"messages[{index}].audio",
+        )
+    if message.content is None and not message.tool_calls and message.function_call is None and not message.refusal:
+        raise refusal(
+            "invalid_type",
+            "Invalid value for '{param}': expected a string, got null.",
+            f"messages[{index}].content",
+        )

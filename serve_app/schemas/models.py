@@ -1,0 +1,32 @@
+"""The wire form of models: GET /v1/models and /v1/models/{id}."""
+
+from collections.abc import Iterable
+from typing import TypedDict
+
+from deployments.models.engine import ModelCard
+
+
+class Model(TypedDict):
+    """One model, as OpenAI's clients read it; `created` is in Unix seconds."""
+
+    id: str
+    object: str
+    created: int
+    owned_by: str
+
+
+class ModelList(TypedDict):
+    """Every model that a key may use."""
+
+    object: str
+    data: list[Model]
+
+
+def model_to_wire(card: ModelCard) -> Model:
+    """Return what is told of one model."""
+    return {"id": card.id, "object": "model", "created": card.created, "owned_by": card.owned_by}
+
+
+def models_to_wire(cards: Iterable[ModelCard]) -> ModelList:
+    """Return what is told of several models, in their order."""
+    return {"object": "list", "data": [model_to_wire(card) for card in cards]}

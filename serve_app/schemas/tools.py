@@ -1,0 +1,118 @@
+"""Tools that the model may call, how a caller steers their choice, and the functions that they replaced."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, Tag, model_validator
+
+from serve_app.schemas.base import Name, WireModel, refusal
+
+MAX_TOOLS = 128
+
+JsonSchema = dict[str, Any]
+
+
+class FunctionDefinition(WireModel):
+    """A function that the caller runs when the model asks for it; `parameters` is a JSON schema."""
+
+    name: Name
+    description: str | None = None
+    parameters: JsonSchema | None = None
+    strict: bool | None = None
+
+
+class FunctionTool(WireModel):
+    """A tool that is a function."""
+
+    type: Literal["function"]
+    function: FunctionDefinition
+
+
+class CustomTool(WireModel):
+    """A tool with input of free form; no model here knows how to call one."""
+
+    type: Literal["custom"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse(cls, data: Any) -> Any:
+        raise refusal(
+            "unsupported_value",
+            "Unsupported value: '{param}' does not support 'custom' with this model. Supported values are: 'function'.",
+            ".type",
+        )
+
+
+class FunctionName(WireModel):
+    """A function, by name."""
+
+    name: Name
+
+
+class NamedToolChoice(WireModel):
+    """The model must call this function."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+class AllowedTools(WireModel):
+    """The tools that may be called, of those that there are."""
+
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedToolChoice], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
+
+
+class AllowedToolsChoice(WireModel):
+    """The model may call some of the tools."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
+
+
+class LegacyFunction(WireModel):
+    """A function, in the form that tools replaced."""
+
+    name: Name
+    description: str | None = None
+    parameters: JsonSchema | None = None
+
+
+Tools = Annotated[
+    list[Annotated[FunctionTool | CustomTool, Field(discriminator="type")]],
+    Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS),
+]
+ToolChoice = (
+    Annotated[Literal["none", "auto", "required"], Tag("?string")]
+    | Annotated[
+        Annotated[NamedToolChoice | AllowedToolsChoice | CustomTool, Field(discriminator="type")], Tag("?object")
+    ]
+)
+LegacyFunctions = Annotated[list[LegacyFunction], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
+LegacyFunctionCall = Annotated[Literal["none", "auto"], Tag("?string")] | Annotated[FunctionName, Tag("?object")]
+
+
+def check_tool_choice(choice: ToolChoice | None, tools: list[FunctionTool | CustomTool] | None) -> None:
+    """Return if a choice can be made among the tools that there are.
+
+    Raises:
+        PydanticCustomError: there are no tools to choose from, or the one that is named is not among them.
+    """
+    if choice is None or choice in ("none", "auto"):
+        return
+    if not tools:
+        raise refusal(
+            "invalid_value",
+            "Invalid value for '{param}': '{param}' is only allowed when 'tools' are specified.",
+            "tool_choice",
+        )
+    names = {tool.function.name for tool in tools if isinstance(tool, FunctionTool)}
+    if isinstance(choice, NamedToolChoice):
+        _check_known(choice.function.name, names, "tool_choice")
+    elif isinstance(choice, AllowedToolsChoice):
+        for index, allowed in enumerate(choice.allowed_tools.tools):
+            _check_known(allowed.function.name, names, f"tool_choice.allowed_tools.tools[{index}].function.name")
+
+
+def _check_known(name: str, names: set[str], at: str) -> None:
+    if name not in names:
+        raise refusal("invalid_value", f"Invalid value for '{{param}}': tool '{name}' not found in 'tools'.", at)
