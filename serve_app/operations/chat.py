@@ -1,0 +1,90 @@
+"""The operation behind /v1/chat/completions."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from deployments.models.engine import Engine, EngineRequest, EngineStream, ModelCard, ModelDirectory, Operation
+from deployments.models.render import ChatBody, ChatChunks, Renderer, parse_events
+from deployments.state.protocol import Principal
+from serve_app.errors import BadRequest
+from serve_app.operations.outcome import Cost, Outcome
+from serve_app.operations.routing import CacheSalt, affinity_of, find_engine, unsupported_parameter
+from serve_app.operations.safe_stream import SafeStream, Watched
+from serve_app.operations.safety import SafetyPolicy
+from serve_app.schemas.chat import ChatRequest
+from serve_app.schemas.messages import texts_of
+
+
+class ChatOperation:
+    """Creates chat completions. `policies` holds the safety policy of each model that has one, by model id."""
+
+    name: Operation = "chat"
+    schema = ChatRequest
+
+    def __init__(
+        self, directory: ModelDirectory, salt: CacheSalt, policies: Mapping[str, SafetyPolicy] | None = None
+    ) -> None:
+        self._directory = directory
+        self._salt = salt
+        self._policies = policies or {}
+
+    def run(
+        self, body: ChatRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0
+    ) -> Outcome:
+        """Return the answer to a body, not begun yet; `raw` are the bytes that the body was parsed from.
+
+        Raises:
+            ApiError: this key may not use the model, or the model cannot do what the body asks.
+        """
+        engine = find_engine(self._directory, body.model, self.name, principal)
+        _check_features(body, engine.card)
+        request = EngineRequest(
+            operation="chat",
+            request_id=request_id,
+            body=body.to_engine_body(raw),
+            stream=body.is_stream,
+            cache_salt=self._salt(principal.account),
+            priority=priority,
+            affinity=affinity_of(principal.account, body.affinity_prefix()),
+        )
+        policy = self._policies.get(engine.card.id)
+        stream = engine.run(request) if policy is None else _run_safely(engine, request, body, policy)
+        return Outcome(stream, body.is_stream, _cost(body, engine.card))
+
+
+def _check_features(body: ChatRequest, card: ModelCard) -> None:
+    if body.has_tools and not card.has_tools:
+        raise unsupported_parameter("tools" if body.tools else "functions")
+    if body.has_images and not card.has_images:
+        raise BadRequest(
+            "Invalid content type. image_url is not supported with this model.", param="messages", code="invalid_value"
+        )
+
+
+def _run_safely(engine: Engine, request: EngineRequest, body: ChatRequest, policy: SafetyPolicy) -> EngineStream:
+    completion_id = "chatcmpl-" + request.request_id.removeprefix("req_")
+    created = int(time.time())
+    renderer: Renderer = ChatBody(completion_id, engine.card.id, created)
+    if body.is_stream:
+        include_usage = bool(body.stream_options and body.stream_options.include_usage)
+        renderer = ChatChunks(completion_id, engine.card.id, created, include_usage=include_usage)
+    watched = Watched(
+        request=replace(request, render="events"),
+        prompt_text="\n".join(text for message in body.messages for text in texts_of(message)),
+        num_choices=body.num_choices,
+        parse=parse_events,
+        renderer=renderer,
+    )
+    return SafeStream(engine, policy, watched)
+
+
+def _cost(body: ChatRequest, card: ModelCard) -> Cost:
+    prompt_tokens = body.prompt_estimate_tokens()
+    bound = body.max_tokens_bound()
+    return Cost(
+        model=card.id,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=None if bound is None else bound * body.num_choices,
+        max_completion_tokens=max(1, card.max_model_len - prompt_tokens) * body.num_choices,
+    )

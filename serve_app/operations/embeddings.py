@@ -1,0 +1,56 @@
+"""The operation behind /v1/embeddings."""
+
+from deployments.models.engine import EngineRequest, ModelCard, ModelDirectory, Operation
+from deployments.state.protocol import Principal
+from serve_app.errors import BadRequest
+from serve_app.operations.outcome import Cost, Outcome
+from serve_app.operations.routing import CacheSalt, find_engine, unsupported_parameter
+from serve_app.schemas.embeddings import EmbeddingRequest
+from serve_app.schemas.prompts import count_inputs
+
+
+class EmbeddingOperation:
+    """Turns texts into vectors."""
+
+    name: Operation = "embeddings"
+    schema = EmbeddingRequest
+
+    def __init__(self, directory: ModelDirectory, salt: CacheSalt) -> None:
+        self._directory = directory
+        self._salt = salt
+
+    def run(
+        self, body: EmbeddingRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0
+    ) -> Outcome:
+        """Return the answer to a body, not begun yet; `raw` are the bytes that the body was parsed from.
+
+        Raises:
+            ApiError: this key may not use the model, or the model cannot cut its vectors to the size asked for.
+        """
+        engine = find_engine(self._directory, body.model, self.name, principal)
+        _check_dimensions(body.dimensions, engine.card)
+        request = EngineRequest(
+            operation="embeddings",
+            request_id=request_id,
+            body=body.to_engine_body(raw),
+            cache_salt=self._salt(principal.account),
+            priority=priority,
+        )
+        # What is longer than the model's context is cut, so it costs no more than that.
+        prompt_tokens = min(body.prompt_estimate_tokens(), count_inputs(body.input) * engine.card.max_model_len)
+        cost = Cost(engine.card.id, prompt_tokens, completion_tokens=0, max_completion_tokens=0)
+        return Outcome(engine.run(request), is_stream=False, cost=cost)
+
+
+def _check_dimensions(dimensions: int | None, card: ModelCard) -> None:
+    if dimensions is None:
+        return
+    if card.dimensions is None:
+        raise unsupported_parameter("dimensions")
+    if dimensions not in card.dimensions:
+        offered = ", ".join(str(size) for size in card.dimensions)
+        raise BadRequest(
+            f"Invalid value for 'dimensions': this model does not offer {dimensions}. Supported values are: {offered}.",
+            param="dimensions",
+            code="unsupported_value",
+        )

@@ -1,0 +1,54 @@
+"""From a model id to the engine behind it, and what an engine is told beside the body."""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+
+from deployments.models.engine import Engine, ModelDirectory
+from deployments.state.protocol import Principal
+from serve_app.errors import BadRequest, ModelNotFound
+from serve_app.operations.scopes import may_use_model
+
+CacheSalt = Callable[[str], str]
+
+
+def find_engine(directory: ModelDirectory, model: str, operation: str, principal: Principal) -> Engine:
+    """Return the engine that answers for a model id or alias.
+
+    Raises:
+        ModelNotFound: there is no such model, or the key may not know of it.
+        BadRequest: the model is there, but for other operations.
+    """
+    engine = directory.find(model)
+    if engine is None or not may_use_model(principal, engine.card.id):
+        raise ModelNotFound(model)
+    if operation not in engine.card.operations:
+        offered = ", ".join(f"'{name}'" for name in sorted(engine.card.operations))
+        raise BadRequest(
+            f"The model `{engine.card.id}` does not support the operation '{operation}'. It supports: {offered}.",
+            param="model",
+            code="unsupported_value",
+        )
+    return engine
+
+
+def unsupported_parameter(name: str) -> BadRequest:
+    """Return the refusal of a parameter that the model cannot honour."""
+    return BadRequest(
+        f"Unsupported parameter: '{name}' is not supported with this model.", param=name, code="unsupported_parameter"
+    )
+
+
+def cache_salts(secret: bytes) -> CacheSalt:
+    """Return the function from an account to the salt of its prefix cache; without `secret` nobody can guess one."""
+
+    def salt(account: str) -> str:
+        return hmac.digest(secret, account.encode(), "sha256").hex()[:32]
+
+    return salt
+
+
+def affinity_of(account: str, prefix: str) -> str:
+    """Return a short name for a prompt's prefix that tells nothing of it and differs between accounts."""
+    digest = hashlib.blake2b(prefix.encode(), digest_size=8, key=hashlib.sha256(account.encode()).digest())
+    return digest.hexdigest()

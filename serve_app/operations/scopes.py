@@ -1,0 +1,25 @@
+"""What a key may do: which operations it may ask for and of which models; the same at both doors."""
+
+from fnmatch import fnmatchcase
+
+from deployments.state.protocol import Principal
+from serve_app.errors import PermissionDenied
+
+
+def check_operation(principal: Principal, operation: str) -> None:
+    """Return if the key may use the operation.
+
+    Raises:
+        PermissionDenied: its scopes leave the operation out.
+    """
+    if principal.operations is not None and operation not in principal.operations:
+        raise PermissionDenied(
+            f"This API key does not have permission to use '{operation}'. Use a key with that scope, or ask the "
+            "operator to add it.",
+            code="insufficient_permissions",
+        )
+
+
+def may_use_model(principal: Principal, model_id: str) -> bool:
+    """Say whether the key's scopes let it know of the model at all."""
+    return principal.models is None or any(fnmatchcase(model_id, pattern) for pattern in principal.models)

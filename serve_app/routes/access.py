@@ -1,0 +1,54 @@
+"""What every endpoint needs from its request: the services, who is calling, the body; and JSON to answer with."""
+
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.state.protocol import Principal
+from serve_app.auth import authenticate, authenticate_admin
+from serve_app.middleware import EXCHANGE
+from serve_app.observability import Exchange
+from serve_app.services import Services
+
+
+def services_of(request: Request) -> Services:
+    """Return what the application was created with."""
+    services: Services = request.app.state.services
+    return services
+
+
+def exchange_of(request: Request) -> Exchange:
+    """Return what is known of the request so far."""
+    exchange: Exchange = request.scope[EXCHANGE]
+    return exchange
+
+
+async def caller(request: Request) -> Principal:
+    """Return who holds the request's API key, and note it for the log and the headers.
+
+    Raises:
+        Unauthenticated, InvalidKey, Unavailable: as `authenticate` does.
+    """
+    principal = await authenticate(request, services_of(request).gatekeeper)
+    exchange_of(request).principal = principal
+    return principal
+
+
+async def admin_caller(request: Request) -> Principal:
+    """Return who holds the request's admin key, and note it for the log.
+
+    Raises:
+        PermissionDenied, Unauthenticated, InvalidKey, Unavailable: as `authenticate_admin` does.
+    """
+    principal = await authenticate_admin(request, services_of(request).gatekeeper)
+    exchange_of(request).principal = principal
+    return principal
+
+
+def json_response(content: Any, status: int = 200) -> Response:
+    """Return an answer that no cache keeps."""
+    return Response(
+        orjson.dumps(content), status_code=status, media_type="application/json", headers={"cache-control": "no-store"}
+    )

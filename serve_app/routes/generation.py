@@ -1,0 +1,38 @@
+"""POST /v1/chat/completions, /v1/completions and /v1/embeddings: the way of every request that asks a model."""
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from serve_app.body import parse_json_body
+from serve_app.operations.registry import Body, Operation
+from serve_app.operations.scopes import check_operation
+from serve_app.routes.access import caller, exchange_of, services_of
+from serve_app.sse import OutcomeResponse
+
+
+async def create_chat_completion(request: Request) -> ASGIApp:
+    """Create a chat completion, streamed as server-sent events when the body asks for it."""
+    return await _run(request, services_of(request).operations.chat)
+
+
+async def create_completion(request: Request) -> ASGIApp:
+    """Create a completion of plain text, streamed as server-sent events when the body asks for it."""
+    return await _run(request, services_of(request).operations.completions)
+
+
+async def create_embeddings(request: Request) -> ASGIApp:
+    """Create an embedding of every input."""
+    return await _run(request, services_of(request).operations.embeddings)
+
+
+async def _run(request: Request, operation: Operation[Body]) -> ASGIApp:
+    principal = await caller(request)
+    check_operation(principal, operation.name)
+    exchange = exchange_of(request)
+    async with await services_of(request).admission.admit(principal) as ticket:
+        raw = await request.body()
+        body = parse_json_body(raw, operation.schema)
+        outcome = operation.run(body, raw, principal, request_id=exchange.request_id)
+        exchange.model, exchange.stream = outcome.cost.model, outcome.is_stream
+        await ticket.reserve(outcome.cost)
+        return OutcomeResponse(outcome, ticket.detach(), exchange)

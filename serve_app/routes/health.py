@@ -1,0 +1,40 @@
+"""GET /livez, /readyz and /metrics: for whoever runs the service; no key needed, nothing about callers told."""
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.state.protocol import GatekeeperUnavailable
+from serve_app.routes.access import json_response, services_of
+
+_PROBE_SECRET = "sk-readiness-probe"  # noqa: S105 - names no key; any secret shows whether the gatekeeper answers.
+_PROBE_TIMEOUT_S = 2.0
+
+
+async def report_liveness(request: Request) -> Response:
+    """Say that this process answers."""
+    return json_response({"status": "ok"})
+
+
+async def report_readiness(request: Request) -> Response:
+    """Say whether requests can be served: 200 when the gatekeeper answers and models are known, else 503."""
+    services = services_of(request)
+    checks = {"gatekeeper": await _gatekeeper_answers(request), "models": bool(services.directory.cards())}
+    is_ready = all(checks.values())
+    return json_response({"status": "ok" if is_ready else "unavailable", "checks": checks}, 200 if is_ready else 503)
+
+
+async def _gatekeeper_answers(request: Request) -> bool:
+    try:
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            await services_of(request).gatekeeper.identify(_PROBE_SECRET)
+    except (GatekeeperUnavailable, TimeoutError):
+        return False
+    return True
+
+
+async def show_metrics(request: Request) -> Response:
+    """Return this process's measurements in Prometheus' text format."""
+    page = services_of(request).metrics
+    return Response(page.render(), media_type=page.content_type)

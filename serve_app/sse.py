@@ -1,0 +1,121 @@
+"""From an operation's outcome to an HTTP answer: its first piece fixes the status, the rest passes as it comes.
+
+Server-sent events are written as the engine made them, one send a piece. Nothing here parses a chunk.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from deployments.models.errors import EngineError
+from serve_app.admission import Ticket
+from serve_app.errors import ApiError, translate_engine_error
+from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, log_bug
+from serve_app.operations.outcome import Outcome
+
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class OutcomeResponse:
+    """An ASGI answer made of an outcome. Closes the outcome's stream and its ticket, whatever happens."""
+
+    def __init__(self, outcome: Outcome, ticket: Ticket, exchange: Exchange) -> None:
+        self._outcome = outcome
+        self._ticket = ticket
+        self._exchange = exchange
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer; a client that leaves ends the generation at once.
+
+        Raises:
+            ApiError: the engine refused or failed before its first piece.
+        """
+        answering = asyncio.current_task()
+        assert answering is not None
+        watch = _DisconnectWatch(receive, answering)
+        try:
+            await (self._send_events(send) if self._outcome.is_stream else self._send_body(send))
+        except asyncio.CancelledError:
+            if not watch.has_left:
+                raise
+            answering.uncancel()
+            self._exchange.status = CLIENT_CLOSED_REQUEST
+        except EngineError as error:
+            raise translate_engine_error(error) from None
+        finally:
+            watch.stop()
+            await self._close()
+
+    async def _send_body(self, send: Send) -> None:
+        body = b"".join([piece async for piece in self._outcome.stream])
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+        ]
+        self._settle()
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _send_events(self, send: Send) -> None:
+        pieces = aiter(self._outcome.stream)
+        piece = await anext(pieces, b"")
+        self._exchange.first_piece_at = time.perf_counter()
+        await send({"type": "http.response.start", "status": 200, "headers": list(_STREAM_HEADERS)})
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        try:
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except EngineError as error:
+            await send({"type": "http.response.body", "body": self._failure(error), "more_body": True})
+        except Exception as error:
+            log_bug(self._exchange.request_id, error)
+            await send({"type": "http.response.body", "body": self._failure(None), "more_body": True})
+        self._settle()
+        await send({"type": "http.response.body", "body": b""})
+
+    def _failure(self, error: EngineError | None) -> bytes:
+        """Return the event that ends a stream which cannot go on."""
+        told = ApiError() if error is None else translate_engine_error(error)
+        self._exchange.status = told.status
+        self._exchange.code = told.code or told.type
+        return b"data: " + orjson.dumps(told.to_wire()) + b"\n\n"
+
+    def _settle(self) -> None:
+        usage = self._outcome.stream.summary.usage
+        self._exchange.usage = usage
+        self._ticket.settle(usage)
+
+    async def _close(self) -> None:
+        """End the stream and the ticket, where that has not happened yet."""
+        try:
+            await self._outcome.stream.aclose()
+        except Exception as error:
+            log_bug(self._exchange.request_id, error)
+        finally:
+            self._settle()
+
+
+class _DisconnectWatch:
+    """Waits beside an answer for its client to leave, and then cancels it: one task a request, none a piece."""
+
+    def __init__(self, receive: Receive, answering: asyncio.Task[Any]) -> None:
+        self.has_left = False
+        self._task = asyncio.create_task(self._wait(receive, answering))
+
+    async def _wait(self, receive: Receive, answering: asyncio.Task[Any]) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            continue
+        self.has_left = True
+        answering.cancel()
+
+    def stop(self) -> None:
+        """Stop waiting."""
+        self._task.cancel()

@@ -1,0 +1,74 @@
+"""What the scripted engines of the HTTP tests say."""
+
+import struct
+from base64 import b64encode
+
+import orjson
+
+from deployments.models.engine import EngineRequest, Usage
+from deployments.models.events import Event, Finished, TextDelta
+from deployments.models.render import ChatBody, ChatChunks, EventLines, usage_to_wire
+from serve_app.operations.completion_pieces import CompletionBody, CompletionChunks
+from tests.twins.engine import Script
+
+MODEL = "demo/chat"
+EMBEDDING_MODEL = "all-minilm-l6-v2"
+SECRET = "sk-manta-0123456789abcdefghijklmnopqrstuvwxyz"
+USAGE = Usage(prompt_tokens=9, completion_tokens=3, cached_tokens=4)
+WORDS = ("Hello", " there", "!")
+VECTOR = (0.25, -0.5, 1.0)
+
+
+def said(*words: str, reason: str = "stop", num_choices: int = 1) -> list[list[Event]]:
+    """Return the events of an answer, a list for each piece."""
+    pieces: list[list[Event]] = []
+    for choice in range(num_choices):
+        pieces += [[TextDelta("text", choice, word)] for word in words]
+        pieces.append([Finished("finished", choice, reason)])  # type: ignore[arg-type]
+    return pieces
+
+
+def pieces(request: EngineRequest, events: list[list[Event]], usage: Usage = USAGE) -> list[bytes]:
+    """Return what an engine would send for a request that it answers with the events."""
+    body = orjson.loads(request.body)
+    include_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+    completion_id = "cmpl-1"
+    if request.operation == "completions":
+        renderer = (
+            CompletionChunks(completion_id, MODEL, 1, include_usage=include_usage)
+            if request.stream
+            else CompletionBody(completion_id, MODEL, 1)
+        )
+    elif request.render == "events":
+        renderer = EventLines()
+    elif request.stream:
+        renderer = ChatChunks(completion_id, MODEL, 1, include_usage=include_usage)
+    else:
+        renderer = ChatBody(completion_id, MODEL, 1)
+    rendered = [renderer.events(piece) for piece in events]
+    return [piece for piece in [*rendered, renderer.finish(usage)] if piece]
+
+
+def embedding(request: EngineRequest) -> bytes:
+    """Return an embedding list with the same vector for every input."""
+    body = orjson.loads(request.body)
+    inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
+    packed = b64encode(struct.pack(f"<{len(VECTOR)}f", *VECTOR)).decode()
+    vector = packed if body.get("encoding_format") == "base64" else list(VECTOR)
+    usage = {key: usage_to_wire(USAGE)[key] for key in ("prompt_tokens", "total_tokens")}
+    return orjson.dumps(
+        {
+            "object": "list",
+            "data": [{"object": "embedding", "index": i, "embedding": vector} for i in range(len(inputs))],
+            "model": EMBEDDING_MODEL,
+            "usage": usage,
+        }
+    )
+
+
+def answer(request: EngineRequest) -> Script:
+    """Answer every request as a healthy engine would."""
+    if request.operation == "embeddings":
+        return Script([embedding(request)], usage=Usage(prompt_tokens=9))
+    num_choices = orjson.loads(request.body).get("n") or 1
+    return Script(pieces(request, said(*WORDS, num_choices=num_choices)), usage=USAGE)

@@ -1,0 +1,95 @@
+"""The application over twins, and the real `openai` client before it."""
+
+from dataclasses import dataclass, field
+
+import httpx2
+import openai
+import pytest
+
+from deployments.state.protocol import Principal
+from serve_app.admission import Admission
+from serve_app.asgi import create_asgi_app
+from serve_app.middleware import BodyBounds
+from serve_app.observability import Observer, PrometheusMetrics
+from serve_app.operations.registry import create_operations
+from serve_app.operations.routing import cache_salts
+from serve_app.operations.safety import SafetyConfig, create_policies
+from serve_app.services import Services
+from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
+from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
+from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
+
+
+def principal(**overrides: object) -> Principal:
+    values: dict[str, object] = {
+        "key_id": "key_1",
+        "account": "acct_1",
+        "organization": "org-one",
+        "tier": "standard",
+        "requests_per_minute": 1000,
+        "tokens_per_minute": 1_000_000,
+        **overrides,
+    }
+    return Principal(**values)  # type: ignore[arg-type]
+
+
+@dataclass
+class World:
+    """Everything behind one application, open to the test."""
+
+    gatekeeper: MemoryGatekeeper
+    clock: TestClock
+    chat: ScriptedEngine
+    embeddings: ScriptedEngine
+    directory: MemoryDirectory
+    log: MemoryRequestLog
+    metrics: PrometheusMetrics
+    safety: dict[str, SafetyConfig] = field(default_factory=dict)
+    bounds: BodyBounds = field(default_factory=BodyBounds)
+
+    def app(self):
+        salt = cache_salts(b"salt")
+        policies = create_policies(self.safety, self.directory)
+        return create_asgi_app(
+            Services(
+                gatekeeper=self.gatekeeper,
+                directory=self.directory,
+                admission=Admission(self.gatekeeper),
+                operations=create_operations(self.directory, salt, policies),
+                observer=Observer(self.log, self.metrics),
+                metrics=self.metrics,
+                body_bounds=self.bounds,
+            )
+        )
+
+    def http(self, **headers: str) -> httpx2.AsyncClient:
+        transport = httpx2.ASGITransport(app=self.app())
+        sent = {"authorization": f"Bearer {SECRET}", **headers}
+        return httpx2.AsyncClient(transport=transport, base_url="http://manta.test", headers=sent)
+
+    def client(self, secret: str = SECRET, max_retries: int = 0) -> openai.AsyncOpenAI:
+        return openai.AsyncOpenAI(
+            api_key=secret,
+            base_url="http://manta.test/v1",
+            max_retries=max_retries,
+            http_client=httpx2.AsyncClient(transport=httpx2.ASGITransport(app=self.app())),
+        )
+
+    def principal(self, secret: str = SECRET, **overrides: object) -> None:
+        self.gatekeeper.principals[secret] = principal(**overrides)
+
+
+@pytest.fixture
+def world() -> World:
+    clock = TestClock()
+    chat = ScriptedEngine(model_card(MODEL, has_tools=True), answer)
+    embeddings = ScriptedEngine(model_card(EMBEDDING_MODEL, "embeddings", max_model_len=256), answer)
+    return World(
+        gatekeeper=MemoryGatekeeper({SECRET: principal()}, clock),
+        clock=clock,
+        chat=chat,
+        embeddings=embeddings,
+        directory=MemoryDirectory([chat, embeddings], {"chat": MODEL}),
+        log=MemoryRequestLog(),
+        metrics=PrometheusMetrics(),
+    )

@@ -1,0 +1,90 @@
+"""The three operations through the real client, when everything goes well."""
+
+import openai
+import orjson
+import pytest
+
+from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, VECTOR, WORDS
+
+MESSAGES = [{"role": "user", "content": "Say hello."}]
+
+
+async def test_chat_answers_when_asked(world):
+    completion = await world.client().chat.completions.create(model=MODEL, messages=MESSAGES)
+    assert completion.choices[0].message.content == "".join(WORDS)
+    assert completion.choices[0].finish_reason == "stop"
+    assert completion.usage.total_tokens == USAGE.total_tokens
+    assert completion.usage.prompt_tokens_details.cached_tokens == USAGE.cached_tokens
+    assert completion._request_id.startswith("req_")
+
+
+async def test_chat_streams_when_asked(world):
+    stream = await world.client().chat.completions.create(
+        model=MODEL, messages=MESSAGES, stream=True, stream_options={"include_usage": True}
+    )
+    chunks = [chunk async for chunk in stream]
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "".join(WORDS)
+    assert chunks[-1].usage.completion_tokens == USAGE.completion_tokens
+
+
+async def test_chat_returns_every_choice_when_n_is_two(world):
+    completion = await world.client().chat.completions.create(model=MODEL, messages=MESSAGES, n=2)
+    assert [choice.index for choice in completion.choices] == [0, 1]
+
+
+async def test_engine_gets_the_account_salt_and_never_the_clients(world):
+    await world.client().chat.completions.create(model=MODEL, messages=MESSAGES)
+    request = world.chat.requests[0]
+    assert len(request.cache_salt) == 32
+    assert request.affinity
+    assert orjson.loads(request.body)["messages"] == MESSAGES
+    with pytest.raises(openai.BadRequestError):
+        await world.client().chat.completions.create(model=MODEL, messages=MESSAGES, extra_body={"cache_salt": "x"})
+
+
+async def test_accounts_get_different_salts_and_affinities(world):
+    world.principal("sk-manta-another-secret-0000", key_id="key_2", account="acct_2")
+    await world.client().chat.completions.create(model=MODEL, messages=MESSAGES)
+    await world.client("sk-manta-another-secret-0000").chat.completions.create(model=MODEL, messages=MESSAGES)
+    one, other = world.chat.requests
+    assert one.cache_salt != other.cache_salt
+    assert one.affinity != other.affinity
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_completions_answer_when_asked(world, is_stream):
+    answer = await world.client().completions.create(model=MODEL, prompt="Say hello.", stream=is_stream)
+    if is_stream:
+        assert "".join([c.choices[0].text async for c in answer]) == "".join(WORDS)
+    else:
+        assert answer.choices[0].text == "".join(WORDS)
+
+
+async def test_embeddings_decode_when_the_client_asks_its_default_way(world):
+    answer = await world.client().embeddings.create(model=EMBEDDING_MODEL, input=["a", "b"])
+    assert [tuple(item.embedding) for item in answer.data] == [VECTOR, VECTOR]
+    assert orjson.loads(world.embeddings.requests[0].body)["encoding_format"] == "base64"
+
+
+async def test_embeddings_are_numbers_when_float_is_asked_for(world):
+    answer = await world.client().embeddings.create(model=EMBEDDING_MODEL, input="a", encoding_format="float")
+    assert tuple(answer.data[0].embedding) == VECTOR
+
+
+async def test_models_are_listed_and_retrieved(world):
+    client = world.client()
+    assert [model.id async for model in client.models.list()] == [MODEL, EMBEDDING_MODEL]
+    assert (await client.models.retrieve(MODEL)).id == MODEL
+
+
+@pytest.mark.parametrize("path", ["/v1/models/demo/chat", "/v1/models/demo%2Fchat", "/v1/models/demo/chat/"])
+async def test_model_is_found_when_its_slash_is_raw_or_encoded(world, path):
+    async with world.http() as http:
+        answer = await http.get(path)
+    assert answer.status_code == 200
+    assert answer.json() == {"id": MODEL, "object": "model", "created": 1_700_000_000, "owned_by": "manta"}
+
+
+async def test_alias_leads_to_the_model(world):
+    await world.client().chat.completions.create(model="chat", messages=MESSAGES)
+    assert world.log.records[0].model == MODEL
