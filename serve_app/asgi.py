@@ -7,10 +7,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from serve_app.errors import ApiError, ClientGone, MethodNotAllowed, UnknownUrl
+from serve_app.errors import ClientGone, MethodNotAllowed, UnknownUrl
 from serve_app.middleware import Bounds, Front
-from serve_app.routes import generation, health, models
+from serve_app.routes import admin_keys, documentation, generation, health, models
 from serve_app.services import Services
+
+_KEYS = "/v1/organization/admin/keys"
 
 ROUTES = [
     Route("/v1/chat/completions", generation.create_chat_completion, methods=["POST"]),
@@ -18,6 +20,14 @@ ROUTES = [
     Route("/v1/embeddings", generation.create_embeddings, methods=["POST"]),
     Route("/v1/models", models.list_models),
     Route("/v1/models/{model:path}", models.retrieve_model),
+    Route(_KEYS, admin_keys.list_keys),
+    Route(_KEYS, admin_keys.create_key, methods=["POST"]),
+    Route(_KEYS + "/{key_id}", admin_keys.show_key),
+    Route(_KEYS + "/{key_id}", admin_keys.limit_key, methods=["POST"]),
+    Route(_KEYS + "/{key_id}", admin_keys.revoke_key, methods=["DELETE"]),
+    Route(_KEYS + "/{key_id}/rotate", admin_keys.rotate_key, methods=["POST"]),
+    Route("/openapi.json", documentation.show_document),
+    Route("/docs", documentation.show_page),
     Route("/livez", health.report_liveness),
     Route("/readyz", health.report_readiness),
     Route("/metrics", health.show_metrics),
@@ -46,15 +56,13 @@ def create_asgi_app(services: Services) -> Starlette:
 
 async def _answer_unrouted(request: Request, error: Exception) -> Response:
     """Answer OPTIONS with what a path allows; refuse every other request that no route takes."""
-    assert isinstance(error, HTTPException)
-    allowed = tuple(sorted((error.headers or {}).get("Allow", "").split(", ")))
-    if error.status_code == 404:
-        raise UnknownUrl(request.method, request.url.path)
-    if error.status_code != 405:
-        raise ApiError
+    path = request.scope["path"]
+    allowed = {method for route in ROUTES if route.path_regex.match(path) for method in route.methods or ()}
+    if not allowed:
+        raise UnknownUrl(request.method, path)
     if request.method == "OPTIONS":
-        return Response(status_code=204, headers={"allow": ", ".join((*allowed, "OPTIONS"))})
-    raise MethodNotAllowed(request.method, request.url.path, allowed)
+        return Response(status_code=204, headers={"allow": ", ".join(sorted({*allowed, "OPTIONS"}))})
+    raise MethodNotAllowed(request.method, path, tuple(sorted(allowed)))
 
 
 async def _note_departure(request: Request, error: Exception) -> Response:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from deployments.models.engine import ModelDirectory
+from deployments.state.keys import ApiKey, KeyChange, NewKey
 from deployments.state.protocol import Gatekeeper
 from serve_app.admission import Admission
 from serve_app.middleware import BodyBounds
@@ -21,9 +22,37 @@ class MetricsPage(Protocol):
         ...
 
 
+class KeyAdmin(Protocol):
+    """The API keys of this service; kept by `deployments.state.key_store.KeyStore`, which says what each raises."""
+
+    async def create(self, new: NewKey) -> tuple[ApiKey, str]:
+        """Issue a key; return it and its secret."""
+        ...
+
+    async def list_keys(self, account: str | None = None, *, include_revoked: bool = False) -> list[ApiKey]:
+        """Return the keys, newest first."""
+        ...
+
+    async def show(self, key_id: str) -> ApiKey:
+        """Return one key."""
+        ...
+
+    async def limit(self, key_id: str, change: KeyChange) -> ApiKey:
+        """Change what was set in `change`; return the key."""
+        ...
+
+    async def rotate(self, key_id: str, overlap_s: float = 0.0) -> tuple[ApiKey, str]:
+        """Give a key a new secret; return both."""
+        ...
+
+    async def revoke(self, key_id: str) -> ApiKey:
+        """Take a key back; return it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The objects behind the routes. `keys` is None where keys are not administered over HTTP."""
+    """The objects behind the routes."""
 
     gatekeeper: Gatekeeper
     directory: ModelDirectory
@@ -31,4 +60,5 @@ class Services:
     operations: Operations
     observer: Observer
     metrics: MetricsPage
+    keys: KeyAdmin
     body_bounds: BodyBounds = field(default_factory=BodyBounds)

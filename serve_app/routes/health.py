@@ -8,7 +8,7 @@ from starlette.responses import Response
 from deployments.state.protocol import GatekeeperUnavailable
 from serve_app.routes.access import json_response, services_of
 
-_PROBE_SECRET = "sk-readiness-probe"  # noqa: S105 - names no key; any secret shows whether the gatekeeper answers.
+_PROBE_SECRET = "sk-manta-readiness-probe"  # noqa: S105 - names no key; any secret shows whether the gatekeeper answers.
 _PROBE_TIMEOUT_S = 2.0
 
 

@@ -1,21 +1,19 @@
 """GET /v1/models and /v1/models/{id}: which models the caller may use."""
 
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import Response
 
-from deployments.models.engine import ModelCard
 from serve_app.errors import ModelNotFound
 from serve_app.operations.scopes import may_use_model
 from serve_app.routes.access import caller, json_response, services_of
+from serve_app.schemas.models import model_to_wire, models_to_wire
 
 
 async def list_models(request: Request) -> Response:
     """Return every model that the key may use."""
     principal = await caller(request)
-    cards = [card for card in services_of(request).directory.cards() if may_use_model(principal, card.id)]
-    return json_response({"object": "list", "data": [_to_wire(card) for card in cards]})
+    cards = services_of(request).directory.cards()
+    return json_response(models_to_wire(card for card in cards if may_use_model(principal, card.id)))
 
 
 async def retrieve_model(request: Request) -> Response:
@@ -25,8 +23,4 @@ async def retrieve_model(request: Request) -> Response:
     engine = services_of(request).directory.find(model_id)
     if engine is None or not may_use_model(principal, engine.card.id):
         raise ModelNotFound(model_id)
-    return json_response(_to_wire(engine.card))
-
-
-def _to_wire(card: ModelCard) -> dict[str, Any]:
-    return {"id": card.id, "object": "model", "created": card.created, "owned_by": card.owned_by}
+    return json_response(model_to_wire(engine.card))

@@ -1,11 +1,19 @@
 """The application over twins, and the real `openai` client before it."""
 
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx2
 import openai
 import pytest
+import uvicorn
 
+from deployments.state.database import connect
+from deployments.state.key_store import KeyStore
 from deployments.state.protocol import Principal
 from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
@@ -16,6 +24,7 @@ from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety import SafetyConfig, create_policies
 from serve_app.services import Services
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
+from tests.contract.http.waiting import eventually
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 
@@ -46,6 +55,7 @@ class World:
     metrics: PrometheusMetrics
     safety: dict[str, SafetyConfig] = field(default_factory=dict)
     bounds: BodyBounds = field(default_factory=BodyBounds)
+    keys: Any = field(default_factory=lambda: _Keyless())
 
     def app(self):
         salt = cache_salts(b"salt")
@@ -58,6 +68,7 @@ class World:
                 operations=create_operations(self.directory, salt, policies),
                 observer=Observer(self.log, self.metrics),
                 metrics=self.metrics,
+                keys=self.keys,
                 body_bounds=self.bounds,
             )
         )
@@ -77,6 +88,44 @@ class World:
 
     def principal(self, secret: str = SECRET, **overrides: object) -> None:
         self.gatekeeper.principals[secret] = principal(**overrides)
+
+
+class _Keyless:
+    """Key administration that nobody may reach."""
+
+    def __getattr__(self, name: str):
+        raise AssertionError(f"keys.{name} was called")
+
+
+@pytest.fixture
+async def key_store(tmp_path, world) -> AsyncIterator[KeyStore]:
+    """The real key store behind the admin routes, on a database of its own."""
+    database = await connect(f"sqlite+aiosqlite:///{tmp_path}/keys.db")
+    world.keys = KeyStore(database, b"pepper" * 6, clock=world.clock)
+    yield world.keys
+    await database.close()
+
+
+@asynccontextmanager
+async def serve(app) -> AsyncIterator[str]:
+    """Serve an application with uvicorn on a loopback port; yield its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", ws="none"))
+    running = asyncio.create_task(server.serve(sockets=[listener]))
+    await eventually(lambda: server.started)
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await running
+        listener.close()
+
+
+@pytest.fixture
+async def live(world) -> AsyncIterator[str]:
+    """The address of the application behind a real server."""
+    async with serve(world.app()) as address:
+        yield address
 
 
 @pytest.fixture
