@@ -196,6 +196,10 @@ class ChatRequest(WireModel):
                 total += estimate_tokens([tool.function.name, tool.function.description or ""])
         return total
 
+    def prompt_texts(self) -> list[str]:
+        """Return every piece of text in the messages, in their order."""
+        return [text for message in self.messages for text in texts_of(message) if text]
+
     def affinity_prefix(self) -> str:
         """Return text that is the same for requests that begin alike: key, tools, system text, first user text.
 

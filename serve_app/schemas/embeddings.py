@@ -30,6 +30,13 @@ class EmbeddingRequest(WireModel):
                 f"array with length {number} instead.",
                 "input",
             )
+        if not texts_in(self.input) and count_tokens(self.input) > MAX_TOKENS:
+            raise refusal(
+                "max_tokens_per_request",
+                f"Invalid '{{param}}': too many tokens. Expected at most {MAX_TOKENS} tokens in one request, but got "
+                f"{count_tokens(self.input)} instead.",
+                "input",
+            )
         for index, text in enumerate(texts_in(self.input)):
             if not text:
                 raise refusal(
