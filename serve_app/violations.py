@@ -6,6 +6,7 @@ the names of union branches that pydantic adds are left out by walking along the
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from typing import Any
 
 from pydantic import ValidationError
@@ -92,16 +93,22 @@ def locate(body: Any, finding: ErrorDetails) -> tuple[str, Any]:
 def _walk(body: Any, location: Location, found: Any = None) -> tuple[str, Any]:
     path = ""
     current = body
-    for part in location:
+    for part, following in zip_longest(location, location[1:]):
         # An object or array that is the finding's own ends the walk, whatever union branches follow.
         if current is found and isinstance(current, dict | list):
             break
         if isinstance(part, int):
             if isinstance(current, list) and part < len(current):
                 path, current = f"{path}[{part}]", current[part]
-        elif isinstance(current, dict) and part in current:
+        elif isinstance(current, dict) and part in current and not _is_tag(current, part, following):
             path, current = _join(path, part), current[part]
     return path, current
+
+
+def _is_tag(current: dict[str, Any], part: str, following: int | str | None) -> bool:
+    """Return whether a name is a union branch's although there is a field of that name as well."""
+    inner = current[part]
+    return isinstance(following, str) and following in current and not (isinstance(inner, dict) and following in inner)
 
 
 def _join(path: str, name: str) -> str:

@@ -5,9 +5,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from serve_app.schemas.base import ModelId, WireModel, refusal
-from serve_app.schemas.prompts import Input, count_inputs, count_tokens, texts_in
+from serve_app.schemas.prompts import Input, count_tokens, texts_in
 
-MAX_INPUTS = 2048
 MAX_TOKENS = 300_000
 
 
@@ -22,14 +21,6 @@ class EmbeddingRequest(WireModel):
 
     @model_validator(mode="after")
     def _check_input(self) -> Self:
-        number = count_inputs(self.input)
-        if number > MAX_INPUTS:
-            raise refusal(
-                "array_above_max_length",
-                f"Invalid '{{param}}': array too long. Expected an array with maximum length {MAX_INPUTS}, but got an "
-                f"array with length {number} instead.",
-                "input",
-            )
         if not texts_in(self.input) and count_tokens(self.input) > MAX_TOKENS:
             raise refusal(
                 "max_tokens_per_request",

@@ -20,6 +20,7 @@ MAX_ENUM_VALUES = 1_000
 MAX_ENUM_CHARS = 15_000
 MAX_REPETITIONS = 100_000
 MAX_PATTERN_CHARS = 1_000
+MAX_ALL_PATTERNS_CHARS = 10_000
 MAX_PATTERN_SIZE = 2_000
 
 _SUBSCHEMA_KEYS = frozenset(
@@ -85,6 +86,7 @@ class _Budget:
         self._properties = 0
         self._enum_values = 0
         self._enum_chars = 0
+        self._pattern_chars = 0
 
     def spend(self, node: Schema) -> None:
         """Count one subschema, without those below it."""
@@ -132,6 +134,9 @@ class _Budget:
             raise _refuse(self._at, "'pattern' must be a string")
         if len(pattern) > MAX_PATTERN_CHARS:
             raise _refuse(self._at, f"a pattern has more than {MAX_PATTERN_CHARS} characters")
+        self._pattern_chars += len(pattern)
+        if self._pattern_chars > MAX_ALL_PATTERNS_CHARS:
+            raise _refuse(self._at, f"its patterns have more than {MAX_ALL_PATTERNS_CHARS} characters")
         if pattern_size(pattern) > MAX_PATTERN_SIZE:
             raise _refuse(self._at, "a pattern repeats too much")
 
