@@ -1,0 +1,86 @@
+"""What an operator may say about a model: a few lines of YAML, checked when the application is deployed."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from deployments.models.engine import ModelCard
+
+RELEASED = 1767225600  # `created` of a model that does not say: the first day of 2026, so that it never changes.
+
+
+class Part(BaseModel):
+    """A part of the configuration: frozen, and a name it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class ModelConfig(Part):
+    """One model deployment.
+
+    Args:
+        id: what clients call it, `<provider>/<name>`, or a bare name.
+        source: a hub id, a path, a bucket's address, or `demo:NAME` and `package:NAME`.
+        max_concurrent_requests: how many run in one replica's engine at once; `max_queued_requests` more may wait.
+        scale_to_zero_wait_s: how long a request waits for a first replica, in seconds.
+        autoscaling_config, ray_actor_options, placement_group_config, engine_kwargs: as Ray and vLLM name them.
+    """
+
+    id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$", max_length=128)
+    source: str = Field(min_length=1)
+    aliases: tuple[str, ...] = ()
+    task: Literal["generate", "embed"] = "generate"
+    operations: tuple[Literal["chat", "completions", "embeddings", "responses"], ...] | None = None
+    owned_by: str | None = None
+    created: int = RELEASED
+    device: Literal["cpu", "gpu"] = "gpu"
+    accelerator_type: str | None = None
+    max_concurrent_requests: int = Field(default=256, ge=1, le=100_000)
+    max_queued_requests: int = Field(default=512, ge=0, le=1_000_000)
+    scale_to_zero_wait_s: float = Field(default=60.0, gt=0, le=3600)
+    drain_s: float = Field(default=120.0, ge=0, le=3600)
+    autoscaling_config: dict[str, Any] = Field(default_factory=lambda: {"min_replicas": 1, "max_replicas": 1})
+    ray_actor_options: dict[str, Any] = {}
+    placement_group_config: dict[str, Any] | None = None
+    engine_kwargs: dict[str, Any] = {}
+    env: dict[str, str] = {}
+    max_model_len: int | None = Field(default=None, ge=1)
+    tool_parser: str | None = None
+    reasoning_parser: str | None = None
+    chat_template: str | None = None
+    has_images: bool = False
+    dimensions: tuple[int, ...] | None = None
+
+    @model_validator(mode="after")
+    def _operations_fit_the_task(self) -> "ModelConfig":
+        allowed = {"generate": {"chat", "completions", "responses"}, "embed": {"embeddings"}}[self.task]
+        if self.operations is not None and not set(self.operations) <= allowed:
+            wrong = ", ".join(sorted(set(self.operations) - allowed))
+            raise ValueError(f"operations: {wrong} cannot be offered by a model whose task is {self.task}")
+        if self.context_tokens is None:
+            raise ValueError("max_model_len: say the context size here or in engine_kwargs.max_model_len")
+        for name in ("model", "served_model_name", "enable_log_requests"):
+            if name in self.engine_kwargs:
+                raise ValueError(f"engine_kwargs.{name}: is set by the service itself")
+        return self
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The model's context size in tokens."""
+        return self.max_model_len or self.engine_kwargs.get("max_model_len")
+
+    @property
+    def card(self) -> ModelCard:
+        """What the ingress knows of the model."""
+        defaults = {"generate": ("chat", "completions", "responses"), "embed": ("embeddings",)}
+        return ModelCard(
+            id=self.id,
+            operations=frozenset(self.operations or defaults[self.task]),
+            max_model_len=self.context_tokens or 0,
+            created=self.created,
+            owned_by=self.owned_by or (self.id.split("/")[0] if "/" in self.id else "manta"),
+            has_tools=self.tool_parser is not None,
+            has_reasoning=self.reasoning_parser is not None,
+            has_images=self.has_images,
+            dimensions=self.dimensions,
+        )

@@ -1,0 +1,1 @@
+"""What runs inside a model replica: the only place that knows vLLM."""

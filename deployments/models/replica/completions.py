@@ -1,0 +1,130 @@
+"""Legacy completions inside the replica, over vLLM's own serving class; what it says is put in OpenAI's shape."""
+
+from typing import Any
+
+import orjson
+from vllm.entrypoints.openai.completion.protocol import CompletionRequest, CompletionResponse
+from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
+from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+
+from deployments.models.channel.server import Reply
+from deployments.models.engine import Usage
+from deployments.models.errors import EngineDied
+from deployments.models.render import DONE, usage_to_wire
+from deployments.models.replica.refusals import refusal_of, refused
+
+
+class CompletionRunner:
+    """Runs legacy completions on one engine."""
+
+    def __init__(self, serving: OpenAIServingCompletion, model_id: str) -> None:
+        self._serving = serving
+        self._model_id = model_id
+
+    async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
+        """Carry out one request.
+
+        Raises:
+            EngineError: it does not run, or breaks off.
+        """
+        fields = orjson.loads(body)
+        options = fields.pop("stream_options", None) or {}
+        fields["model"] = self._model_id
+        fields["stream"] = header["stream"]
+        fields["request_id"] = header["request_id"].removeprefix("req_")
+        fields["cache_salt"] = header["cache_salt"] or None
+        if header["priority"]:
+            fields["priority"] = header["priority"]
+        if header["stream"]:
+            fields["stream_options"] = {"include_usage": True}
+        for name in ("temperature", "top_p"):
+            if fields.get(name) is None:
+                fields[name] = 1.0
+        if fields.get("max_tokens") is None:
+            fields["max_tokens"] = 16  # OpenAI's default for this route.
+        with refused("prompt"):
+            answer = await self._serving.create_completion(CompletionRequest.model_validate(fields))
+            if isinstance(answer, ErrorResponse):
+                raise refusal_of(answer)
+            if isinstance(answer, CompletionResponse):
+                self._send_whole(answer, reply)
+            else:
+                await self._send_chunks(answer, reply, include_usage=bool(options.get("include_usage")))
+
+    def _send_whole(self, answer: CompletionResponse, reply: Reply) -> None:
+        told = answer.model_dump()
+        usage = _usage(told["usage"])
+        choices = [_choice(choice) for choice in told["choices"]]
+        reply.write(
+            orjson.dumps(
+                {
+                    "id": told["id"],
+                    "object": "text_completion",
+                    "created": told["created"],
+                    "model": self._model_id,
+                    "choices": choices,
+                    "usage": usage_to_wire(usage),
+                    "system_fingerprint": told.get("system_fingerprint"),
+                }
+            )
+        )
+        reply.end(_summary(usage, [choice["finish_reason"] for choice in choices]))
+
+    async def _send_chunks(self, answer: Any, reply: Reply, *, include_usage: bool) -> None:
+        usage = Usage()
+        reasons: dict[int, str] = {}
+        async for line in answer:
+            data = line.removeprefix("data: ").strip()
+            if data == "[DONE]":
+                break
+            told = orjson.loads(data)
+            if "error" in told:
+                raise EngineDied("The engine failed while it ran the request.")
+            chunk = {
+                "id": told["id"],
+                "object": "text_completion",
+                "created": told["created"],
+                "model": self._model_id,
+                "choices": [_choice(choice) for choice in told["choices"]],
+                "system_fingerprint": told.get("system_fingerprint"),
+            }
+            if told.get("usage") is not None:
+                usage = _usage(told["usage"])
+            for choice in chunk["choices"]:
+                if choice["finish_reason"]:
+                    reasons[choice["index"]] = choice["finish_reason"]
+            if chunk["choices"]:
+                if include_usage:
+                    chunk["usage"] = None
+            elif include_usage:
+                chunk["usage"] = usage_to_wire(usage)
+            else:
+                continue
+            reply.write(b"data: " + orjson.dumps(chunk) + b"\n\n")
+        reply.write(DONE)
+        reply.end(_summary(usage, [reasons[index] for index in sorted(reasons)]))
+
+
+def _choice(told: dict[str, Any]) -> dict[str, Any]:
+    logprobs = told.get("logprobs")
+    if logprobs is not None:
+        logprobs = {name: logprobs.get(name) for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset")}
+    reason = told.get("finish_reason")
+    return {
+        "text": told.get("text", ""),
+        "index": told["index"],
+        "logprobs": logprobs,
+        "finish_reason": reason if reason in (None, "stop", "length") else "stop",
+    }
+
+
+def _usage(told: dict[str, Any]) -> Usage:
+    details = told.get("prompt_tokens_details") or {}
+    return Usage(told["prompt_tokens"], told.get("completion_tokens") or 0, details.get("cached_tokens") or 0)
+
+
+def _summary(usage: Usage, finish_reasons: list[str]) -> dict[str, Any]:
+    return {
+        "usage": [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens],
+        "finish_reasons": finish_reasons,
+    }

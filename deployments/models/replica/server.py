@@ -1,0 +1,105 @@
+"""The model replica: an engine, and the listener through which ingress replicas reach it.
+
+Ray's `LLMServer` starts vLLM and places it; requests never pass through Serve. What of Ray's and vLLM's
+interface is not public is touched here and in `submit`.
+"""
+
+import asyncio
+import contextlib
+import os
+import tempfile
+import time
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve.llm import LLMConfig
+from ray.serve.llm.deployment import LLMServer
+
+from deployments.models.autoscaling import ONGOING
+from deployments.models.channel.server import Bounds, ChannelServer, Reply, Runner
+from deployments.models.errors import RequestRejected
+from deployments.models.replica.chat import ChatRunner
+from deployments.models.replica.children import Guard
+from deployments.models.replica.completions import CompletionRunner
+from deployments.models.replica.embeddings import EmbeddingRunner
+
+
+class OperationRunner:
+    """Sends each request to the runner of its operation."""
+
+    def __init__(self, runners: dict[str, Runner], model_id: str) -> None:
+        self.last_progress_at = time.monotonic()
+        self._runners = runners
+        self._model_id = model_id
+
+    async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
+        """Carry out one request.
+
+        Raises:
+            EngineError: it does not run, or breaks off.
+        """
+        runner = self._runners.get(header["operation"])
+        if runner is None:
+            message = f"The model `{self._model_id}` does not support this operation."
+            raise RequestRejected(message, "model", "unsupported_value")
+        await runner.run(header, body, reply)
+
+
+class ModelServer(LLMServer):  # type: ignore[misc]  # Ray ships no types for it.
+    """One replica of a model deployment."""
+
+    async def __init__(  # type: ignore[misc]  # Serve awaits it.
+        self, llm_config: LLMConfig, bounds: tuple[int, int], drain_s: float
+    ) -> None:
+        """Start the engine, then listen.
+
+        `bounds` is how many requests may run in the engine, and how many may wait there beyond that.
+        A replica that is told to go waits `drain_s` seconds at most for what runs on it.
+        """
+        await super().__init__(llm_config)
+        self._drain_s = drain_s
+        self._guard = Guard()
+        runner = OperationRunner(self._runners(llm_config.model_id), llm_config.model_id)
+        self._channel = ChannelServer(runner, Bounds(*bounds))
+        self._address = await self._channel.start(ray.util.get_node_ip_address(), _socket_path())
+
+    def _runners(self, model_id: str) -> dict[str, Runner]:
+        engine = self.engine  # Ray's engine holds vLLM's serving classes under these names.
+        runners: dict[str, Runner] = {}
+        if engine._oai_serving_chat is not None:
+            runners["chat"] = ChatRunner(engine._engine_client, engine._oai_serving_chat, model_id)
+        if engine._oai_serving_completion is not None:
+            runners["completions"] = CompletionRunner(engine._oai_serving_completion, model_id)
+        if engine._oai_serving_embedding is not None:
+            runners["embeddings"] = EmbeddingRunner(engine._oai_serving_embedding, model_id)
+        return runners
+
+    async def record_replica_metadata(self) -> dict[str, Any]:
+        """Return where this replica listens; Serve hands it to every handle (called by Serve, once)."""
+        return {"channel": self._address}
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """Return how many requests run and wait here (called by Serve, periodically)."""
+        return {ONGOING: float(self._channel.num_ongoing)}
+
+    async def __del__(self) -> None:
+        """Let what runs come to its end, then stop the engine (called by Serve on shutdown)."""
+        channel = getattr(self, "_channel", None)
+        if channel is not None:
+            await channel.drain(self._drain_s)
+            await channel.close()
+            with contextlib.suppress(OSError):
+                os.unlink(self._address["path"])
+        engine = getattr(self, "engine", None)
+        if engine is not None:
+            await engine.shutdown()
+            await asyncio.to_thread(engine._engine_client.shutdown)
+
+
+def _socket_path() -> str:
+    """Return the path of this replica's Unix socket, in a folder that only its user may enter."""
+    folder = os.path.join(tempfile.gettempdir(), f"manta-{os.getuid()}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    name = serve.get_replica_context().replica_id.unique_id
+    return os.path.join(folder, f"{name}.sock")

@@ -1,0 +1,121 @@
+"""The configuration of the whole service: the `args:` of the Serve application, one part for each package.
+
+`python -m serve_app.config check FILE ...` says whether files can be deployed; `schema` prints the JSON schema.
+"""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from deployments.models.config import ModelConfig
+from deployments.state.config import StateConfig
+from serve_app.operations.safety import SafetyConfig
+
+
+class Part(BaseModel):
+    """A part of the configuration: frozen, and a name it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServedModel(ModelConfig):
+    """A model deployment, and the policy that its prompts and answers keep."""
+
+    safety: SafetyConfig | None = None
+
+
+class HttpConfig(Part):
+    """What is asked of request bodies: a size, and a pace."""
+
+    max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
+    receive_timeout_s: float = Field(default=30.0, gt=0)
+    min_bytes_per_s: float = Field(default=64 * 1024, gt=0)
+
+
+class IngressConfig(Part):
+    """The ingress deployment, in Ray's own words."""
+
+    num_cpus: float = Field(default=0.1, ge=0)
+    max_ongoing_requests: int = Field(default=2000, ge=1)
+    drain_s: float = Field(default=120.0, ge=0, le=3600)
+    autoscaling_config: dict[str, Any] = Field(
+        default_factory=lambda: {"min_replicas": 1, "max_replicas": 4, "target_ongoing_requests": 400}
+    )
+
+
+class ServiceConfig(Part):
+    """Everything an operator may say."""
+
+    state: StateConfig = StateConfig()
+    http: HttpConfig = HttpConfig()
+    ingress: IngressConfig = IngressConfig()
+    models: tuple[ServedModel, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "ServiceConfig":
+        names = Counter(name for model in self.models for name in {model.id, *model.aliases})
+        twice = sorted(name for name, count in names.items() if count > 1)
+        if twice:
+            raise ValueError(f"models: {', '.join(twice)} names more than one model; ids and aliases must differ")
+        ids = {model.id for model in self.models}
+        for model in self.models:
+            guard = model.safety.guard_model if model.safety else None
+            if guard is not None and guard not in ids:
+                raise ValueError(f"models: the guard_model {guard} of {model.id} is not among the models")
+        return self
+
+
+def check_file(path: Path) -> list[str]:
+    """Return what is wrong with a Serve configuration file, one line a fault; none when it can be deployed."""
+    try:
+        document = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        return [f"{path}: cannot be read: {error}"]
+    applications = _applications(document)
+    if not applications:
+        return [f"{path}: there is no application in it"]
+    faults = []
+    for application in applications:
+        if application.get("import_path") != "serve_app.app:build":
+            continue
+        try:
+            ServiceConfig.model_validate(application.get("args") or {})
+        except ValidationError as error:
+            name = application.get("name", "application")
+            for fault in error.errors():
+                place = ".".join(str(part) for part in fault["loc"]) or "args"
+                faults.append(f"{path}: {name}: {place}: {fault['msg']}")
+    return faults
+
+
+def _applications(document: Any) -> list[dict[str, Any]]:
+    """Return the Serve applications of a document: of a Serve file, or of a RayService of KubeRay's."""
+    if not isinstance(document, dict):
+        return []
+    if document.get("kind") == "RayService":
+        document = yaml.safe_load(document["spec"]["serveConfigV2"])
+    return list(document.get("applications") or [])
+
+
+def main(arguments: list[str]) -> int:
+    """Run the module's command line; return its exit status."""
+    match arguments:
+        case ["schema"]:
+            sys.stdout.write(json.dumps(ServiceConfig.model_json_schema(), indent=2) + "\n")
+            return 0
+        case ["check", *paths] if paths:
+            faults = [fault for path in paths for fault in check_file(Path(path))]
+            sys.stdout.write("".join(f"{fault}\n" for fault in faults) or f"{len(paths)} files can be deployed\n")
+            return 1 if faults else 0
+        case _:
+            sys.stderr.write("usage: python -m serve_app.config schema | check FILE ...\n")
+            return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
