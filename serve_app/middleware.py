@@ -63,6 +63,7 @@ class Front:
             method=scope["method"],
             at=time.time(),
             started=time.perf_counter(),
+            server_send=send,
         )
         scope[EXCHANGE] = exchange
         _strip_trailing_slash(scope)

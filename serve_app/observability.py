@@ -5,10 +5,11 @@ Nothing here ever holds content: a request's text, its answer and the words of a
 
 import logging
 import traceback
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -31,13 +32,15 @@ class Exchange:
     """One HTTP request and its answer, as far as they got.
 
     `at` is in Unix seconds, `started` and `first_piece_at` on the monotonic clock. `model` is only set to the id of
-    a model that exists, since what a client wrote there may be anything.
+    a model that exists, since what a client wrote there may be anything. `server_send` is the server's own send: once
+    the head of an answer has passed the middleware, the rest may go there directly.
     """
 
     request_id: str
     method: str
     at: float
     started: float
+    server_send: Callable[[MutableMapping[str, Any]], Awaitable[None]] | None = None
     principal: Principal | None = None
     model: str | None = None
     status: int = 0
@@ -127,14 +130,27 @@ def _frames(trace: TracebackType | None) -> str:
     return " > ".join(places[-20:])
 
 
+@dataclass(frozen=True, slots=True)
+class _Children:
+    """The series that one kind of request is counted in."""
+
+    requests: Counter
+    duration: Histogram
+    ttft: Histogram
+    inter_token: Histogram
+    prompt_tokens: Counter
+    cached_tokens: Counter
+    completion_tokens: Counter
+
+
 class PrometheusMetrics:
     """Measurements of this process as Prometheus reads them; names follow OpenTelemetry's gen_ai where it has one."""
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        registry = self._registry
+        self._registry = registry = CollectorRegistry()
+        self._children: dict[tuple[str, ...], _Children] = {}
         self._requests = Counter(
             "manta_requests", "Requests answered", ["route", "model", "tier", "status", "code"], registry=registry
         )
@@ -168,19 +184,35 @@ class PrometheusMetrics:
 
     def end(self, record: RequestRecord) -> None:
         """Count a request that has been answered."""
-        model, tier = record.model or "", record.tier or ""
+        labels = (record.route, record.model or "", record.tier or "", str(record.status), record.code or "")
+        children = self._children.get(labels) or self._children_of(labels)
         self._in_flight.dec()
-        self._requests.labels(record.route, model, tier, str(record.status), record.code or "").inc()
-        self._duration.labels(record.route, model).observe(record.total_s)
+        children.requests.inc()
+        children.duration.observe(record.total_s)
         if record.stream and record.ttft_s is not None:
-            self._ttft.labels(model).observe(record.ttft_s)
+            children.ttft.observe(record.ttft_s)
         inter_token_s = mean_inter_token_s(record)
         if inter_token_s is not None:
-            self._inter_token.labels(model).observe(inter_token_s)
+            children.inter_token.observe(inter_token_s)
         if record.prompt_tokens or record.completion_tokens:
-            self._tokens.labels(model, tier, "prompt").inc(record.prompt_tokens)
-            self._tokens.labels(model, tier, "cached").inc(record.cached_tokens)
-            self._tokens.labels(model, tier, "completion").inc(record.completion_tokens)
+            children.prompt_tokens.inc(record.prompt_tokens)
+            children.cached_tokens.inc(record.cached_tokens)
+            children.completion_tokens.inc(record.completion_tokens)
+
+    def _children_of(self, labels: tuple[str, ...]) -> "_Children":
+        """Look the series of one combination of labels up, once: that costs more than counting in them."""
+        route, model, tier, _, _ = labels
+        children = _Children(
+            requests=self._requests.labels(*labels),
+            duration=self._duration.labels(route, model),
+            ttft=self._ttft.labels(model),
+            inter_token=self._inter_token.labels(model),
+            prompt_tokens=self._tokens.labels(model, tier, "prompt"),
+            cached_tokens=self._tokens.labels(model, tier, "cached"),
+            completion_tokens=self._tokens.labels(model, tier, "completion"),
+        )
+        self._children[labels] = children
+        return children
 
     def render(self) -> bytes:
         """Return every measurement as Prometheus reads it."""
