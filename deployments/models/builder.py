@@ -73,7 +73,7 @@ def _deployment_config(model: ModelConfig) -> dict[str, Any]:
             **model.autoscaling_config,
             "policy": {"policy_function": "deployments.models.autoscaling:desired_replicas"},
         },
-        "request_router_config": {"request_router_class": "deployments.models.placement:PrefixRouter"},
+        "request_router_config": {"request_router_class": "deployments.models.prefix_router:PrefixRouter"},
         # The engine's bundle is what the replica needs; Ray would ask for another CPU for the replica itself.
         "ray_actor_options": {"num_cpus": 0, **model.ray_actor_options},
         "max_ongoing_requests": 1_000_000,  # Nothing comes over handles; the replica's channel has the real bound.

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
-
 LOAD_BOUND: Final = 1.25
 FREE_LOAD: Final = 8
 
@@ -47,17 +45,3 @@ def place(choice: Choice, replica_ids: list[str]) -> str:
 
 def _rank(affinity: bytes, replica_id: str) -> bytes:
     return hashlib.blake2b(affinity + replica_id.encode(), digest_size=8).digest()
-
-
-class PrefixRouter(RequestRouter):  # type: ignore[misc]  # Ray ships no types for it.
-    """Serve's extension point for placement, over `place`; runs inside the handle, in the ingress."""
-
-    async def choose_replicas(
-        self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
-    ) -> list[list[RunningReplica]]:
-        """Return the one replica that takes the request."""
-        by_id = {replica.replica_id.unique_id: replica for replica in candidate_replicas}
-        choice = pending_request.args[0] if pending_request is not None and pending_request.args else None
-        if not isinstance(choice, Choice):  # A plain handle call, such as Serve's own.
-            return [[random.choice(candidate_replicas)]]  # noqa: S311
-        return [[by_id[place(choice, list(by_id))]]]

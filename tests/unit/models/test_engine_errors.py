@@ -1,0 +1,27 @@
+import pickle
+
+import pytest
+
+from deployments.models import errors
+
+EVERY_ERROR = [
+    errors.EngineError("broken"),
+    errors.RequestRejected("no", "messages", "context_length_exceeded"),
+    errors.Overloaded("full", 2.5),
+    errors.EngineDied("gone"),
+    errors.Cancelled("left"),
+]
+
+
+def test_every_kind_of_error_is_in_the_list():
+    kinds = [errors.EngineError]
+    for kind in kinds:
+        kinds.extend(kind.__subclasses__())
+    assert {type(error) for error in EVERY_ERROR} == set(kinds)
+
+
+@pytest.mark.parametrize("error", EVERY_ERROR, ids=lambda error: type(error).__name__)
+def test_an_error_is_the_same_when_it_has_crossed_a_process(error):
+    for copy in (pickle.loads(pickle.dumps(error)), errors.parse_error(errors.render_error(error))):
+        assert type(copy) is type(error)
+        assert vars(copy) == vars(error)
