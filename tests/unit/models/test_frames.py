@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ def test_frames_come_back_whole_when_bytes_arrive_in_any_pieces(sent, cuts):
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     parser = frames.FrameParser()
     received = []
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in itertools.pairwise(places):
         received.extend(parser.feed(data[start:end]))
     assert received == sent
 

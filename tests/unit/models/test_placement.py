@@ -31,7 +31,7 @@ def test_only_the_prefixes_of_a_lost_replica_move_when_it_goes():
 
 def test_a_popular_prefix_overflows_to_another_replica_when_its_own_is_far_busier():
     favourite = place(choice("hot"), REPLICAS)
-    loads = {replica: 10 for replica in REPLICAS} | {favourite: 10 * FREE_LOAD}
+    loads = dict.fromkeys(REPLICAS, 10) | {favourite: 10 * FREE_LOAD}
     assert place(choice("hot", loads=loads), REPLICAS) != favourite
 
 

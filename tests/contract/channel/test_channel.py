@@ -1,0 +1,201 @@
+"""Both ends of the side channel over real sockets, with a runner that the test scripts."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from deployments.models.channel.client import connect
+from deployments.models.channel.server import Bounds, ChannelServer
+from deployments.models.errors import EngineDied, EngineError, Overloaded, RequestRejected
+
+
+class ScriptedRunner:
+    """Does what the header says; notes what was begun and what was cancelled."""
+
+    def __init__(self) -> None:
+        self.begun: list[dict] = []
+        self.cancelled = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def run(self, header, body, reply):
+        self.begun.append(header)
+        match header["do"]:
+            case "echo":
+                for position in range(0, len(body), 7):
+                    reply.write(body[position : position + 7])
+                reply.end({"length": len(body)})
+            case "wait":
+                reply.write(b"first")
+                try:
+                    await self.go_on.wait()
+                except asyncio.CancelledError:
+                    self.cancelled.set()
+                    raise
+                reply.end({})
+            case "refuse":
+                raise RequestRejected("not this", "messages", "invalid_value")
+            case "break":
+                reply.write(b"first")
+                raise EngineDied("gone")
+            case "bug":
+                raise KeyError(body.decode())
+
+
+@pytest.fixture
+async def channel_end(tmp_path):
+    runner = ScriptedRunner()
+    server = ChannelServer(runner, Bounds(running=2, queued=1))
+    address = await server.start("127.0.0.1", str(tmp_path / "replica.sock"))
+    yield server, runner, address
+    await server.close()
+
+
+async def read_all(stream) -> bytes:
+    pieces = []
+    while more := await stream.read():
+        pieces.extend(more)
+    return b"".join(pieces)
+
+
+@contextlib.asynccontextmanager
+async def connected(address, on_lost=lambda: None):
+    channel = await connect(address, on_lost)
+    try:
+        yield channel
+    finally:
+        channel.close()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+async def test_an_answer_comes_back_whole_over_either_socket(channel_end, is_local):
+    _, _, address = channel_end
+    if not is_local:
+        address = {**address, "path": address["path"] + ".elsewhere"}
+    body = bytes(range(256)) * 5000
+    async with connected(address) as channel:
+        streams = [channel.open({"do": "echo", "n": number}, body[number:]) for number in range(2)]
+        for number, stream in enumerate(streams):
+            assert await read_all(stream) == body[number:]
+            assert stream.summary == {"length": len(body) - number}
+        assert channel.num_open == 0
+
+
+async def test_a_refusal_arrives_as_the_error_it_was(channel_end):
+    _, _, address = channel_end
+    async with connected(address) as channel:
+        with pytest.raises(RequestRejected) as caught:
+            await channel.open({"do": "refuse"}, b"").read()
+    assert (caught.value.message, caught.value.param, caught.value.code) == ("not this", "messages", "invalid_value")
+
+
+async def test_an_answer_that_breaks_off_yields_what_came_before(channel_end):
+    _, _, address = channel_end
+    async with connected(address) as channel:
+        stream = channel.open({"do": "break"}, b"")
+        assert await stream.read() == [b"first"]
+        with pytest.raises(EngineDied):
+            await stream.read()
+
+
+async def test_a_bug_in_the_runner_is_told_without_its_words(channel_end, caplog):
+    _, _, address = channel_end
+    async with connected(address) as channel:
+        with pytest.raises(EngineError) as caught:
+            await channel.open({"do": "bug"}, b"a secret prompt").read()
+    assert "secret" not in str(caught.value)
+    assert "secret" not in caplog.text
+    assert "KeyError" in caplog.text
+
+
+async def test_work_is_cancelled_when_the_request_is_taken_back(channel_end):
+    server, runner, address = channel_end
+    async with connected(address) as channel:
+        stream = channel.open({"do": "wait"}, b"")
+        await stream.read()
+        stream.cancel()
+        await asyncio.wait_for(runner.cancelled.wait(), 2)
+        assert channel.num_open == 0
+    await server.drain(2)
+    assert server.num_ongoing == 0
+
+
+async def test_work_is_cancelled_when_the_connection_goes(channel_end):
+    _, runner, address = channel_end
+    channel = await connect(address, lambda: None)
+    await channel.open({"do": "wait"}, b"").read()
+    channel.close()
+    await asyncio.wait_for(runner.cancelled.wait(), 2)
+
+
+async def test_requests_over_the_bound_are_refused_at_once(channel_end):
+    _, runner, address = channel_end
+    async with connected(address) as channel:
+        waiting = [channel.open({"do": "wait"}, b"") for _ in range(3)]
+        for stream in waiting:
+            await stream.read()
+        with pytest.raises(Overloaded):
+            await channel.open({"do": "wait"}, b"").read()
+        runner.go_on.set()
+        for stream in waiting:
+            assert await stream.read() == []
+        assert await read_all(channel.open({"do": "echo"}, b"now")) == b"now"
+
+
+async def test_draining_refuses_what_is_new_and_waits_for_what_runs(channel_end):
+    server, runner, address = channel_end
+    async with connected(address) as channel:
+        running = channel.open({"do": "wait"}, b"")
+        await running.read()
+        draining = asyncio.create_task(server.drain(5))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await channel.open({"do": "echo"}, b"").read()
+        assert not draining.done()
+        runner.go_on.set()
+        assert await running.read() == []
+        await asyncio.wait_for(draining, 2)
+
+
+async def test_every_answer_breaks_off_when_the_replica_goes(channel_end):
+    server, _, address = channel_end
+    lost = asyncio.Event()
+    channel = await connect(address, lost.set)
+    streams = [channel.open({"do": "wait"}, b"") for _ in range(2)]
+    for stream in streams:
+        await stream.read()
+    await server.close()
+    for stream in streams:
+        with pytest.raises(EngineDied):
+            await stream.read()
+    assert lost.is_set()
+    with pytest.raises(EngineDied):
+        channel.open({"do": "echo"}, b"")
+
+
+async def test_a_connection_without_the_secret_is_closed_and_runs_nothing(channel_end):
+    _, runner, address = channel_end
+    channel = await connect({**address, "secret": "wrong"}, lambda: None)
+    with pytest.raises(EngineDied):
+        await channel.open({"do": "echo"}, b"x").read()
+    assert runner.begun == []
+
+
+async def test_garbage_closes_the_connection_and_nothing_else(channel_end):
+    _, runner, address = channel_end
+    reader, writer = await asyncio.open_unix_connection(address["path"])
+    writer.write(b"GET / HTTP/1.1\r\n\r\n" * 10)
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+    async with connected(address) as channel:
+        assert await read_all(channel.open({"do": "echo"}, b"still here")) == b"still here"
+    assert len(runner.begun) == 1
+
+
+async def test_connect_raises_when_nobody_listens(channel_end):
+    server, _, address = channel_end
+    await server.close()
+    with pytest.raises(EngineDied):
+        await connect({**address, "path": address["path"] + ".gone"}, lambda: None)
