@@ -19,7 +19,7 @@ def build_model_deployment(model: ModelConfig) -> Application:
     return build_llm_deployment(
         llm_config_of(model),
         name_prefix="model:",
-        bind_kwargs={"bounds": bounds, "drain_s": model.drain_s},
+        bind_kwargs={"bounds": bounds, "drain_s": model.drain_s, "stall_s": model.stall_s},
         deployment_cls=ModelServer,
     )
 

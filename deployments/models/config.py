@@ -22,6 +22,8 @@ class ModelConfig(Part):
         id: what clients call it, `<provider>/<name>`, or a bare name.
         source: a hub id, a path, a bucket's address, or `demo:NAME` and `package:NAME`.
         max_concurrent_requests: how many run in one replica's engine at once; `max_queued_requests` more may wait.
+        drain_s: how long a replica that is told to go waits for what runs on it, in seconds.
+        stall_s: after how many seconds without any progress an engine is replaced.
         scale_to_zero_wait_s: how long a request waits for a first replica, in seconds.
         autoscaling_config, ray_actor_options, placement_group_config, engine_kwargs: as Ray and vLLM name them.
     """
@@ -39,6 +41,7 @@ class ModelConfig(Part):
     max_queued_requests: int = Field(default=512, ge=0, le=1_000_000)
     scale_to_zero_wait_s: float = Field(default=60.0, gt=0, le=3600)
     drain_s: float = Field(default=120.0, ge=0, le=3600)
+    stall_s: float = Field(default=600.0, ge=10)
     autoscaling_config: dict[str, Any] = Field(default_factory=lambda: {"min_replicas": 1, "max_replicas": 1})
     ray_actor_options: dict[str, Any] = {}
     placement_group_config: dict[str, Any] | None = None

@@ -35,13 +35,15 @@ from deployments.models.events import (
 from deployments.models.render import ChatBody, ChatChunks, EventLines, Renderer
 from deployments.models.replica.refusals import refusal_of, refused
 from deployments.models.replica.submit import generate
+from deployments.models.schema_budget import SchemaCompiler, schemas_to_compile
 
 
 class ChatRunner:
     """Runs chat completions on one engine."""
 
-    def __init__(self, engine: AsyncLLM, serving: OpenAIServingChat, model_id: str) -> None:
+    def __init__(self, engine: AsyncLLM, serving: OpenAIServingChat, schemas: SchemaCompiler, model_id: str) -> None:
         self._engine = engine
+        self._schemas = schemas
         self._serving = serving
         self._model_id = model_id
         self._has_reasoning = bool(
@@ -54,8 +56,11 @@ class ChatRunner:
         Raises:
             EngineError: it does not run, or breaks off.
         """
+        fields = orjson.loads(body)
+        for param, schema in schemas_to_compile(fields):
+            await self._schemas.check(schema, param)
         with refused("messages"):
-            request = self._parse(header, body)
+            request = self._parse(header, fields)
             rendered = await self._serving.render_chat_request(request)
         if isinstance(rendered, ErrorResponse):
             raise refusal_of(rendered)
@@ -82,8 +87,7 @@ class ChatRunner:
             )
         answer.end()
 
-    def _parse(self, header: dict[str, Any], body: bytes) -> ChatCompletionRequest:
-        fields = orjson.loads(body)
+    def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
         fields["model"] = self._model_id
         fields["stream"] = header["stream"]
         if not header["stream"]:

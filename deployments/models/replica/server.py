@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import os
 import tempfile
-import time
 from typing import Any
 
 import ray
@@ -23,13 +22,14 @@ from deployments.models.replica.chat import ChatRunner
 from deployments.models.replica.children import Guard
 from deployments.models.replica.completions import CompletionRunner
 from deployments.models.replica.embeddings import EmbeddingRunner
+from deployments.models.replica.submit import StallWatch
+from deployments.models.schema_budget import SchemaCompiler, describe_tokenizer
 
 
 class OperationRunner:
     """Sends each request to the runner of its operation."""
 
     def __init__(self, runners: dict[str, Runner], model_id: str) -> None:
-        self.last_progress_at = time.monotonic()
         self._runners = runners
         self._model_id = model_id
 
@@ -50,16 +50,18 @@ class ModelServer(LLMServer):  # type: ignore[misc]  # Ray ships no types for it
     """One replica of a model deployment."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it.
-        self, llm_config: LLMConfig, bounds: tuple[int, int], drain_s: float
+        self, llm_config: LLMConfig, bounds: tuple[int, int], drain_s: float, stall_s: float
     ) -> None:
         """Start the engine, then listen.
 
         `bounds` is how many requests may run in the engine, and how many may wait there beyond that.
-        A replica that is told to go waits `drain_s` seconds at most for what runs on it.
+        A replica that is told to go waits `drain_s` seconds at most for what runs on it, and one whose engine
+        moves nothing for `stall_s` seconds while requests run reports itself unhealthy.
         """
         await super().__init__(llm_config)
         self._drain_s = drain_s
         self._guard = Guard()
+        self._watch = StallWatch(self.engine._engine_client, stall_s)
         runner = OperationRunner(self._runners(llm_config.model_id), llm_config.model_id)
         self._channel = ChannelServer(runner, Bounds(*bounds))
         self._address = await self._channel.start(ray.util.get_node_ip_address(), _socket_path())
@@ -68,12 +70,24 @@ class ModelServer(LLMServer):  # type: ignore[misc]  # Ray ships no types for it
         engine = self.engine  # Ray's engine holds vLLM's serving classes under these names.
         runners: dict[str, Runner] = {}
         if engine._oai_serving_chat is not None:
-            runners["chat"] = ChatRunner(engine._engine_client, engine._oai_serving_chat, model_id)
+            runners["chat"] = ChatRunner(
+                engine._engine_client, engine._oai_serving_chat, self._schemas_of(engine), model_id
+            )
         if engine._oai_serving_completion is not None:
             runners["completions"] = CompletionRunner(engine._oai_serving_completion, model_id)
         if engine._oai_serving_embedding is not None:
             runners["embeddings"] = EmbeddingRunner(engine._oai_serving_embedding, model_id)
         return runners
+
+    def _schemas_of(self, engine: Any) -> SchemaCompiler:
+        """Return the compiler that tries schemas out with this engine's own vocabulary."""
+        config = engine._engine_client.vllm_config
+        tokenizer = engine._oai_serving_chat.renderer.tokenizer
+        self._schemas = SchemaCompiler(
+            describe_tokenizer(tokenizer, config.model_config.get_vocab_size()),
+            any_whitespace=not config.structured_outputs_config.disable_any_whitespace,
+        )
+        return self._schemas
 
     async def record_replica_metadata(self) -> dict[str, Any]:
         """Return where this replica listens; Serve hands it to every handle (called by Serve, once)."""
@@ -83,6 +97,11 @@ class ModelServer(LLMServer):  # type: ignore[misc]  # Ray ships no types for it
         """Return how many requests run and wait here (called by Serve, periodically)."""
         return {ONGOING: float(self._channel.num_ongoing)}
 
+    async def check_health(self) -> None:
+        """Raise when this replica must be replaced (called by Serve, periodically)."""
+        await super().check_health()
+        self._watch.check()
+
     async def __del__(self) -> None:
         """Let what runs come to its end, then stop the engine (called by Serve on shutdown)."""
         channel = getattr(self, "_channel", None)
@@ -91,6 +110,8 @@ class ModelServer(LLMServer):  # type: ignore[misc]  # Ray ships no types for it
             await channel.close()
             with contextlib.suppress(OSError):
                 os.unlink(self._address["path"])
+        if (schemas := getattr(self, "_schemas", None)) is not None:
+            await schemas.aclose()
         engine = getattr(self, "engine", None)
         if engine is not None:
             await engine.shutdown()

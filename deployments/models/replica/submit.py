@@ -7,7 +7,7 @@ changes them.
 """
 
 import asyncio
-import logging
+import time
 from collections.abc import Callable
 from copy import copy
 from typing import Any
@@ -18,7 +18,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.output_processor import RequestOutputCollector
 from vllm.v1.engine.parallel_sampling import ParentRequest
 
-logger = logging.getLogger(__name__)
+from deployments.models.errors import EngineDied
 
 Sink = Callable[[RequestOutput], None]
 
@@ -103,3 +103,34 @@ async def _add_each_choice(engine: AsyncLLM, request: Any, num_choices: int, gen
         child.request_id = child_id
         child.sampling_params = child_params
         await engine._add_request(child, None, parent, index, generation)
+
+
+class StallWatch:
+    """Notices an engine that has stopped making progress while requests run; its own health check may still pass."""
+
+    def __init__(self, engine: AsyncLLM, stall_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Call the engine stalled when nothing in it moves for `stall_s` seconds, the longest prompt's time."""
+        self._engine = engine
+        self._stall_s = stall_s
+        self._clock = clock
+        self._seen: dict[str, int] = {}
+        self._moved_at = clock()
+
+    def check(self) -> None:
+        """Look once; called every few seconds.
+
+        Raises:
+            EngineDied: the same requests have stood at the same tokens for too long.
+        """
+        states = self._engine.output_processor.request_states
+        seen = {
+            request_id: state.detokenizer.num_output_tokens() if state.detokenizer is not None else 0
+            for request_id, state in states.items()
+        }
+        if not seen or seen != self._seen:
+            self._seen = seen
+            self._moved_at = self._clock()
+        elif self._clock() - self._moved_at > self._stall_s:
+            raise EngineDied(
+                f"The engine has made no progress for {self._stall_s:g} s with {len(seen)} requests in it."
+            )
