@@ -20,6 +20,8 @@ from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, Observer, l
 EXCHANGE = "manta.exchange"
 """Where an ASGI scope holds its Exchange."""
 
+# A method is a word of the client's choosing, so others are not written down.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _STATIC_HEADERS = (
     (b"openai-version", b"2020-10-01"),
     (b"strict-transport-security", b"max-age=31536000"),
@@ -60,7 +62,7 @@ class Front:
             return
         exchange = Exchange(
             request_id="req_" + secrets.token_hex(16),
-            method=scope["method"],
+            method=scope["method"] if scope["method"] in _METHODS else "OTHER",
             at=time.time(),
             started=time.perf_counter(),
             server_send=send,
