@@ -55,7 +55,9 @@ def count_inputs(value: str | list[str] | list[int] | list[list[int]]) -> int:
 
 def texts_in(value: str | list[str] | list[int] | list[list[int]]) -> list[str]:
     """Return the inputs that are texts."""
-    return [value] if isinstance(value, str) else [item for item in value if isinstance(item, str)]
+    if isinstance(value, str):
+        return [value]
+    return [item for item in value if isinstance(item, str)] if isinstance(value[0], str) else []
 
 
 def count_tokens(value: str | list[str] | list[int] | list[list[int]]) -> int:
