@@ -23,8 +23,8 @@ error_logger = logging.getLogger("manta.errors")
 CLIENT_CLOSED_REQUEST = 499
 """The status that records show for a client that left before its answer was complete; never sent to anyone."""
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-_TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5)
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5)
 
 
 @dataclass(slots=True)
@@ -161,21 +161,21 @@ class PrometheusMetrics:
             "Whole time of an answer",
             ["route", "model"],
             registry=registry,
-            buckets=_SECONDS,
+            buckets=SECONDS,
         )
         self._ttft = Histogram(
             "gen_ai_server_time_to_first_token_seconds",
             "Time until the first piece of a stream",
             ["model"],
             registry=registry,
-            buckets=_SECONDS,
+            buckets=SECONDS,
         )
         self._inter_token = Histogram(
             "gen_ai_server_time_per_output_token_seconds",
             "Mean time between the tokens of a stream",
             ["model"],
             registry=registry,
-            buckets=_TOKEN_SECONDS,
+            buckets=TOKEN_SECONDS,
         )
 
     def begin(self) -> None:

@@ -1,0 +1,31 @@
+"""The composition root: from the configuration to the Serve application. `serve run` calls `build`."""
+
+# No `from __future__ import annotations` here: Serve turns `args:` into the annotated type only if it is a class.
+
+from ray import serve
+from ray.serve.deployment import Application
+
+from deployments.models.builder import build_model_deployment
+from deployments.state.config import resolve_state
+from serve_app.config import ServiceConfig
+from serve_app.ingress import Ingress
+
+
+def build(args: ServiceConfig) -> Application:
+    """Return the whole service, not yet deployed.
+
+    Raises:
+        pydantic.ValidationError: the configuration is wrong; the message names the field.
+        StateError: a reference in `state` leads nowhere.
+    """
+    config = ServiceConfig.model_validate(args)
+    ingress = serve.deployment(
+        serve.ingress()(Ingress),
+        name="ingress",
+        max_ongoing_requests=config.ingress.max_ongoing_requests,
+        autoscaling_config=config.ingress.autoscaling_config,
+        ray_actor_options={"num_cpus": config.ingress.num_cpus},
+        graceful_shutdown_timeout_s=config.ingress.drain_s,
+    )
+    handles = {model.id: build_model_deployment(model) for model in config.models}
+    return ingress.bind(config, resolve_state(config.state), handles)

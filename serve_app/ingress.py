@@ -1,0 +1,78 @@
+"""The ingress deployment: from the handles it is bound to, to the services behind the routes.
+
+One process per replica; replicas share nothing but the gatekeeper, the database and the models.
+"""
+
+import asyncio
+import hmac
+from typing import Any
+
+from ray.serve.handle import DeploymentHandle
+from starlette.applications import Starlette
+
+from deployments.models.directory import ConfiguredDirectory
+from deployments.models.remote import RemoteEngine
+from deployments.state.actor import RayTransport, start_gatekeeper
+from deployments.state.client import GatekeeperClient
+from deployments.state.config import ResolvedState
+from deployments.state.database import connect
+from deployments.state.key_store import KeyStore
+from deployments.state.request_log import ShippedRequestLog
+from serve_app.admission import Admission
+from serve_app.asgi import create_asgi_app
+from serve_app.cluster_metrics import ClusterMetrics
+from serve_app.config import ServiceConfig
+from serve_app.middleware import BodyBounds
+from serve_app.observability import Observer, PrometheusMetrics
+from serve_app.operations.registry import create_operations
+from serve_app.operations.routing import cache_salts
+from serve_app.operations.safety import create_policies
+from serve_app.services import Services
+
+
+class Ingress:
+    """One ingress replica. Serve asks it for its ASGI application once."""
+
+    async def __init__(  # type: ignore[misc]  # Serve awaits it.
+        self, config: ServiceConfig, state: ResolvedState, handles: dict[str, DeploymentHandle]
+    ) -> None:
+        """Take the configuration, its secrets, and a handle for each model id."""
+        await asyncio.to_thread(start_gatekeeper, state)
+        self._transport = RayTransport()
+        self._gatekeeper = GatekeeperClient(self._transport)
+        self._database = await connect(state.database_url)
+        self._engines = [
+            RemoteEngine(model.card, handles[model.id], model.scale_to_zero_wait_s) for model in config.models
+        ]
+        self._request_log = ShippedRequestLog(self._transport)
+        aliases = [model.aliases for model in config.models]
+        directory = ConfiguredDirectory(zip(self._engines, aliases, strict=True))
+        policies = {model.id: model.safety for model in config.models if model.safety is not None}
+        metrics = PrometheusMetrics()
+        self._services = Services(
+            gatekeeper=self._gatekeeper,
+            directory=directory,
+            admission=Admission(self._gatekeeper),
+            operations=create_operations(
+                directory,
+                cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256")),
+                create_policies(policies, directory),
+            ),
+            observer=Observer(self._request_log, ClusterMetrics(metrics)),
+            metrics=metrics,
+            keys=KeyStore(self._database, state.pepper, state.config.tiers),
+            body_bounds=BodyBounds(
+                config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s
+            ),
+        )
+
+    async def __serve_build_asgi_app__(self) -> Starlette:
+        """Return the application (called by Serve, after the constructor)."""
+        return create_asgi_app(self._services)
+
+    async def __del__(self) -> None:
+        """Hand over what has not been told yet (called by Serve on shutdown)."""
+        closing: list[Any] = [self._request_log.close(), self._gatekeeper.close(), self._database.close()]
+        await asyncio.gather(*closing, return_exceptions=True)
+        for engine in self._engines:
+            engine.close()
