@@ -77,7 +77,7 @@ class Window:
         if at + WINDOW_S <= now:
             return 0
         index = bisect_left(self._times, at, self._head)
-        if index == len(self._times):
+        if index == len(self._times) or self._times[index] - at > RESOLUTION_S:
             return 0
         taken = min(amount, self._amounts[index])
         self._amounts[index] -= taken
@@ -105,6 +105,11 @@ class Window:
             if self._amounts[index]:
                 return _until(self._times[index] + WINDOW_S, now)
         return 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing that has not expired is kept."""
+        return not self._times
 
     def entries(self) -> list[tuple[float, int]]:
         """Return what is charged as (at, amount), oldest first."""

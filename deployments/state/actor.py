@@ -1,0 +1,103 @@
+"""The gatekeeper as a Ray actor, and how ingress replicas reach it."""
+
+import asyncio
+import logging
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError
+
+from deployments.state.config import ResolvedState
+from deployments.state.gatekeeper import Gatekeeper, fingerprint
+from deployments.state.messages import Exchange, Exchanged, Hello, Identified, TransportDown
+
+logger = logging.getLogger(__name__)
+
+ACTOR_NAME = "manta-gatekeeper"
+NAMESPACE = "manta"
+_CALL_TIMEOUT_S = 2.0
+
+
+def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
+    """Return the handle of the cluster's gatekeeper, started if there is none or if it runs with another configuration.
+
+    It outlives whoever starts it, and comes back by itself when it is killed.
+    """
+    options = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "lifetime": "detached",
+        "get_if_exists": True,
+        "max_restarts": -1,
+        "max_task_retries": 0,
+        "max_concurrency": 1,
+        "num_cpus": 0,
+    }
+    actor = ray.remote(Gatekeeper).options(**options)
+    handle = actor.remote(state)
+    running = ray.get(handle.fingerprint.remote(), timeout=60)
+    if running != fingerprint(state):
+        logger.info("The gatekeeper runs with an older configuration and is started anew.")
+        stop_gatekeeper(name)
+        handle = actor.remote(state)
+        ray.get(handle.fingerprint.remote(), timeout=60)
+    return handle
+
+
+def stop_gatekeeper(name: str = ACTOR_NAME) -> None:
+    """Have the gatekeeper save everything, then end it for good; nothing happens where there is none."""
+    try:
+        handle = ray.get_actor(name, NAMESPACE)
+    except ValueError:
+        return
+    try:
+        ray.get(handle.stop.remote(), timeout=15)
+    except RayError as error:
+        logger.warning("The gatekeeper did not stop by itself: %s", type(error).__name__)
+    ray.kill(handle, no_restart=True)
+
+
+class RayTransport:
+    """Calls the gatekeeper actor by its name."""
+
+    def __init__(self, name: str = ACTOR_NAME) -> None:
+        self._name = name
+        self._handle: Any = None
+
+    async def hello(self) -> Hello:
+        """Return what every client must know."""
+        hello: Hello = await self._call("hello")
+        return hello
+
+    async def identify(self, digest: bytes) -> Identified:
+        """Return who the digest stands for."""
+        identified: Identified = await self._call("identify", digest)
+        return identified
+
+    async def exchange(self, exchange: Exchange) -> Exchanged:
+        """Carry one exchange."""
+        exchanged: Exchanged = await self._call("exchange", exchange)
+        return exchanged
+
+    async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
+        """Hand over request records."""
+        marks: tuple[str, int] = await self._call("record", client_id, first, rows)
+        return marks
+
+    async def refresh_keys(self) -> None:
+        """Have the gatekeeper look at the database now: a key that was just changed counts from here on."""
+        await self._call("refresh_keys")
+
+    async def _call(self, method: str, *args: object) -> Any:
+        try:
+            if self._handle is None:
+                self._handle = await asyncio.to_thread(ray.get_actor, self._name, NAMESPACE)
+            return await asyncio.wait_for(getattr(self._handle, method).remote(*args), _CALL_TIMEOUT_S)
+        except TransportDown:
+            raise
+        except (RayActorError, ValueError) as error:
+            # It is away: restarting under the same handle, or for good, and then there is another of this name.
+            self._handle = None
+            raise TransportDown(f"The gatekeeper is away: {type(error).__name__}.") from None
+        except (RayError, TimeoutError) as error:
+            raise TransportDown(f"The gatekeeper does not answer: {type(error).__name__}.") from None

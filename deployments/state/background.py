@@ -1,0 +1,69 @@
+"""An event loop in a thread of its own, for work that must not hold up the calls of the process around it."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """A running event loop; `stop` ends it and its thread."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Return what `work` returns; called from any other thread.
+
+        Raises:
+            TimeoutError: it takes longer than `timeout_s` seconds; it is then cancelled.
+        """
+        future = self.start(work)
+        try:
+            return future.result(timeout_s)
+        except TimeoutError:
+            future.cancel()
+            raise
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin `work` without waiting for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def repeat(self, name: str, interval_s: float, work: Callable[[], Awaitable[object]]) -> None:
+        """Do `work` every `interval_s` seconds from now on; when it fails that is logged, and it is tried again."""
+        self.start(_repeat(name, interval_s, work))
+
+    def stop(self) -> None:
+        """Cancel what is running and end the thread."""
+
+        async def cancel_all() -> None:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        self.run(cancel_all(), timeout_s=5)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+async def _repeat(name: str, interval_s: float, work: Callable[[], Awaitable[object]]) -> None:
+    failures = 0
+    while True:
+        await asyncio.sleep(interval_s * min(1 + failures, 10))
+        try:
+            await work()
+            failures = 0
+        except Exception as error:
+            failures += 1
+            if failures in (1, 10) or failures % 100 == 0:
+                logger.warning("%s failed %d times in a row: %s", name, failures, type(error).__name__)

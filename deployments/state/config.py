@@ -1,0 +1,220 @@
+"""What the operator says about keys, limits and the database.
+
+`StateConfig` is the part of the deployment's YAML; `resolve_state` turns it into values at build time, on the machine
+that starts the service: environment variables are read and a first pepper is made there, never on import.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from deployments.state.protocol import Tier
+
+MAX_REQUESTS_PER_MINUTE = 10_000_000
+MAX_TOKENS_PER_MINUTE = 1_000_000_000_000
+MIN_PEPPER_BYTES = 32
+
+RequestsPerMinute = Annotated[int, Field(ge=1, le=MAX_REQUESTS_PER_MINUTE)]
+TokensPerMinute = Annotated[int, Field(ge=1, le=MAX_TOKENS_PER_MINUTE)]
+
+_DRIVERS = {
+    "sqlite": "sqlite+aiosqlite",
+    "sqlite+aiosqlite": "sqlite+aiosqlite",
+    "postgres": "postgresql+asyncpg",
+    "postgresql": "postgresql+asyncpg",
+    "postgresql+asyncpg": "postgresql+asyncpg",
+}
+
+
+class StateError(ValueError):
+    """The configured state cannot be used; the message says what to change."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EnvReference(_Section):
+    """The value of an environment variable, read when the service is built."""
+
+    env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    default: str | None = None
+
+
+class FileReference(_Section):
+    """The content of a file, without white space around it; relative paths start at the working directory."""
+
+    file: Path
+
+
+class TierLimits(_Section):
+    """What one key of a tier may use in any 60 seconds; None where it must be set for each key."""
+
+    requests_per_minute: RequestsPerMinute | None
+    tokens_per_minute: TokensPerMinute | None
+
+
+class Tiers(_Section):
+    """The limits of every tier."""
+
+    free: TierLimits = TierLimits(requests_per_minute=10, tokens_per_minute=40_000)
+    standard: TierLimits = TierLimits(requests_per_minute=60, tokens_per_minute=200_000)
+    enterprise: TierLimits = TierLimits(requests_per_minute=None, tokens_per_minute=None)
+
+    def of(self, tier: Tier) -> TierLimits:
+        """Return the limits of one tier."""
+        limits: TierLimits = getattr(self, tier)
+        return limits
+
+
+class LimiterConfig(_Section):
+    """How the gatekeeper and the ingress replicas share the counting. Times in seconds."""
+
+    lease_s: Annotated[float, Field(ge=0.25, le=0.5)] = 0.4
+    sync_interval_s: Annotated[float, Field(ge=0.05, le=0.4)] = 0.25
+    key_poll_interval_s: Annotated[float, Field(ge=0.05, le=0.4)] = 0.2
+    snapshot_interval_s: Annotated[float, Field(ge=0.5, le=30)] = 5.0
+    patience_s: Annotated[float, Field(ge=0.5, le=10)] = 3.0
+    away_grace_s: Annotated[float, Field(ge=0, le=3600)] = 300.0
+
+
+class StateConfig(_Section):
+    """Where keys and counts are kept, and what the tiers may use.
+
+    A `database_url` that carries a password belongs into a reference. None is a SQLite file in the state directory.
+    """
+
+    state_dir: Path | EnvReference = EnvReference(env="MANTA_STATE_DIR", default=".manta")
+    database_url: str | EnvReference | FileReference | None = None
+    pepper: EnvReference | FileReference | None = None
+    tiers: Tiers = Tiers()
+    limiter: LimiterConfig = LimiterConfig()
+    usage_flush_interval_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
+    request_log_days: Annotated[int, Field(ge=1, le=3650)] = 30
+
+    @model_validator(mode="after")
+    def _keep_passwords_out(self) -> Self:
+        if isinstance(self.database_url, str) and urlsplit(parse_database_url(self.database_url)).password:
+            raise ValueError("database_url carries a password: move the URL into a file or an environment variable")
+        return self
+
+
+@dataclass(frozen=True)
+class ResolvedState:
+    """A `StateConfig` with its references followed; `state_dir` is absolute. Secrets stay out of its repr."""
+
+    config: StateConfig
+    state_dir: Path
+    database_url: str = field(repr=False)
+    pepper: bytes = field(repr=False)
+
+
+def resolve_state(config: StateConfig, environ: Mapping[str, str] | None = None) -> ResolvedState:
+    """Follow the references of `config`; make the state directory and a first pepper where there are none.
+
+    Raises:
+        StateError: a reference leads nowhere, or what it leads to cannot be used.
+    """
+    environ = os.environ if environ is None else environ
+    state_dir = _resolve_state_dir(config, environ)
+    url = config.database_url
+    if url is None:
+        resolved_url = f"sqlite+aiosqlite:///{state_dir / 'manta.db'}"
+    else:
+        text = url if isinstance(url, str) else _follow(url, environ, "database_url")
+        resolved_url = parse_database_url(text)
+    if config.pepper is None:
+        pepper = _load_or_make_pepper(state_dir / "pepper")
+    else:
+        pepper = _follow(config.pepper, environ, "pepper").encode()
+    if len(pepper) < MIN_PEPPER_BYTES:
+        raise StateError(f"The pepper is shorter than {MIN_PEPPER_BYTES} bytes: use a long random one.")
+    return ResolvedState(config, state_dir, resolved_url, pepper)
+
+
+def parse_database_url(text: str) -> str:
+    """Return the URL with the driver that is used for its database, and an absolute path where it is a file's.
+
+    Raises:
+        StateError: it is not the URL of a SQLite or PostgreSQL database.
+    """
+    scheme, separator, rest = text.strip().partition("://")
+    if not separator:
+        raise StateError("database_url is not a URL of the form sqlite:///FILE or postgresql://HOST/NAME.")
+    driver = _DRIVERS.get(scheme.lower())
+    if driver is None:
+        raise StateError(f"database_url names {scheme!r}; sqlite and postgresql are supported.")
+    if driver.startswith("sqlite"):
+        path = rest.removeprefix("/")
+        if not path or path == ":memory:" or "?" in path:
+            raise StateError("database_url names no file; an in-memory SQLite database cannot be shared.")
+        rest = f"/{Path(path).expanduser().absolute()}"
+    return f"{driver}://{rest}"
+
+
+def check_database(config: StateConfig, num_nodes: int, environ: Mapping[str, str] | None = None) -> None:
+    """Refuse a database that `num_nodes` nodes cannot share.
+
+    Raises:
+        StateError: more than one node serves and the database is SQLite.
+    """
+    url = config.database_url
+    if url is not None and not isinstance(url, str):
+        url = _follow(url, os.environ if environ is None else environ, "database_url")
+    if num_nodes > 1 and (url is None or parse_database_url(url).startswith("sqlite")):
+        raise StateError(
+            f"The database is SQLite, a file on one machine, but {num_nodes} nodes serve. "
+            "Set state.database_url to a PostgreSQL URL, or serve from one node."
+        )
+
+
+def _resolve_state_dir(config: StateConfig, environ: Mapping[str, str]) -> Path:
+    reference = config.state_dir
+    path = Path(_follow(reference, environ, "state_dir")) if isinstance(reference, EnvReference) else reference
+    path = path.expanduser().absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StateError(f"state_dir {path} cannot be made: {error.strerror}.") from None
+    return path
+
+
+def _follow(reference: EnvReference | FileReference, environ: Mapping[str, str], name: str) -> str:
+    if isinstance(reference, EnvReference):
+        value = environ.get(reference.env) or reference.default
+        if not value:
+            raise StateError(f"{name} is in the environment variable {reference.env}, which is not set.")
+        return value
+    try:
+        return reference.file.expanduser().read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StateError(f"{name} is in the file {reference.file}, which cannot be read: {error}.") from None
+
+
+def _load_or_make_pepper(path: Path) -> bytes:
+    """Return the pepper in the file; where there is none, make one that only the owner can read.
+
+    It is written beside its place and linked into it: of several processes that start at once, one makes the pepper
+    and the others read that one, whole.
+    """
+    if not path.exists():
+        draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(MIN_PEPPER_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(draft, path)
+        draft.unlink()
+    try:
+        return path.read_bytes().strip()
+    except OSError as error:
+        raise StateError(f"The pepper in {path} cannot be read: {error.strerror}.") from None

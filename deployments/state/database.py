@@ -1,0 +1,176 @@
+"""The metadata database: one engine per process, transactions, and the tables brought up to date on start.
+
+SQLite keeps one writer at a time, so a transaction that writes takes the write lock at its first statement and waits
+its turn there, instead of failing half-way when two readers want to write.
+"""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Executable, Table, event, inspect, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from deployments.state.config import StateError
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_MIGRATION_LOCK = 0x6D616E7461  # "manta": the advisory lock that one migrating process holds on PostgreSQL.
+
+
+class Database:
+    """An open database; `connect` makes one. `is_sqlite` tells statements apart where the two differ."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        self.is_sqlite = engine.dialect.name == "sqlite"
+        self._writing = engine.execution_options(manta_write=True)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction that only reads."""
+        async with self.engine.begin() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction that writes; it is committed when the block ends without an error."""
+        async with self._writing.begin() as connection:
+            yield connection
+
+    def upsert(self, table: Table, key: list[str], adding: Collection[str] = ()) -> Executable:
+        """Return an INSERT that, where a row with this key exists, replaces its other columns or adds to `adding`."""
+        insert = sqlite.insert if self.is_sqlite else postgresql.insert
+        statement = insert(table)
+        values = {
+            column.name: column + statement.excluded[column.name]
+            if column.name in adding
+            else statement.excluded[column.name]
+            for column in table.c
+            if column.name not in key
+        }
+        return statement.on_conflict_do_update(index_elements=key, set_=values)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.engine.dispose()
+
+
+async def connect(url: str) -> Database:
+    """Open the database and bring its tables up to date.
+
+    Raises:
+        StateError: the database cannot be reached, or was written by a newer version.
+    """
+    parsed = make_url(url)
+    try:
+        if parsed.drivername.startswith("sqlite"):
+            path = Path(parsed.database or "")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            engine = create_async_engine(url, connect_args={"isolation_level": None})
+            _configure_sqlite(engine)
+            await asyncio.to_thread(_make_private, path)
+        else:
+            engine = create_async_engine(url, pool_size=4, max_overflow=4, pool_pre_ping=True)
+    except (SQLAlchemyError, OSError) as error:
+        raise StateError(f"The database cannot be opened: {_reason(error)}.") from None
+    database = Database(engine)
+    try:
+        await _migrate(database, parsed.database)
+    except (DBAPIError, OSError) as error:
+        await database.close()
+        place = parsed.render_as_string(hide_password=True)
+        raise StateError(f"The database {place} cannot be used: {_reason(error)}.") from error
+    except BaseException:
+        await database.close()
+        raise
+    return database
+
+
+def head_revision() -> str:
+    """Return the name of the newest migration."""
+    return sorted(path.stem for path in (_MIGRATIONS / "versions").glob("v*.py"))[-1]
+
+
+def _configure_sqlite(engine: AsyncEngine) -> None:
+    """Make every connection durable and patient, and open transactions ourselves: the driver would leave DDL out."""
+
+    def on_connect(connection: Any, _record: Any) -> None:
+        cursor = connection.cursor()
+        for pragma in ("busy_timeout=10000", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    def on_begin(connection: Connection) -> None:
+        is_writing = connection.get_execution_options().get("manta_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+
+    event.listen(engine.sync_engine, "connect", on_connect)
+    event.listen(engine.sync_engine, "begin", on_begin)
+
+
+def _make_private(path: Path) -> None:
+    """Create the file readable by its owner only; SQLite gives the files beside it the same mode."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
+async def _migrate(database: Database, path: str | None) -> None:
+    head = head_revision()
+    async with database.read() as connection:
+        current = await connection.run_sync(_current_revision)
+    if current == head:
+        return
+    if database.is_sqlite:
+        with _file_lock(f"{path}.migrating"):
+            async with database.write() as connection:
+                await connection.run_sync(_upgrade, head)
+        return
+    async with database.write() as connection:
+        await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
+        await connection.run_sync(_upgrade, head)
+
+
+def _current_revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return revision
+
+
+def _upgrade(connection: Connection, head: str) -> None:
+    """Run what is missing; several processes may arrive here one after the other, and the later find nothing to do."""
+    current = _current_revision(connection)
+    if current == head:
+        return
+    if current is not None and not (_MIGRATIONS / "versions" / f"{current}.py").exists():
+        raise StateError(f"The database is at {current}, which this version does not know: start a newer version.")
+    from alembic import command  # Half a second to import, and needed only when the tables change.
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+@contextmanager
+def _file_lock(path: str) -> Iterator[None]:
+    """Hold the lock file; waits for whoever holds it. A killed holder releases it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _reason(error: BaseException) -> str:
+    """Return what went wrong, without the statement and its values."""
+    cause = getattr(error, "orig", None) or error
+    return str(cause).strip().rstrip(".") or type(cause).__name__

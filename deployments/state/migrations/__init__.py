@@ -1,0 +1,1 @@
+"""How the database came to its tables, step by step (alembic)."""

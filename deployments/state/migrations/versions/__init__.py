@@ -1,0 +1,1 @@
+"""One module per step; the head is the last by name."""

@@ -1,0 +1,113 @@
+"""The tables of the metadata database. Times are Unix seconds; nothing here holds content of a request."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Date,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+)
+
+metadata = MetaData()
+
+# One row per kind of thing that other processes follow; every change takes the next number, in the same transaction.
+revisions = Table(
+    "revisions",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key_id", String(40), primary_key=True),
+    Column("name", String(100), nullable=False),
+    Column("account", String(64), nullable=False),
+    Column("organization", String(64), nullable=False),
+    Column("tier", String(16), nullable=False),
+    Column("requests_per_minute", BigInteger),
+    Column("tokens_per_minute", BigInteger),
+    Column("operations", JSON(none_as_null=True)),
+    Column("models", JSON(none_as_null=True)),
+    Column("retention", String(16), nullable=False),
+    Column("is_admin", Boolean, nullable=False),
+    Column("digest", LargeBinary(32), nullable=False, unique=True),
+    Column("prefix", String(16), nullable=False),
+    Column("last_four", String(4), nullable=False),
+    Column("previous_digest", LargeBinary(32), unique=True),
+    Column("previous_expires_at", Double),
+    Column("created_at", Double, nullable=False),
+    Column("rotated_at", Double),
+    Column("revoked_at", Double),
+    Column("expires_at", Double),
+    Column("revision", BigInteger, nullable=False, index=True),
+    Index("ix_api_keys_account", "account", "created_at"),
+)
+
+# `record_id` is made by the ingress, never by a client: what is shipped twice is counted once.
+request_log = Table(
+    "request_log",
+    metadata,
+    Column("record_id", String(64), primary_key=True),
+    Column("request_id", String(128), nullable=False),
+    Column("at", Double, nullable=False, index=True),
+    Column("key_id", String(40)),
+    Column("account", String(64)),
+    Column("tier", String(16)),
+    Column("method", String(16), nullable=False),
+    Column("route", String(128), nullable=False),
+    Column("model", String(256)),
+    Column("status", Integer, nullable=False),
+    Column("code", String(64)),
+    Column("stream", Boolean, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("ttft_s", Double),
+    Column("total_s", Double, nullable=False),
+    Index("ix_request_log_key", "key_id", "at"),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("key_id", String(40), primary_key=True),
+    Column("day", Date, primary_key=True),
+    Column("model", String(256), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("num_requests", BigInteger, nullable=False),
+    Column("num_errors", BigInteger, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Index("ix_usage_account", "account", "day"),
+    Index("ix_usage_day", "day"),
+)
+
+# What the gatekeeper had charged to each key at its last snapshot; see deployments.state.persistence.
+limiter_state = Table(
+    "limiter_state",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("journal", String(40), nullable=False),
+    Column("segment", BigInteger, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
+limiter_charges = Table(
+    "limiter_charges",
+    metadata,
+    Column("key_id", String(40), primary_key=True),
+    Column("at", Double, nullable=False, index=True),
+    Column("version", BigInteger, nullable=False),
+    Column("requests", LargeBinary, nullable=False),
+    Column("tokens", LargeBinary, nullable=False),
+)

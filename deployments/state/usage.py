@@ -1,0 +1,142 @@
+"""The request log and the usage of keys by day and model, in the database. Metadata only: there is no content in it.
+
+One process writes (the gatekeeper), in batches; a record is identified by where it was made, so that a batch which
+arrives twice is counted once.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import delete, func, select
+
+from deployments.state.database import Database
+from deployments.state.protocol import RequestRecord
+from deployments.state.tables import request_log, usage
+
+MAX_LISTED = 1_000
+_SECONDS_PER_DAY = 86_400
+_CHUNK = 400
+_TEXT_COLUMNS = {column.name: column.type.length for column in request_log.c if hasattr(column.type, "length")}
+
+
+class Numbered(NamedTuple):
+    """A record and the id that nobody else's record has."""
+
+    record_id: str
+    record: RequestRecord
+
+
+@dataclass(frozen=True)
+class UsageRow:
+    """What one key had one model do on one day (UTC); `model` is empty for requests that named none that exists."""
+
+    key_id: str
+    account: str
+    day: date
+    model: str
+    num_requests: int
+    num_errors: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+
+
+class UsageStore:
+    """The request log and the usage rows of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, records: Iterable[Numbered]) -> int:
+        """Write the records that are not there yet, and count them; return how many those were."""
+        fresh: dict[str, dict[str, Any]] = {}
+        for record_id, record in records:
+            fresh[record_id] = _to_row(record_id, record)
+        async with self._database.write() as connection:
+            ids = list(fresh)
+            for start in range(0, len(ids), _CHUNK):
+                chunk = ids[start : start + _CHUNK]
+                query = select(request_log.c.record_id).where(request_log.c.record_id.in_(chunk))
+                for known in (await connection.scalars(query)).all():
+                    del fresh[known]
+            if fresh:
+                await connection.execute(request_log.insert(), list(fresh.values()))
+            totals = _add_up(fresh.values())
+            if totals:
+                key = ["key_id", "day", "model"]
+                counts = [c.name for c in usage.c if c.name not in (*key, "account")]
+                await connection.execute(self._database.upsert(usage, key, adding=counts), totals)
+        return len(fresh)
+
+    async def by_day(
+        self, *, key_id: str | None = None, account: str | None = None, since: date | None = None
+    ) -> list[UsageRow]:
+        """Return usage per key, day and model, newest day first."""
+        query = select(usage).order_by(usage.c.day.desc(), usage.c.key_id, usage.c.model)
+        if key_id is not None:
+            query = query.where(usage.c.key_id == key_id)
+        if account is not None:
+            query = query.where(usage.c.account == account)
+        if since is not None:
+            query = query.where(usage.c.day >= since)
+        async with self._database.read() as connection:
+            return [UsageRow(**row) for row in (await connection.execute(query)).mappings()]
+
+    async def last_requests(self, key_id: str, limit: int = 100, before: float | None = None) -> list[RequestRecord]:
+        """Return the key's latest records, newest first; `before` (Unix seconds) pages back."""
+        query = select(request_log).where(request_log.c.key_id == key_id)
+        if before is not None:
+            query = query.where(request_log.c.at < before)
+        query = query.order_by(request_log.c.at.desc(), request_log.c.record_id).limit(min(limit, MAX_LISTED))
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [RequestRecord(**{name: value for name, value in row.items() if name != "record_id"}) for row in rows]
+
+    async def count(self) -> int:
+        """Return how many records the request log holds."""
+        async with self._database.read() as connection:
+            return int(await connection.scalar(select(func.count()).select_from(request_log)) or 0)
+
+    async def drop_log_before(self, days: int) -> None:
+        """Delete request records older than `days`; the usage by day stays."""
+        oldest = time.time() - days * _SECONDS_PER_DAY
+        async with self._database.write() as connection:
+            await connection.execute(delete(request_log).where(request_log.c.at < oldest))
+
+
+def _to_row(record_id: str, record: RequestRecord) -> dict[str, Any]:
+    """Return the row of a record, its texts cut to their columns: some come from clients, and PostgreSQL checks."""
+    row: dict[str, Any] = {"record_id": record_id}
+    for name in RequestRecord.__slots__:
+        value = getattr(record, name)
+        if isinstance(value, str):
+            value = value.replace("\0", "").encode("utf-8", "replace").decode()[: _TEXT_COLUMNS[name]]
+        row[name] = value
+    return row
+
+
+def _add_up(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one usage row per key, day and model.
+
+    A failed request that used nothing counts without its model: that name may be whatever a client thought up.
+    """
+    totals: dict[tuple[str, date, str], dict[str, Any]] = {}
+    for row in rows:
+        if row["key_id"] is None or row["account"] is None:
+            continue
+        is_error = row["status"] >= 400
+        has_run = not is_error or row["prompt_tokens"] or row["completion_tokens"]
+        day = datetime.fromtimestamp(row["at"], UTC).date()
+        place = (row["key_id"], day, (row["model"] or "") if has_run else "")
+        total = totals.get(place)
+        if total is None:
+            total = totals[place] = {"key_id": place[0], "day": day, "model": place[2], "account": row["account"]}
+            total.update(num_requests=0, num_errors=0, prompt_tokens=0, completion_tokens=0, cached_tokens=0)
+        total["num_requests"] += 1
+        total["num_errors"] += is_error
+        for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
+            total[name] += row[name]
+    return list(totals.values())
