@@ -302,8 +302,11 @@ HOSTILE = {
 @pytest.mark.parametrize("fields", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_body_is_refused_cheaply(fields):
     raw = json.dumps({"model": "m", "messages": [HI], **fields}).encode()
-    started = time.process_time()
-    with pytest.raises(ApiError) as caught:
-        parse_json_body(raw, ChatRequest)
-    assert time.process_time() - started < 0.1
+    times_s = []
+    for _ in range(3):  # A collection of garbage may fall into one of them.
+        started = time.process_time()
+        with pytest.raises(ApiError) as caught:
+            parse_json_body(raw, ChatRequest)
+        times_s.append(time.process_time() - started)
+    assert min(times_s) < 0.1
     assert caught.value.status == 400
