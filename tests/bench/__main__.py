@@ -1,0 +1,166 @@
+"""The command line of the bench."""
+
+import argparse
+import dataclasses
+import resource
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from tests.bench.comparison import Plan, added_ttft_rows, run_load
+from tests.bench.figures import NOISY_SPREAD
+from tests.bench.lineup import Lineup
+from tests.bench.long_context import run_long_context
+from tests.bench.machine import describe_machine, load_average
+from tests.bench.open_streams import hold_streams
+from tests.bench.peers import ROOT, parse_spec, read_model
+from tests.bench.report import COLUMNS, keep, print_table, show, tables_of, to_markdown, to_records
+
+ADDED_COLUMNS = ("clients", "peer", "first peer's p50", "own p50", "added", "least", "most")
+BUSY_LOAD = 0.7
+
+Table = tuple[Sequence[str], list[list[str]]]
+Tables = dict[str, Table]
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--scenario", choices=[*RUNNERS], default="load")
+    parser.add_argument("--peers", default="bare,serve-llm,manta", help="comma-separated; ratios are to the first")
+    parser.add_argument("--clients", default="", help="comma-separated numbers of clients")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--mode", default="", help="stream, plain or both, comma-separated")
+    parser.add_argument("--prompts", default="", help="short, long or both, comma-separated")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the number of requests")
+    parser.add_argument("--streams", type=int, default=1000, help="open-streams: how many")
+    parser.add_argument("--hold", type=float, default=60.0, help="open-streams: for how many seconds")
+    parser.add_argument("--prompt-tokens", type=int, default=1_000_000, help="long-context: of the long prompt")
+    parser.add_argument("--config", type=Path, help="the Serve config whose first model all peers serve")
+    parser.add_argument("--restart", action="store_true", help="run one peer at a time, started again each round")
+    parser.add_argument("--title", default="", help="heading of the record")
+    parser.add_argument("--note", action="append", default=[], help="a line for the record")
+    parser.add_argument("--no-record", action="store_true", help="print only, keep nothing")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure what the command line asks for; returns the exit status."""
+    options = parse_arguments(arguments)
+    console = Console()
+    raise_file_limit()
+    notes = list(options.note)
+    if (busy := load_average()) > BUSY_LOAD:
+        notes.append(f"the machine was busy when this began (load average {busy:.1f})")
+    default = "configs/long_context.yaml" if options.scenario == "long-context" else "configs/bench.yaml"
+    model = read_model(options.config or ROOT / default)
+    specs = [parse_spec(text) for text in options.peers.split(",")]
+    with work_directory() as directory, Lineup(specs, directory, model, console, options.restart) as lineup:
+        tables, records = RUNNERS[options.scenario](lineup, options, console)
+    notes += remarks(tables)
+    for title, (columns, rows) in tables.items():
+        print_table(title, columns, rows, console)
+    for note in notes:
+        console.print(f"note: {note}", style="yellow", highlight=False)
+    if not options.no_record:
+        sections = {title: to_markdown(columns, rows) for title, (columns, rows) in tables.items()}
+        command = "python -m tests.bench " + shlex.join(arguments)
+        path = keep(options.title or options.scenario, describe_machine(), command, sections, records, notes)
+        console.print(f"kept in tests/bench/RESULTS.md and {path.relative_to(ROOT)}")
+    return 0
+
+
+def raise_file_limit() -> None:
+    """Allow this process, and the servers that it starts, as many open files as the system does."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@contextmanager
+def work_directory() -> Iterator[Path]:
+    """A directory for logs and state, kept only after a failure. Its path is short: sockets live below it."""
+    directory = Path(tempfile.mkdtemp(prefix="mb", dir="/tmp"))
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def remarks(tables: Tables) -> list[str]:
+    """Return what a reader should know before believing the tables."""
+    cells = [cell for _, rows in tables.values() for row in rows for cell in row]
+    if not any(cell.endswith("(!)") for cell in cells):
+        return []
+    return [f"(!) marks rounds that lie more than {NOISY_SPREAD:.0%} apart: read those ratios as rough"]
+
+
+def run_comparison(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
+    """Scenario `load`: every peer under every kind of load."""
+    plan = plan_of(options, clients="1,16,64", modes="stream,plain", prompts="short,long")
+    results = run_load(lineup, plan, console)
+    return {title: (COLUMNS, rows) for title, rows in tables_of(results).items()}, to_records(results)
+
+
+def run_added_ttft(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
+    """Scenario `ttft-added`: how much later than the first peer's the first text comes, round by round."""
+    results = run_load(lineup, plan_of(options, clients="1,16", modes="stream", prompts="short"), console)
+    return {"time to first text, ms": (ADDED_COLUMNS, added_ttft_rows(results))}, to_records(results)
+
+
+def plan_of(options: argparse.Namespace, clients: str, modes: str, prompts: str) -> Plan:
+    """Return what to measure: what the command line says, the given where it says nothing."""
+    return Plan(
+        clients=tuple(map(int, (options.clients or clients).split(","))),
+        rounds=options.rounds,
+        modes=tuple((options.mode or modes).split(",")),
+        prompts=tuple((options.prompts or prompts).split(",")),
+        scale=options.scale,
+    )
+
+
+def run_open_streams(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
+    """Scenario `open-streams`: many streams held open for a while."""
+    records = {}
+    for label in lineup.labels:
+        outcome = hold_streams(lineup.use(label), options.streams, options.hold)
+        records[label] = dataclasses.asdict(outcome)
+        console.print(f"{label}: {outcome}", style="dim", highlight=False)
+    title = f"{options.streams} streams held for {options.hold:.0f} s"
+    return {title: columns_and_rows(records)}, records
+
+
+def run_beside_long(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
+    """Scenario `long-context`: short requests beside a very long prompt."""
+    clients = int(options.clients or 8)
+    records = {}
+    for label in lineup.labels:
+        outcome = run_long_context(lineup.use(label), options.prompt_tokens, clients)
+        records[label] = dataclasses.asdict(outcome)
+        console.print(f"{label}: {outcome}", style="dim", highlight=False)
+    title = f"{clients} clients with short prompts beside one of {options.prompt_tokens:,} tokens"
+    return {title: columns_and_rows(records)}, records
+
+
+def columns_and_rows(records: dict[str, dict[str, object]]) -> Table:
+    """Return a table with a row per peer and a column per figure."""
+    columns = ["peer", *next(iter(records.values()))]
+    rows = [
+        [label, *(show(value, 2) if isinstance(value, float) else str(value) for value in record.values())]
+        for label, record in records.items()
+    ]
+    return columns, rows
+
+
+RUNNERS: dict[str, Callable[[Lineup, argparse.Namespace, Console], tuple[Tables, object]]] = {
+    "load": run_comparison,
+    "ttft-added": run_added_ttft,
+    "open-streams": run_open_streams,
+    "long-context": run_beside_long,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,118 @@
+"""Turns what was seen of requests into figures, and the figures of several rounds into one with its spread."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+
+import numpy as np
+
+from tests.bench.client import Sample
+
+NOISY_SPREAD = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One measurement. Times in milliseconds, memory in MB, processor seconds per 1,000 output tokens.
+
+    `ttft` is from sending a request to its first text; without streaming it is to the whole answer, as `total` is.
+    `itl` is the time per token after the first: (last text - first text) / (tokens - 1) of one request.
+    `gap` is the time between two arrivals of text, which is what a reader sees as a pause: tokens that come
+    together have one gap.
+    """
+
+    requests: int
+    errors: int
+    requests_per_s: float
+    tokens_per_s: float
+    ttft_p50_ms: float
+    ttft_p99_ms: float
+    itl_p50_ms: float
+    itl_p99_ms: float
+    gap_p50_ms: float
+    gap_p99_ms: float
+    total_p50_ms: float
+    total_p99_ms: float
+    tokens_per_event: float
+    prompt_tokens: float
+    cpu_s_per_1k_tokens: float
+    client_cpu_s_per_1k_tokens: float
+    pss_mb: float
+    peak_rss_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a measurement took from the machine: processor seconds of server and client, the server's memory in MB."""
+
+    cpu_s: float
+    client_cpu_s: float
+    pss_mb: float
+    peak_rss_mb: float
+
+
+def percentile(values: Sequence[float] | np.ndarray, rank: float) -> float:
+    """Return a percentile, NaN where there are no values."""
+    return float(np.percentile(values, rank)) if len(values) else float("nan")
+
+
+def summarize(samples: Sequence[Sample], costs: Costs) -> Figures:
+    """Return the figures of one measurement; answers with an error count as errors and nowhere else.
+
+    Raises:
+        ValueError: not one answer was right; the message says what was wrong with the first.
+    """
+    good = [sample for sample in samples if sample.error is None]
+    if not good:
+        raise ValueError(f"every request failed; the first: {samples[0].error}")
+    wall_s = max(sample.ended for sample in good) - min(sample.started for sample in samples)
+    tokens = sum(sample.completion_tokens for sample in good)
+    firsts = [(sample.arrivals[0] if sample.arrivals else sample.ended) - sample.started for sample in good]
+    totals = [sample.ended - sample.started for sample in good]
+    per_token = [
+        (sample.arrivals[-1] - sample.arrivals[0]) / (sample.completion_tokens - 1)
+        for sample in good
+        if sample.arrivals and sample.completion_tokens > 1
+    ]
+    gaps = [np.diff(np.unique(sample.arrivals)) for sample in good if len(sample.arrivals) > 1]
+    all_gaps = np.concatenate(gaps) if gaps else np.empty(0)
+    events = sum(len(sample.arrivals) for sample in good)
+    per_thousand = 1000 / tokens
+    return Figures(
+        requests=len(samples),
+        errors=len(samples) - len(good),
+        requests_per_s=len(good) / wall_s,
+        tokens_per_s=tokens / wall_s,
+        ttft_p50_ms=percentile(firsts, 50) * 1000,
+        ttft_p99_ms=percentile(firsts, 99) * 1000,
+        itl_p50_ms=percentile(per_token, 50) * 1000,
+        itl_p99_ms=percentile(per_token, 99) * 1000,
+        gap_p50_ms=percentile(all_gaps, 50) * 1000,
+        gap_p99_ms=percentile(all_gaps, 99) * 1000,
+        total_p50_ms=percentile(totals, 50) * 1000,
+        total_p99_ms=percentile(totals, 99) * 1000,
+        tokens_per_event=tokens / events if events else float("nan"),
+        prompt_tokens=statistics.fmean(sample.prompt_tokens for sample in good),
+        cpu_s_per_1k_tokens=costs.cpu_s * per_thousand,
+        client_cpu_s_per_1k_tokens=costs.client_cpu_s * per_thousand,
+        pss_mb=costs.pss_mb,
+        peak_rss_mb=costs.peak_rss_mb,
+    )
+
+
+def median_of(rounds: Sequence[Figures]) -> Figures:
+    """Return the median of every figure over the rounds; requests and errors are added up."""
+    values = {field.name: [getattr(figures, field.name) for figures in rounds] for field in fields(Figures)}
+    medians = {name: statistics.median(numbers) for name, numbers in values.items()}
+    return Figures(**medians | {"requests": sum(values["requests"]), "errors": sum(values["errors"])})
+
+
+def spread_of(rounds: Sequence[Figures], name: str = "requests_per_s") -> float:
+    """Return (largest - smallest) / median of a figure over the rounds."""
+    numbers = [getattr(figures, name) for figures in rounds]
+    return float((max(numbers) - min(numbers)) / statistics.median(numbers))
+
+
+def to_json(figures: Figures) -> dict[str, float | None]:
+    """Return the figures as JSON can carry them: rounded, None for what does not apply."""
+    return {name: None if value != value else round(value, 4) for name, value in asdict(figures).items()}

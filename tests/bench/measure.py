@@ -1,0 +1,70 @@
+"""Measures one peer under one load."""
+
+import gc
+import resource
+
+import uvloop
+
+from tests.bench.client import Sample
+from tests.bench.figures import Costs, Figures, summarize
+from tests.bench.load import ClosedLoop
+from tests.bench.peers import Peer
+from tests.bench.processes import memory_mb
+from tests.bench.prompts import Shape, create_requests
+
+
+def own_cpu_s() -> float:
+    """Return the processor seconds that this process has taken."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def drive(peer: Peer, shape: Shape, num: int, clients: int, seed: str) -> list[Sample]:
+    """Send `num` requests from so many clients and return what was seen."""
+    loop = ClosedLoop(peer.target, create_requests(peer.target, shape, num, seed), clients)
+    samples: list[Sample] = uvloop.run(loop.run())
+    return samples
+
+
+def measure(peer: Peer, shape: Shape, num: int, clients: int, seed: str) -> Figures:
+    """Send `num` requests from so many clients and return the figures.
+
+    Raises:
+        ValueError: not one answer was right.
+    """
+    requests = create_requests(peer.target, shape, num, seed)
+    loop = ClosedLoop(peer.target, requests, clients)
+    gc.collect()
+    gc.disable()
+    server_before = peer.tree.cpu_s() if peer.tree else 0.0
+    client_before = own_cpu_s()
+    samples = uvloop.run(loop.run())
+    client_cpu_s = own_cpu_s() - client_before
+    server_cpu_s = peer.tree.cpu_s() - server_before if peer.tree else float("nan")
+    gc.enable()
+    pss_mb, peak_rss_mb = memory_mb(peer.tree.pid) if peer.tree else (float("nan"), float("nan"))
+    return summarize(samples, Costs(server_cpu_s, client_cpu_s, pss_mb, peak_rss_mb))
+
+
+def calibrate(peer: Peer, prompt_tokens: int) -> int:
+    """Return how many words make a prompt of at most `prompt_tokens` tokens with the peer's model."""
+    one, many = (prompt_tokens_of(peer, words) for words in (1, 401))
+    per_word = (many - one) / 400
+    num_words = max(1, int((prompt_tokens - one) / per_word) + 1)
+    while num_words > 1 and prompt_tokens_of(peer, num_words, tries=4) > prompt_tokens:
+        num_words -= max(1, num_words // 200)
+    return num_words
+
+
+def prompt_tokens_of(peer: Peer, num_words: int, tries: int = 1) -> int:
+    """Return the most tokens that prompts of so many words took."""
+    samples = drive(peer, Shape(num_words, 2, is_stream=False), tries, 1, f"calibrate-{num_words}")
+    if error := next((sample.error for sample in samples if sample.error), None):
+        raise ValueError(error)
+    return max(sample.prompt_tokens for sample in samples)
+
+
+def may_stop(peer: Peer, output_tokens: int) -> bool:
+    """Whether the model ends answers before `output_tokens`."""
+    samples = drive(peer, Shape(20, output_tokens, is_stream=False, may_stop=True), 8, 8, "may-stop")
+    return any(sample.completion_tokens < output_tokens for sample in samples)

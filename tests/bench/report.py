@@ -1,0 +1,149 @@
+"""Shows figures as tables, and keeps them: JSON in `results/`, the tables at the end of RESULTS.md."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.figures import NOISY_SPREAD, Figures, median_of, spread_of, to_json
+
+HERE = Path(__file__).parent
+COLUMNS = (
+    "clients",
+    "peer",
+    "req/s",
+    "spread",
+    "ratio",
+    "tok/s",
+    "TTFT p50",
+    "p99",
+    "ITL p50",
+    "p99",
+    "gap p99",
+    "CPU s/1k",
+    "client",
+    "PSS MB",
+    "errors",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One kind of load: streaming or not, a prompt length, so many clients."""
+
+    mode: str
+    prompt: str
+    clients: int
+
+    @property
+    def title(self) -> str:
+        """What the tables call the kind of load, without its clients."""
+        return f"{self.mode}, {self.prompt} prompts"
+
+
+Rounds = dict[Cell, dict[str, list[Figures]]]
+
+
+def show(value: float, digits: int = 1) -> str:
+    """Return a number for a table, a dash where there is none."""
+    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def row_of(cell: Cell, peer: str, rounds: Sequence[Figures], reference: Figures) -> list[str]:
+    """Return a peer's table row under one load."""
+    figures = median_of(rounds)
+    spread = spread_of(rounds)
+    return [
+        str(cell.clients),
+        peer,
+        show(figures.requests_per_s),
+        f"{spread:.0%}{' (!)' if spread > NOISY_SPREAD else ''}",
+        f"{figures.requests_per_s / reference.requests_per_s:.2f}",
+        show(figures.tokens_per_s, 0),
+        show(figures.ttft_p50_ms),
+        show(figures.ttft_p99_ms),
+        show(figures.itl_p50_ms, 2),
+        show(figures.itl_p99_ms, 2),
+        show(figures.gap_p99_ms),
+        show(figures.cpu_s_per_1k_tokens, 3),
+        show(figures.client_cpu_s_per_1k_tokens, 3),
+        show(figures.pss_mb, 0),
+        str(figures.errors),
+    ]
+
+
+def tables_of(results: Rounds) -> dict[str, list[list[str]]]:
+    """Return the rows of each table, under its title. Ratios are to the first peer of the same load."""
+    tables: dict[str, list[list[str]]] = {}
+    for cell, peers in results.items():
+        reference = median_of(next(iter(peers.values())))
+        rows = tables.setdefault(cell.title, [])
+        rows.extend(row_of(cell, peer, rounds, reference) for peer, rounds in peers.items())
+    return tables
+
+
+def print_tables(results: Rounds, console: Console) -> None:
+    """Print every table."""
+    for title, rows in tables_of(results).items():
+        print_table(title, COLUMNS, rows, console)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
+    """Print one table."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "peer" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def to_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def to_records(results: Rounds) -> list[dict[str, object]]:
+    """Return every round of every cell, as JSON can carry it."""
+    return [
+        {
+            "mode": cell.mode,
+            "prompt": cell.prompt,
+            "clients": cell.clients,
+            "peer": peer,
+            "rounds": [*map(to_json, rounds)],
+        }
+        for cell, peers in results.items()
+        for peer, rounds in peers.items()
+    ]
+
+
+def keep(
+    heading: str,
+    machine: dict[str, str],
+    command: str,
+    sections: dict[str, str],
+    records: object,
+    notes: Sequence[str] = (),
+) -> Path:
+    """Append a measurement to RESULTS.md and write its figures as JSON; return the JSON file's path."""
+    stem = "".join(c if c.isalnum() else "-" for c in f"{machine['date']}-{heading}".replace(" UTC", ""))
+    path = HERE / "results" / f"{stem}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        json.dumps({"command": command, "machine": machine, "notes": list(notes), "figures": records}) + "\n"
+    )
+    where = ", ".join(f"{key} {value}" for key, value in machine.items() if key != "date")
+    text = [f"\n## {machine['date']}: {heading}\n", f"`{command}`  ", f"{where}  ", f"[figures](results/{path.name})\n"]
+    text += [f"- {note}" for note in notes]
+    for title, markdown in sections.items():
+        text += [f"\n**{title}**\n", markdown]
+    with (HERE / "RESULTS.md").open("a") as file:
+        file.write("\n".join(text) + "\n")
+    return path
