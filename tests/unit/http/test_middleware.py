@@ -1,0 +1,228 @@
+import asyncio
+
+import orjson
+import pytest
+
+from deployments.state.protocol import Principal
+from serve_app.admission import Admission
+from serve_app.errors import ApiError, BodyTooLarge, InvalidKey, ReceiveTimeout
+from serve_app.middleware import EXCHANGE, BodyBounds, Bounds, Front
+from serve_app.observability import Observer, PrometheusMetrics
+from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
+
+PRINCIPAL = Principal("key_1", "acct", "Orgé", "free", requests_per_minute=10, tokens_per_minute=40_000)
+
+
+def scope(method="POST", path="/x", headers=()):
+    return {"type": "http", "method": method, "path": path, "headers": list(headers)}
+
+
+class Server:
+    """What calls the application: hands out messages in turn and keeps what is sent."""
+
+    def __init__(self, *messages):
+        self.messages = list(messages)
+        self.sent = []
+
+    async def receive(self):
+        if not self.messages:
+            await asyncio.Event().wait()
+        return self.messages.pop(0)
+
+    async def send(self, message):
+        self.sent.append(message)
+
+    @property
+    def headers(self):
+        return dict(self.sent[0]["headers"])
+
+
+def front(app, log=None, routes=None):
+    admission = Admission(MemoryGatekeeper({}, TestClock()))
+    observer = Observer(log or MemoryRequestLog(), PrometheusMetrics())
+    return Front(app, admission=admission, observer=observer, routes=routes or {})
+
+
+def body(data=b"", more=False):
+    return {"type": "http.request", "body": data, "more_body": more}
+
+
+async def ok(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+async def test_headers_are_on_every_answer():
+    server = Server()
+    await front(ok)(scope(), server.receive, server.send)
+    assert server.headers[b"x-request-id"].startswith(b"req_")
+    assert server.headers[b"openai-version"] == b"2020-10-01"
+    assert server.headers[b"openai-processing-ms"].isdigit()
+    assert b"openai-organization" not in server.headers
+    assert b"x-ratelimit-limit-requests" not in server.headers
+
+
+async def test_known_principal_adds_organization_and_limits():
+    async def app(scope, receive, send):
+        scope[EXCHANGE].principal = PRINCIPAL
+        raise InvalidKey("sk-x")
+
+    server = Server()
+    await front(app)(scope(), server.receive, server.send)
+    assert server.sent[0]["status"] == 401
+    assert server.headers[b"openai-organization"] == "Orgé".encode("latin-1")
+    assert server.headers[b"x-ratelimit-limit-tokens"] == b"40000"
+    assert server.headers[b"www-authenticate"] == b"Bearer"
+
+
+async def test_bug_before_the_answer_is_500_and_its_words_are_kept_back(caplog):
+    async def app(scope, receive, send):
+        try:
+            raise KeyError("private")
+        except KeyError as error:
+            raise RuntimeError("private words") from error
+
+    server, log = Server(), MemoryRequestLog()
+    await front(app, log)(scope(), server.receive, server.send)
+    assert server.sent[0]["status"] == 500
+    assert orjson.loads(server.sent[1]["body"])["error"]["type"] == "server_error"
+    assert "private" not in caplog.text
+    assert "builtins.RuntimeError" in caplog.text
+    assert "builtins.KeyError" in caplog.text
+    assert log.records[0].status == 500
+
+
+async def test_bug_after_the_head_sends_nothing_more():
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise ApiError
+
+    server, log = Server(), MemoryRequestLog()
+    await front(app, log)(scope(), server.receive, server.send)
+    assert len(server.sent) == 1
+    assert log.records[0].code is None
+
+
+async def test_record_names_the_route_and_known_methods_only():
+    async def app(scope, receive, send):
+        scope["endpoint"] = ok
+        await ok(scope, receive, send)
+
+    log, server = MemoryRequestLog(), Server()
+    door = front(app, log, {ok: "/x/{id}"})
+    await door(scope("GET"), server.receive, server.send)
+    await door(scope("SECRET"), server.receive, server.send)
+    await front(ok, log)(scope("GET"), server.receive, server.send)
+    assert [(record.method, record.route) for record in log.records] == [
+        ("GET", "/x/{id}"),
+        ("OTHER", "/x/{id}"),
+        ("GET", "unmatched"),
+    ]
+
+
+async def test_answer_that_never_came_is_recorded_as_a_departure():
+    async def app(scope, receive, send):
+        return
+
+    log, server = MemoryRequestLog(), Server()
+    await front(app, log)(scope(), server.receive, server.send)
+    assert log.records[0].status == 499
+
+
+async def test_cancellation_is_recorded_and_passed_on():
+    async def app(scope, receive, send):
+        raise asyncio.CancelledError
+
+    log, server = MemoryRequestLog(), Server()
+    with pytest.raises(asyncio.CancelledError):
+        await front(app, log)(scope(), server.receive, server.send)
+    assert len(log.records) == 1
+
+
+@pytest.mark.parametrize(("path", "seen"), [("/a/", "/a"), ("/a//", "/a"), ("/", "/"), ("//", "/"), ("/a", "/a")])
+async def test_trailing_slash_does_not_matter(path, seen):
+    paths = []
+
+    async def app(scope, receive, send):
+        paths.append(scope["path"])
+
+    server = Server()
+    await front(app)(scope(path=path), server.receive, server.send)
+    assert paths == [seen]
+
+
+@pytest.mark.parametrize("kind", ["lifespan", "websocket"])
+async def test_other_protocols_pass_untouched(kind):
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append((scope, receive, send))
+
+    server, other = Server(), {"type": kind}
+    await front(Bounds(app, bounds=BodyBounds()))(other, server.receive, server.send)
+    assert seen == [(other, server.receive, server.send)]
+    assert EXCHANGE not in other
+
+
+async def read(scope, receive, send):
+    while (await receive()).get("more_body"):
+        continue
+
+
+def bounded(**bounds):
+    return Bounds(read, bounds=BodyBounds(**bounds))
+
+
+@pytest.mark.parametrize("declared", [b"11", b"9" * 20, b"9" * 5000])
+async def test_declared_body_is_refused_before_it_is_received(declared):
+    server = Server()
+    with pytest.raises(BodyTooLarge, match="limit of 10 bytes"):
+        await bounded(max_bytes=10)(scope(headers=[(b"content-length", declared)]), server.receive, server.send)
+
+
+@pytest.mark.parametrize("headers", [[], [(b"content-length", b"nonsense")], [(b"content-length", b"10")]])
+async def test_growing_body_is_refused_when_it_passes_the_limit(headers):
+    server = Server(body(b"x" * 6, more=True), body(b"x" * 5, more=True), body(b"x"))
+    with pytest.raises(BodyTooLarge):
+        await bounded(max_bytes=10)(scope(headers=headers), server.receive, server.send)
+    assert len(server.messages) == 1
+
+
+async def test_body_at_the_limit_is_taken():
+    server = Server(body(b"x" * 5, more=True), body(b"x" * 5))
+    await bounded(max_bytes=10)(scope(), server.receive, server.send)
+    assert not server.messages
+
+
+async def test_body_that_stops_coming_is_refused():
+    server = Server(body(b"x", more=True))
+    with pytest.raises(ReceiveTimeout):
+        await bounded(grace_s=0.0, min_bytes_per_s=1e6)(scope(), server.receive, server.send)
+
+
+async def test_arrived_bytes_buy_time():
+    async def app(scope, receive, send):
+        await receive()
+        await asyncio.wait_for(receive(), 0.02)
+
+    server = Server(body(b"x" * 100, more=True))
+    with pytest.raises(TimeoutError):
+        await Bounds(app, bounds=BodyBounds(grace_s=0.01, min_bytes_per_s=0.1))(scope(), server.receive, server.send)
+
+
+async def test_nothing_is_bounded_once_the_body_is_complete():
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.extend([await receive(), await receive()])
+
+    server = Server(body(b"x"), {"type": "http.disconnect"})
+    await Bounds(app, bounds=BodyBounds(grace_s=-1.0))(scope(), _instant(server), server.send)
+    assert [message["type"] for message in seen] == ["http.request", "http.disconnect"]
+
+
+def _instant(server):
+    async def receive():
+        return server.messages.pop(0)
+
+    return receive

@@ -1,0 +1,70 @@
+import orjson
+import pytest
+
+from deployments.models.engine import Usage
+from deployments.state.protocol import Principal
+from serve_app.observability import Exchange, Observer, PrometheusMetrics, log_bug, mean_inter_token_s, record_of
+from tests.twins.gatekeeper import MemoryRequestLog
+
+PRINCIPAL = Principal("key_1", "acct", "org", "free", requests_per_minute=10, tokens_per_minute=40_000)
+
+
+def exchange(**more):
+    values = {"request_id": "req_1", "method": "POST", "at": 5.0, "started": 10.0, "status": 200, **more}
+    return Exchange(**values)
+
+
+def test_record_of_an_anonymous_request_names_nobody():
+    record = record_of(exchange(status=401, code="invalid_api_key"), route="/x", ended=10.5)
+    assert (record.key_id, record.account, record.tier, record.model) == (None, None, None, None)
+    assert (record.status, record.code, record.total_s, record.ttft_s) == (401, "invalid_api_key", 0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("stream", "first", "tokens", "mean_s"),
+    [(True, 10.5, 11, 0.1), (False, 10.5, 11, None), (True, None, 11, None), (True, 10.5, 1, None)],
+)
+def test_inter_token_time_is_the_mean_over_a_stream(stream, first, tokens, mean_s):
+    seen = exchange(stream=stream, first_piece_at=first, usage=Usage(1, tokens))
+    record = record_of(seen, route="/x", ended=11.5)
+    assert mean_inter_token_s(record) == (None if mean_s is None else pytest.approx(mean_s))
+
+
+def test_metrics_count_by_model_and_tier():
+    metrics, log = PrometheusMetrics(), MemoryRequestLog()
+    observer = Observer(log, metrics)
+    for _ in range(2):
+        observer.begin()
+        seen = exchange(principal=PRINCIPAL, model="m", stream=True, first_piece_at=10.2, usage=Usage(7, 3, 2))
+        observer.end(seen, route="/x", ended=11.0)
+    page = metrics.render().decode()
+    assert 'manta_tokens_total{model="m",tier="free",type="prompt"} 14.0' in page
+    assert 'manta_tokens_total{model="m",tier="free",type="cached"} 4.0' in page
+    assert 'gen_ai_server_time_to_first_token_seconds_count{model="m"} 2.0' in page
+    assert "manta_requests_in_flight 0.0" in page
+    assert len(log.records) == 2
+
+
+def test_log_line_is_left_out_when_nobody_listens(caplog):
+    observer = Observer(MemoryRequestLog(), PrometheusMetrics())
+    caplog.set_level("WARNING", "manta.requests")
+    observer.end(exchange(), route="/x", ended=11.0)
+    assert not caplog.records
+    caplog.set_level("INFO", "manta.requests")
+    observer.end(exchange(), route="/x", ended=11.0)
+    assert orjson.loads(caplog.records[0].getMessage())["route"] == "/x"
+
+
+def test_bug_is_logged_with_its_causes_and_without_words(caplog):
+    try:
+        try:
+            raise KeyError("private")
+        except KeyError as error:
+            raise RuntimeError("private") from error
+    except RuntimeError as error:
+        log_bug("req_1", error)
+    line = orjson.loads(caplog.records[0].getMessage())
+    assert line["request_id"] == "req_1"
+    assert [entry.split(" at ")[0] for entry in line["chain"]] == ["builtins.RuntimeError", "builtins.KeyError"]
+    assert "test_observability.py" in line["chain"][0]
+    assert "private" not in caplog.text
