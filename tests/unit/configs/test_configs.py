@@ -1,0 +1,86 @@
+"""Every configuration that the project ships can be deployed, and says what its comments say."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ray.serve.schema import ServeDeploySchema
+
+from deployments.models.demo import DEMO_MODELS
+from serve_app.config import ServiceConfig
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+SERVE_FILES = sorted(CONFIGS.glob("*.yaml"))
+MANIFESTS = sorted((CONFIGS / "kubernetes").glob("*.yaml"))
+
+
+def serve_documents() -> dict[str, dict[str, Any]]:
+    documents = {path.name: yaml.safe_load(path.read_text()) for path in SERVE_FILES}
+    service = yaml.safe_load((CONFIGS / "kubernetes" / "rayservice.yaml").read_text())
+    return documents | {"rayservice.yaml": yaml.safe_load(service["spec"]["serveConfigV2"])}
+
+
+def config_of(document: dict[str, Any]) -> ServiceConfig:
+    return ServiceConfig.model_validate(document["applications"][0]["args"])
+
+
+@pytest.mark.parametrize("name", sorted(serve_documents()))
+def test_ray_serve_accepts_the_file(name: str) -> None:
+    schema = ServeDeploySchema.model_validate(serve_documents()[name])
+    assert [application.import_path for application in schema.applications] == ["serve_app.app:build"]
+
+
+@pytest.mark.parametrize("name", sorted(serve_documents()))
+def test_service_accepts_the_arguments(name: str) -> None:
+    assert config_of(serve_documents()[name]).models
+
+
+@pytest.mark.parametrize("name", ["local.yaml", "long_context.yaml", "two_chat_models.yaml"])
+def test_local_configuration_needs_no_network_and_fits_two_cores(name: str) -> None:
+    config = config_of(serve_documents()[name])
+    assert all(model.source.startswith(("demo:", "package:")) for model in config.models)
+    demos = [model.source.removeprefix("demo:") for model in config.models if model.source.startswith("demo:")]
+    assert set(demos) <= set(DEMO_MODELS)
+    assert {model.device for model in config.models} == {"cpu"}
+    bundles = [(model.placement_group_config or {})["bundles"][0]["CPU"] for model in config.models]
+    assert sum(bundles) + config.ingress.num_cpus <= 2
+
+
+def test_long_context_is_a_million_tokens() -> None:
+    config = config_of(serve_documents()["long_context.yaml"])
+    assert config.models[0].card.max_model_len == 1_048_576 == DEMO_MODELS["long"].max_model_len
+
+
+def test_second_configuration_has_two_chat_models_and_an_embedding_model() -> None:
+    config = config_of(serve_documents()["two_chat_models.yaml"])
+    assert [model.task for model in config.models] == ["generate", "generate", "embed"]
+
+
+def test_no_configuration_holds_a_secret() -> None:
+    secret = re.compile(r"sk-[A-Za-z0-9]{8}|hf_[A-Za-z0-9]{20}|postgresql://[^:]+:(?!REPLACE_ME)[^@]+@")
+    for path in [*SERVE_FILES, *MANIFESTS]:
+        assert secret.search(path.read_text()) is None, path.name
+
+
+def test_manifests_agree_with_each_other() -> None:
+    documents = [document for path in MANIFESTS for document in yaml.safe_load_all(path.read_text())]
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for document in documents:
+        assert document["metadata"]["namespace"] == "manta"
+        by_kind.setdefault(document["kind"], []).append(document)
+    secrets = {secret["metadata"]["name"]: set(secret["stringData"]) for secret in by_kind["Secret"]}
+    cluster = by_kind["RayService"][0]["spec"]["rayClusterConfig"]
+    for group in [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]:
+        container = group["template"]["spec"]["containers"][0]
+        for variable in container["env"]:
+            if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
+                assert reference["key"] in secrets[reference["name"]]
+    assert cluster["authOptions"] == {"mode": "token"}
+
+
+def test_manifest_names_the_locked_version_of_ray() -> None:
+    service = yaml.safe_load((CONFIGS / "kubernetes" / "rayservice.yaml").read_text())
+    locked = dict(line.split("==") for line in (CONFIGS / "locks" / "gpu.txt").read_text().splitlines() if "==" in line)
+    assert service["spec"]["rayClusterConfig"]["rayVersion"] == locked["ray"]
