@@ -1,0 +1,77 @@
+"""OpenAI's client for Node against the application behind a real server."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import orjson
+import pytest
+
+from deployments.models.errors import EngineDied, Overloaded
+from deployments.models.events import Finished, TextDelta, ToolArgumentsDelta, ToolCallStart
+from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer, pieces, said
+from tests.contract.http.conftest import serve
+from tests.contract.http.waiting import eventually
+from tests.twins.engine import Script
+
+PLACE = Path(__file__).parents[1] / "node"
+LIMITED = "sk-manta-limited-0123456789abcdefghijklmnop"
+
+
+@pytest.fixture(scope="module")
+def node() -> str:
+    """The program, once the client's package is installed."""
+    program = shutil.which("node")
+    npm = shutil.which("npm")
+    if program is None or npm is None:
+        pytest.skip("node and npm are not installed")
+    if not (PLACE / "node_modules" / "openai").exists():
+        installed = subprocess.run([npm, "ci", "--no-audit", "--no-fund"], cwd=PLACE, capture_output=True, timeout=200)
+        if installed.returncode:
+            pytest.skip("npm could not install the client")
+    return program
+
+
+def scripts():
+    """Return what the engine does, by what it is told."""
+    busy = [Overloaded("full", 0.01), Overloaded("full", 0.01)]
+
+    def script(request):
+        told = orjson.loads(request.body)["messages"][0]["content"]
+        if told == "call":
+            call = ToolCallStart("tool_call", 0, 0, "call_1", "weather")
+            arguments = [[ToolArgumentsDelta("tool_arguments", 0, 0, text)] for text in ('{"city"', ':"Kiel"}')]
+            return Script(pieces(request, [[call], *arguments, [Finished("finished", 0, "tool_calls")]]))
+        if told == "break":
+            return Script([*pieces(request, said("one"))[:1], EngineDied("gone")])
+        if told == "hang":
+            return Script([*pieces(request, [[TextDelta("text", 0, "one")]])[:1], asyncio.Event()])
+        if told == "busy" and busy:
+            return Script([busy.pop()])
+        return answer(request)
+
+    return script
+
+
+async def test_node_client_works_unmodified(world, node):
+    world.principal(LIMITED, key_id="key_2", tokens_per_minute=100)
+    world.chat.script = scripts()
+    async with serve(world.app()) as address:
+        keys = {"API_KEY": SECRET, "LIMITED_KEY": LIMITED, "MODEL": MODEL, "EMBEDDING_MODEL": EMBEDDING_MODEL}
+        process = await asyncio.create_subprocess_exec(
+            node,
+            "--test",
+            "--test-reporter=tap",
+            "client.test.js",
+            cwd=PLACE,
+            env={**os.environ, **keys, "BASE_URL": address + "/v1"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await asyncio.wait_for(process.communicate(), 120)
+        assert process.returncode == 0, output.decode()
+        assert b"# fail 0" in output
+        hung = [stream for stream in world.chat.streams if b"hang" in stream.request.body]
+        await eventually(lambda: hung[0].is_aborted)
