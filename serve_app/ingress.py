@@ -8,7 +8,7 @@ import hmac
 from typing import Any
 
 from ray.serve.handle import DeploymentHandle
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from deployments.models.directory import ConfiguredDirectory
 from deployments.models.remote import RemoteEngine
@@ -27,6 +27,7 @@ from serve_app.observability import Observer, PrometheusMetrics
 from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety import create_policies
+from serve_app.serve_seam import OwnRequestIds
 from serve_app.services import Services
 
 
@@ -66,9 +67,9 @@ class Ingress:
             ),
         )
 
-    async def __serve_build_asgi_app__(self) -> Starlette:
+    async def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the application (called by Serve, after the constructor)."""
-        return create_asgi_app(self._services)
+        return OwnRequestIds(create_asgi_app(self._services))
 
     async def __del__(self) -> None:
         """Hand over what has not been told yet (called by Serve on shutdown)."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import orjson
 
@@ -138,9 +138,8 @@ class Channel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (called by the event loop)."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        send_at_once(transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name.
+        send_at_once(self._transport)
 
     def data_received(self, data: bytes) -> None:
         """Hand each frame to the answer it belongs to (called by the event loop)."""

@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import orjson
 
@@ -185,9 +185,8 @@ class _ServerConnection(asyncio.Protocol):
         self._is_known = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        send_at_once(transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name.
+        send_at_once(self._transport)
         self._server.attach(self)
 
     def data_received(self, data: bytes) -> None:
