@@ -5,6 +5,7 @@ Server-sent events are written as the engine made them, one send a piece. Nothin
 
 import asyncio
 import time
+from contextlib import suppress
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -114,8 +115,9 @@ class _DepartureWatch:
         self._task = asyncio.create_task(self._wait(receive, answering))
 
     async def _wait(self, receive: Receive, answering: asyncio.Task[None]) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            continue
+        with suppress(Exception):  # A connection that cannot be listened to is gone as well.
+            while (await receive())["type"] != "http.disconnect":
+                continue
         self.has_left = True
         answering.cancel()
 

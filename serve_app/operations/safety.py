@@ -3,6 +3,7 @@
 Patterns run in linear time (RE2). How a stream is held back and ended is in `safe_stream`.
 """
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -132,7 +133,7 @@ class Guard:
         stream = engine.run(
             EngineRequest(
                 operation="chat",
-                request_id=request.request_id,
+                request_id=f"{request.request_id}-{secrets.token_hex(4)}",  # The guarded one may still be running.
                 body=orjson.dumps(body),
                 cache_salt=request.cache_salt,
                 priority=request.priority,

@@ -192,6 +192,8 @@ async def test_guard_model_ends_an_answer(world, is_stream):
     assert await chat(world, is_stream=is_stream) == (["0123456789"], ["content_filter"])
     assert len(asked) == 3
     assert asked[-1].count("0123456789abcdefghij") == 1
+    engine = world.directory.find(GUARD)
+    assert len({request.request_id for request in [*engine.requests, *world.chat.requests]}) == 4
 
 
 async def test_guard_model_sees_the_end_of_an_answer(world):

@@ -150,6 +150,17 @@ async def test_departure_before_the_first_piece_sends_nothing():
     assert answer.settled == [0]
 
 
+async def test_connection_that_cannot_be_listened_to_counts_as_left():
+    async def receive():
+        raise ConnectionError
+
+    client, answer = Client(), Answer(Script([asyncio.Event()]))
+    client.receive = receive
+    await answer(client)
+    assert answer.exchange.status == 499
+    assert answer.stream.ended.is_set()
+
+
 async def test_cancellation_from_outside_closes_everything():
     client, answer = Client(), Answer(Script([b"x", asyncio.Event()], usage_when_aborted=Usage(3, 1)))
     running = asyncio.create_task(answer(client))
