@@ -5,10 +5,8 @@ On a cluster that others run, deploy with `serve deploy` instead.
 """
 
 import asyncio
-import errno
 import os
 import signal
-import socket
 import sys
 import time
 from collections import deque
@@ -19,7 +17,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
 
-import psutil
 import typer
 import yaml
 from rich.console import Console
@@ -29,12 +26,12 @@ from deployments.state.config import ResolvedState, StateError, resolve_state
 from deployments.state.database import connect
 from deployments.state.key_store import KeyStore
 from deployments.state.keys import NewKey
+from serve_app.cli.ports import describe_holder, haproxy_ports, is_free
 from serve_app.cli.process_tree import ProcessTree, abandoned_processes, end_processes, serve_command
 from serve_app.cli.readiness import Progress, ReadinessProbe
 from serve_app.cli.welcome import render_welcome
 from serve_app.config import ServiceConfig, check_file
 
-_HAPROXY_PORTS = {9101: "RAY_SERVE_HAPROXY_METRICS_PORT", 8404: "RAY_SERVE_HAPROXY_STATS_PORT"}
 _OFFLINE_SOURCES = ("demo:", "package:", "/", "./", "../")
 _POLL_S = 0.5
 _LOG_LINES = 40
@@ -130,46 +127,20 @@ def _clear_the_way(plan: ServePlan, console: Console) -> None:
     if processes := abandoned_processes():
         console.print(f"Ending {len(processes)} processes that an earlier start has left behind.")
         end_processes(processes, patience_s=5.0)
-    if not _is_free(plan.port):
-        holder = _holder_of(plan.port)
+    if not is_free(plan.port):
         _fail(
             console,
-            f"Port {plan.port} is taken{holder}. Stop what listens there, or set another http_options.port "
-            f"in {plan.path}.",
+            f"Port {plan.port} is taken{describe_holder(plan.port)}. Stop what listens there, or set another "
+            f"http_options.port in {plan.path}.",
         )
-    for port, variable in _HAPROXY_PORTS.items():
-        port = int(os.environ.get(variable, port))
-        if not _is_free(port):
+    for variable, port in haproxy_ports().items():
+        if not is_free(port):
             _fail(
                 console,
-                f"Port {port}, which Ray Serve's HAProxy needs, is taken{_holder_of(port)}: most likely another "
+                f"Port {port}, which Ray Serve's HAProxy needs, is taken{describe_holder(port)}: most likely another "
                 f"Ray cluster serves on this machine. Deploy to it with `serve deploy {plan.path}`, stop it with "
                 f"`ray stop`, or choose another port in the environment variable {variable}.",
             )
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("", port))
-        except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                return False
-            raise
-    return True
-
-
-def _holder_of(port: int) -> str:
-    """Return who listens on a port, as far as this user may know."""
-    try:
-        for connection in psutil.net_connections("tcp"):
-            address = connection.laddr
-            if connection.status == psutil.CONN_LISTEN and address and address.port == port and connection.pid:
-                return f" by {psutil.Process(connection.pid).name()} (process {connection.pid})"
-    except psutil.Error:
-        pass
-    return ""
 
 
 async def _issue_first_key(state: ResolvedState) -> str | None:

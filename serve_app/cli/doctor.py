@@ -1,0 +1,147 @@
+"""`manta doctor`: what on this machine would keep a configuration from being served, before it is tried."""
+
+import asyncio
+import importlib.metadata
+import re
+import resource
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import psutil
+import typer
+import yaml
+
+from deployments.state.config import StateError, resolve_state
+from deployments.state.database import connect
+from serve_app.cli.ports import describe_holder, haproxy_ports, is_free
+from serve_app.cli.process_tree import abandoned_processes
+from serve_app.config import ServiceConfig, check_file
+
+_LOCKS = Path(__file__).parents[2] / "configs" / "locks"
+_CUDA_ONLY = ("torchvision", "torchaudio", "torchcodec")
+_GIB = 1024**3
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Ray keeps its object store there.
+_MIN_MEMORY_BYTES = 6 * _GIB
+_MIN_SHARED_MEMORY_BYTES = 1 * _GIB
+_MIN_OPEN_FILES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: whether it is right, and if not, what to do."""
+
+    state: Literal["ok", "warning", "fault"]
+    text: str
+
+
+def doctor(
+    config: Annotated[Path, typer.Argument(help="The Serve configuration file.")] = Path("configs/local.yaml"),
+) -> None:
+    """Look for what would keep this machine from serving a configuration; exits with 1 if there is a fault."""
+    has_fault = False
+    for finding in examine(config):
+        typer.echo(f"{finding.state:8} {finding.text}")
+        has_fault |= finding.state == "fault"
+    raise typer.Exit(1 if has_fault else 0)
+
+
+def examine(path: Path) -> Iterator[Finding]:
+    """Yield what was found, in the order in which things are needed."""
+    yield _python()
+    faults = check_file(path)
+    if faults:
+        yield from (Finding("fault", fault) for fault in faults)
+        return
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    config = ServiceConfig.model_validate(document["applications"][0].get("args") or {})
+    yield Finding("ok", f"{path} can be deployed: {', '.join(model.id for model in config.models)}")
+    needs_gpu = any(model.device == "gpu" for model in config.models)
+    yield from _packages("gpu" if needs_gpu else "cpu")
+    if needs_gpu:
+        yield _gpu()
+    yield from _resources()
+    yield from _ports(int((document.get("http_options") or {}).get("port", 8000)))
+    yield _left_over()
+    yield _database(config)
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if (3, 11) <= sys.version_info < (3, 13):
+        return Finding("ok", f"Python {version}")
+    return Finding("fault", f"Python {version}: 3.11 or 3.12 is needed")
+
+
+def _packages(profile: str) -> Iterator[Finding]:
+    """Compare what is installed with the profile's list, where the project's checkout is at hand."""
+    installed = {
+        re.sub(r"[-_.]+", "-", distribution.name).lower(): distribution.version
+        for distribution in importlib.metadata.distributions()
+    }
+    if installed.get("torch", "").endswith("+cpu"):
+        for name in _CUDA_ONLY:
+            if name in installed:
+                text = f"{name} is installed beside the CPU build of torch and fails at import: uninstall it"
+                yield Finding("fault", text)
+    lock = _LOCKS / f"{profile}.txt"
+    if not lock.exists():
+        return
+    pins = [line.split("==") for line in lock.read_text().splitlines() if "==" in line]
+    missing = [name for name, _ in pins if name not in installed]
+    others = [f"{name} {installed[name]}" for name, version in pins if installed.get(name, version) != version]
+    if missing:
+        yield Finding("fault", f"Packages of the {profile} profile that are not installed: {', '.join(missing)}")
+    if others:
+        yield Finding("warning", f"Packages in other versions than those tested: {', '.join(others)}")
+    if not missing and not others:
+        yield Finding("ok", f"All {len(pins)} packages of the {profile} profile")
+
+
+def _gpu() -> Finding:
+    if Path("/dev/nvidiactl").exists() and shutil.which("nvidia-smi"):
+        return Finding("ok", "An NVIDIA driver is there")
+    return Finding("fault", "The configuration has models for GPUs, and there is no NVIDIA driver on this machine")
+
+
+def _resources() -> Iterator[Finding]:
+    available = psutil.virtual_memory().available
+    state: Literal["ok", "warning"] = "ok" if available >= _MIN_MEMORY_BYTES else "warning"
+    hint = "" if state == "ok" else ": local.yaml takes about 6 GiB"
+    yield Finding(state, f"{available / _GIB:.1f} GiB of memory are free{hint}")
+    shared = shutil.disk_usage(_SHARED_MEMORY).total if _SHARED_MEMORY.is_dir() else 0
+    if shared < _MIN_SHARED_MEMORY_BYTES:
+        yield Finding("warning", f"{_SHARED_MEMORY} has {shared / _GIB:.1f} GiB; Ray wants 1 GiB or more there")
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < _MIN_OPEN_FILES:
+        yield Finding("warning", f"A process may open {soft} files, which bounds the connections: ulimit -n 65536")
+
+
+def _ports(http_port: int) -> Iterator[Finding]:
+    taken = [port for port in (http_port, *haproxy_ports().values()) if not is_free(port)]
+    for port in taken:
+        yield Finding("fault", f"Port {port} is taken{describe_holder(port)}")
+    if not taken:
+        yield Finding("ok", f"Port {http_port} is free")
+
+
+def _left_over() -> Finding:
+    if processes := abandoned_processes():
+        pids = ", ".join(str(process.pid) for process in processes)
+        return Finding("warning", f"Processes of an earlier start are left and will be ended by the next: {pids}")
+    return Finding("ok", "Nothing is left of an earlier start")
+
+
+def _database(config: ServiceConfig) -> Finding:
+    async def reach(url: str) -> None:
+        await (await connect(url)).close()
+
+    try:
+        state = resolve_state(config.state)
+        asyncio.run(reach(state.database_url))
+    except StateError as error:
+        return Finding("fault", str(error))
+    return Finding("ok", "The database answers, and its tables are up to date")

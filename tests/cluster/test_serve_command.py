@@ -1,0 +1,128 @@
+"""`manta serve`, as a stranger uses it: start, paste what it prints, stop, start again."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "import typer; from serve_app.cli.serve import serve; typer.run(serve)"]
+START_S = 240
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], int]:
+    """Return a configuration on a port of its own, the environment for it, and the port."""
+    directory = tmp_path_factory.mktemp("serve")
+    port = free_port()
+    config = directory / "config.yaml"
+    config.write_text((ROOT / "configs" / "local.yaml").read_text().replace("port: 8000", f"port: {port}"))
+    environment = {**os.environ, "MANTA_STATE_DIR": str(directory / "state")}
+    environment.pop("RAY_ADDRESS", None)
+    return config, environment, port
+
+
+@contextmanager
+def serving(config: Path, environment: dict[str, str]) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """Start the command; give it with what it printed once it was ready, and stop it if the test did not."""
+    process = subprocess.Popen(
+        [*COMMAND, str(config)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    started = time.monotonic()
+    printed = ""
+    try:
+        for line in process.stdout:
+            printed += line
+            if "Ctrl-C" in line or time.monotonic() - started > START_S:
+                break
+        assert "Ctrl-C stops it." in printed, printed
+        yield process, printed
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(1)
+            process.send_signal(signal.SIGINT)
+        process.wait(120)
+        process.stdout.close()
+
+
+def stop(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
+    """Stop the command; assert that it goes well and that none of its descendants is left."""
+    descendants = psutil.Process(process.pid).children(recursive=True)
+    assert len(descendants) > 5
+    process.send_signal(number)
+    assert process.wait(120) == 0
+    gone, alive = psutil.wait_procs(descendants, timeout=5)
+    assert [child.cmdline() for child in alive] == []
+    assert len(gone) == len(descendants)
+    mark = f"MANTA_SERVE={process.pid}:".encode()
+    assert [found for found in Path("/proc").glob("[0-9]*/environ") if mark in read_bytes(found)] == []
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_printed_lines_work_as_pasted_and_nothing_is_left_when_stopped(
+    place: tuple[Path, dict[str, str], int],
+) -> None:
+    config, environment, port = place
+    with serving(config, environment) as (process, printed):
+        assert f"http://127.0.0.1:{port}/v1" in printed
+        key = re.search(r"^API key +(\S+)$", printed, re.M)
+        assert key is not None
+
+        curl = next(line for line in printed.splitlines() if line.startswith("curl "))
+        answer = subprocess.run(["bash", "-c", f"{curl} -sS"], capture_output=True, text=True, timeout=60, check=True)
+        assert '"finish_reason":"length"' in answer.stdout.replace(" ", ""), answer.stdout
+
+        code = printed[printed.index("from openai") : printed.index("Ctrl-C")]
+        assert len(code.strip().splitlines()) == 6
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+        assert len(ran.stdout.split()) > 10, ran.stderr
+
+        second = subprocess.run(
+            [*COMMAND, str(config)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert second.returncode == 1
+        assert f"Port {port} is taken" in second.stderr
+
+        stop(process, signal.SIGTERM)
+    environment["MANTA_FIRST_KEY"] = key[1]
+
+
+def test_second_start_keeps_the_keys_of_the_first(place: tuple[Path, dict[str, str], int]) -> None:
+    config, environment, port = place
+    with serving(config, environment) as (process, printed):
+        assert "issued before" in printed
+        code = (
+            "import os, openai\n"
+            f"client = openai.OpenAI(base_url='http://127.0.0.1:{port}/v1', api_key=os.environ['MANTA_FIRST_KEY'])\n"
+            "answer = client.embeddings.create(model='all-minilm-l6-v2', input='Say this is a test.')\n"
+            "print(len(answer.data[0].embedding))"
+        )
+        command = [sys.executable, "-c", code]
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert ran.stdout == "384\n", ran.stderr
+        stop(process, signal.SIGINT)

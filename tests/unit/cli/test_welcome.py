@@ -1,0 +1,52 @@
+"""What an operator is told to paste is complete and correct."""
+
+import ast
+import json
+import shlex
+from pathlib import Path
+
+from deployments.models.config import ModelConfig
+from serve_app.cli.welcome import render_welcome
+
+CHAT = ModelConfig(id="manta/demo-chat", source="demo:chat", max_model_len=4096)
+EMBEDDING = ModelConfig(id="all-minilm-l6-v2", source="package:x", task="embed", max_model_len=256)
+URL = "http://127.0.0.1:8000"
+
+
+def python_of(text: str) -> str:
+    return text[text.index("from openai") : text.index("Ctrl-C")]
+
+
+def curl_of(text: str) -> list[str]:
+    return shlex.split(next(line for line in text.splitlines() if line.startswith("curl ")))
+
+
+def test_welcome_names_address_key_and_models() -> None:
+    text = render_welcome(URL, [CHAT, EMBEDDING], "sk-manta-1", Path("/state/logs/serve.log"))
+    assert f"{URL}/v1\n" in text
+    assert "sk-manta-1\n" in text
+    assert "manta/demo-chat, all-minilm-l6-v2" in text
+    assert "/state/logs/serve.log" in text
+
+
+def test_python_is_six_lines_that_parse() -> None:
+    for models in ([CHAT, EMBEDDING], [EMBEDDING]):
+        code = python_of(render_welcome(URL, models, "sk-manta-1", Path("log")))
+        assert len(code.strip().splitlines()) == 6
+        ast.parse(code)
+        assert "sk-manta-1" in code
+        assert models[0].id in code
+
+
+def test_curl_carries_key_and_body() -> None:
+    for model, path in ((CHAT, "chat/completions"), (EMBEDDING, "embeddings")):
+        words = curl_of(render_welcome(URL, [model], "sk-manta-1", Path("log")))
+        assert words[1] == f"{URL}/v1/{path}"
+        assert "Authorization: Bearer sk-manta-1" in words
+        assert json.loads(words[-1])["model"] == model.id
+
+
+def test_welcome_says_how_to_get_a_key_when_one_was_issued_before() -> None:
+    text = render_welcome(URL, [CHAT], None, Path("log"))
+    assert "manta keys create" in text
+    assert "YOUR_KEY" in curl_of(text)[3]
