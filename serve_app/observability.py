@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -112,6 +112,16 @@ class Observer:
         self._request_log.record(record)
         if request_logger.isEnabledFor(logging.INFO):
             request_logger.info(orjson.dumps(record).decode())
+
+
+def log_to(stream: TextIO) -> logging.Handler:
+    """Write both logs to a stream from now on, one JSON object a line; return the handler that does."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for logger in (request_logger, error_logger):
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    return handler
 
 
 def log_bug(request_id: str, error: BaseException) -> None:

@@ -1,9 +1,21 @@
+import io
+
 import orjson
 import pytest
 
 from deployments.models.engine import Usage
 from deployments.state.protocol import Principal
-from serve_app.observability import Exchange, Observer, PrometheusMetrics, log_bug, mean_inter_token_s, record_of
+from serve_app.observability import (
+    Exchange,
+    Observer,
+    PrometheusMetrics,
+    error_logger,
+    log_bug,
+    log_to,
+    mean_inter_token_s,
+    record_of,
+    request_logger,
+)
 from tests.twins.gatekeeper import MemoryRequestLog
 
 PRINCIPAL = Principal("key_1", "acct", "org", "free", requests_per_minute=10, tokens_per_minute=40_000)
@@ -53,6 +65,21 @@ def test_log_line_is_left_out_when_nobody_listens(caplog):
     caplog.set_level("INFO", "manta.requests")
     observer.end(exchange(), route="/x", ended=11.0)
     assert orjson.loads(caplog.records[0].getMessage())["route"] == "/x"
+
+
+def test_log_lines_are_json_objects_and_nothing_else():
+    stream = io.StringIO()
+    handler = log_to(stream)
+    try:
+        Observer(MemoryRequestLog(), PrometheusMetrics()).end(exchange(), route="/x", ended=11.0)
+        log_bug("req_1", RuntimeError("private"))
+    finally:
+        for logger in (request_logger, error_logger):
+            logger.removeHandler(handler)
+            logger.setLevel("NOTSET")
+    lines = [orjson.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["request_id"] for line in lines] == ["req_1", "req_1"]
+    assert lines[0]["route"] == "/x"
 
 
 def test_bug_is_logged_with_its_causes_and_without_words(caplog):
