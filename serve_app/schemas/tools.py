@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag, model_validator
+from pydantic import ConfigDict, Field, Tag, model_validator
 
 from serve_app.schemas.base import Name, WireModel, refusal
 
@@ -55,11 +55,24 @@ class NamedToolChoice(WireModel):
     function: FunctionName
 
 
+class AllowedFunction(FunctionName):
+    """A function, by name; clients may send its whole definition again."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class AllowedTool(WireModel):
+    """A tool that may be called."""
+
+    type: Literal["function"]
+    function: AllowedFunction
+
+
 class AllowedTools(WireModel):
     """The tools that may be called, of those that there are."""
 
     mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedToolChoice], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
+    tools: Annotated[list[AllowedTool], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
 
 
 class AllowedToolsChoice(WireModel):

@@ -1,0 +1,206 @@
+"""The schema compiler against the real xgrammar: bombs are refused, and nothing else suffers from them."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from deployments.models.errors import Overloaded, RequestRejected
+from deployments.models.schema_budget import DEFAULT_PARAM, SchemaCompiler, describe_tokenizer, schemas_to_compile
+
+STRING = {"type": "string"}
+SMALL = json.dumps({"type": "object", "properties": {"a": STRING}, "required": ["a"]})
+# Each takes a compiler in an engine's own process between ten seconds and minutes, or gigabytes.
+BOMBS = {
+    "enum of long strings": {"enum": [f"x{i}" * 40 for i in range(20_000)]},
+    "counted repetition": {"type": "string", "pattern": "^[a-z]{1,20000}$"},
+    "many properties": {"type": "object", "properties": {f"p{i}": STRING for i in range(40_000)}},
+}
+
+
+@pytest.fixture(scope="module")
+def loop():
+    """One event loop for the module, as the process is slow to start."""
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def compiler(loop):
+    compiler = SchemaCompiler()
+    loop.run_until_complete(compiler.start())
+    yield compiler
+    loop.run_until_complete(compiler.aclose())
+
+
+def verdict(loop, compiler, schema, **options):
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    try:
+        loop.run_until_complete(compiler.check(text, **options))
+    except RequestRejected as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object"},
+        json.loads(SMALL),
+        {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 1_000},
+        {"$defs": {"n": {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"},
+        {"type": "string", "pattern": "^([a-z0-9]+-)*[a-z0-9]+$"},
+        {"type": "string", "maxLength": 500},
+        {"enum": [f"value {i}" for i in range(200)]},
+    ],
+    ids=range(8),
+)
+def test_ordinary_schema_is_accepted(loop, compiler, schema):
+    assert verdict(loop, compiler, schema) is None
+
+
+@pytest.mark.parametrize("schema", BOMBS.values(), ids=BOMBS.keys())
+def test_bomb_is_refused_as_too_costly(loop, compiler, schema):
+    error = verdict(loop, compiler, schema)
+    assert error is not None
+    assert "too much time or memory" in error.message
+    assert (error.param, error.code) == (DEFAULT_PARAM, "invalid_value")
+
+
+@pytest.mark.parametrize("schema", [{"type": "foo"}, {"$ref": "#/nowhere"}, "not json", "[]", '{"type":'])
+def test_schema_that_is_no_schema_is_refused_as_such(loop, compiler, schema):
+    error = verdict(loop, compiler, schema, param="tools")
+    assert error is not None
+    assert error.message == "Invalid schema for 'tools': it cannot be turned into a grammar."
+    assert error.param == "tools"
+
+
+def test_minimum_of_items_costs_nothing_or_is_refused(loop, compiler):
+    started = time.monotonic()
+    verdict(
+        loop,
+        compiler,
+        {"type": "array", "items": {"type": "array", "items": STRING, "minItems": 10**7}, "minItems": 10**7},
+    )
+    assert time.monotonic() - started < 15
+
+
+def test_verdicts_are_remembered(loop, compiler):
+    bomb = json.dumps(BOMBS["counted repetition"])
+    verdict(loop, compiler, bomb)
+    verdict(loop, compiler, SMALL)
+    started = time.perf_counter()
+    for _ in range(100):
+        assert verdict(loop, compiler, bomb) is not None
+        assert verdict(loop, compiler, SMALL) is None
+    assert time.perf_counter() - started < 0.5
+
+
+def test_small_schema_does_not_wait_for_a_bomb(loop, compiler):
+    async def race():
+        bomb = json.dumps({**BOMBS["many properties"], "title": "race"})
+        slow = asyncio.create_task(compiler.check(bomb))
+        await asyncio.sleep(0)
+        await compiler.check(json.dumps({**json.loads(SMALL), "title": "race"}))
+        assert not slow.done()
+        with pytest.raises(RequestRejected):
+            await slow
+
+    loop.run_until_complete(race())
+
+
+def test_same_schema_is_tried_once_for_all_who_wait(loop, compiler):
+    async def crowd():
+        text = json.dumps({**json.loads(SMALL), "title": "crowd"})
+        tasks = [asyncio.create_task(compiler.check(text)) for _ in range(50)]
+        await asyncio.sleep(0)
+        assert len(compiler._trials) == 1
+        tasks[0].cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(result) for result in results] == [asyncio.CancelledError] + [type(None)] * 49
+
+    loop.run_until_complete(crowd())
+
+
+def test_too_many_new_schemas_at_once_are_refused_as_overload(loop, compiler):
+    async def flood():
+        texts = [json.dumps({**json.loads(SMALL), "title": f"flood {i}"}) for i in range(80)]
+        return await asyncio.gather(*map(compiler.check, texts), return_exceptions=True)
+
+    results = loop.run_until_complete(flood())
+    assert {type(result) for result in results} == {Overloaded, type(None)}
+
+
+def test_process_that_was_killed_is_replaced(loop):
+    async def scene():
+        compiler = SchemaCompiler()
+        await compiler.start()
+        waiting = asyncio.create_task(compiler.check(json.dumps(BOMBS["counted repetition"])))
+        await asyncio.sleep(0.1)
+        assert compiler._process._answers
+        os.kill(compiler._process._process.pid, signal.SIGKILL)
+        with pytest.raises(Overloaded):
+            await waiting
+        await compiler.check(SMALL)
+        await compiler.aclose()
+
+    loop.run_until_complete(scene())
+
+
+def test_memory_is_bounded(loop):
+    compiler = SchemaCompiler(memory_bytes=16 * 1024 * 1024, cpu_s=20)
+    # Within the time allowed, it takes some forty megabytes.
+    error = verdict(loop, compiler, {"enum": [f"x{i}" * 20 for i in range(2_000)]})
+    assert error is not None
+    assert "too much time or memory" in error.message
+    loop.run_until_complete(compiler.aclose())
+
+
+def test_cost_is_that_of_the_tokenizer_when_it_is_known(loop, tmp_path):
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast
+
+    words = {char: index for index, char in enumerate([*map(chr, range(32, 127)), "</s>"])}
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel(words, unk_token="</s>")), eos_token="</s>"
+    )
+    compiler = SchemaCompiler(describe_tokenizer(tokenizer, len(words)), any_whitespace=False)
+    assert verdict(loop, compiler, SMALL) is None
+    assert verdict(loop, compiler, BOMBS["counted repetition"]) is not None
+    loop.run_until_complete(compiler.aclose())
+
+
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": STRING}}}}
+OTHER = {"type": "function", "function": {"name": "g"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "params"),
+    [
+        ({}, []),
+        ({"response_format": {"type": "json_object"}}, []),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}}, [DEFAULT_PARAM]),
+        ({"tools": [TOOL]}, []),
+        ({"tools": [TOOL], "tool_choice": "auto"}, []),
+        ({"tools": [TOOL, OTHER], "tool_choice": "required"}, ["tools"]),
+        ({"tools": [TOOL, OTHER], "tool_choice": {"type": "function", "function": {"name": "g"}}}, ["tools"]),
+    ],
+)
+def test_schemas_that_an_engine_would_compile_are_found(loop, compiler, body, params):
+    found = schemas_to_compile(body)
+    assert [param for param, _ in found] == params
+    for param, text in found:
+        assert verdict(loop, compiler, text, param=param) is None
+
+
+def test_definitions_of_tools_are_found(loop, compiler):
+    parameters = {"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": STRING}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+    [(_, text)] = schemas_to_compile({"tools": [tool], "tool_choice": "required"})
+    assert verdict(loop, compiler, text) is None
