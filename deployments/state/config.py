@@ -81,7 +81,7 @@ class LimiterConfig(_Section):
     sync_interval_s: Annotated[float, Field(ge=0.05, le=0.4)] = 0.25
     key_poll_interval_s: Annotated[float, Field(ge=0.05, le=0.4)] = 0.2
     snapshot_interval_s: Annotated[float, Field(ge=0.5, le=30)] = 5.0
-    patience_s: Annotated[float, Field(ge=0.5, le=10)] = 3.0
+    patience_s: Annotated[float, Field(ge=0.5, le=10)] = 5.0
     away_grace_s: Annotated[float, Field(ge=0, le=3600)] = 300.0
 
 

@@ -46,8 +46,7 @@ class Database:
 
     def upsert(self, table: Table, key: list[str], adding: Collection[str] = ()) -> Executable:
         """Return an INSERT that, where a row with this key exists, replaces its other columns or adds to `adding`."""
-        insert = sqlite.insert if self.is_sqlite else postgresql.insert
-        statement = insert(table)
+        statement = sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
         values = {
             column.name: column + statement.excluded[column.name]
             if column.name in adding

@@ -1,0 +1,18 @@
+"""The operator's command line. Each sub-command is a module of functions that a test can call."""
+
+import typer
+
+from serve_app.cli import keys, usage
+from serve_app.cli.serve import serve
+
+main = typer.Typer(
+    name="manta",
+    help="Serve models with OpenAI's interface, and look after keys and usage.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+main.command("serve")(serve)
+main.add_typer(keys.app, name="keys")
+main.command("usage")(usage.show_usage)
+main.command("requests")(usage.show_requests)

@@ -1,0 +1,132 @@
+"""Which database a command works on, and how it ends when that does not work."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import typer
+import yaml
+from pydantic import ValidationError
+from sqlalchemy.exc import SQLAlchemyError
+
+from deployments.state.config import ResolvedState, StateConfig, StateError, parse_database_url, resolve_state
+from deployments.state.database import Database, connect
+from deployments.state.key_store import KeyNotFound, KeyRefused, KeyStore
+from deployments.state.keys import explain
+from deployments.state.usage import UsageStore
+
+T = TypeVar("T")
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="The Serve configuration file whose state is meant.", dir_okay=False)
+]
+StateDirOption = Annotated[
+    Path | None, typer.Option("--state-dir", help="The state directory; by default $MANTA_STATE_DIR or .manta.")
+]
+DatabaseUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        envvar="MANTA_DATABASE_URL",
+        show_envvar=True,
+        help="sqlite:///FILE or postgresql://USER@HOST/NAME; better in the variable when it holds a password.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a command finds keys and usage."""
+
+    config: Path | None
+    state_dir: Path | None
+    database_url: str | None
+
+
+@dataclass(frozen=True)
+class Stores:
+    """What a command works with while the database is open."""
+
+    keys: KeyStore
+    usage: UsageStore
+
+
+def run(place: Place, work: Callable[[Stores], Awaitable[T]], *, may_create: bool = False) -> T:
+    """Return what `work` returns on the database at `place`; anything that is the caller's to mend ends the command.
+
+    Where there is no SQLite file yet, only a command that `may_create` makes one.
+    """
+    try:
+        state = find_state(place, may_create=may_create)
+        return asyncio.run(_run(state, work))
+    except ValidationError as error:
+        fail(explain(error))
+    except (StateError, KeyRefused, KeyNotFound) as error:
+        fail(str(error.args[0]) if error.args else type(error).__name__)
+    except SQLAlchemyError as error:
+        fail(f"The database failed: {getattr(error, 'orig', None) or type(error).__name__}.")
+
+
+def find_state(place: Place, *, may_create: bool, environ: Mapping[str, str] | None = None) -> ResolvedState:
+    """Return the state that is meant, from the configuration file and what overrides it.
+
+    Raises:
+        StateError: there is no such file, or what it says cannot be used.
+    """
+    config = StateConfig() if place.config is None else _read_config(place.config)
+    if place.state_dir is not None:
+        config = config.model_copy(update={"state_dir": place.state_dir})
+    url = None if place.database_url is None else parse_database_url(place.database_url)
+    if not may_create:
+        _check_exists(config, url, os.environ if environ is None else environ)
+    state = resolve_state(config, environ)
+    return state if url is None else replace(state, database_url=url)
+
+
+def fail(message: str) -> NoReturn:
+    """End the command with a sentence on the error stream."""
+    typer.echo(f"Error: {message}", err=True)
+    raise typer.Exit(1)
+
+
+def _check_exists(config: StateConfig, url: str | None, environ: Mapping[str, str]) -> None:
+    """Refuse to make a state directory, a pepper and an empty database only to find nothing in them."""
+    directory = config.state_dir
+    if not isinstance(directory, Path):
+        directory = Path(environ.get(directory.env) or directory.default or ".")
+        reference if isinstance(reference, Path) else Path(environ.get(reference.env) or reference.default or ".")
+    )
+    if url is None and config.database_url is None:
+        url = parse_database_url(f"sqlite:///{directory.expanduser() / 'manta.db'}")
+    path = None if url is None or not url.startswith("sqlite") else Path(url.split(":///", 1)[1])
+    if path is not None and not path.exists():
+        raise StateError(
+            f"There is no database at {path}. Say where it is with --config, --state-dir or --database-url, "
+            "or make it with `manta keys create`."
+        )
+
+
+def _read_config(path: Path) -> StateConfig:
+    """Return the state section of a Serve configuration file."""
+    try:
+        document: Any = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise StateError(f"{path} cannot be read: {error}.") from None
+    applications = document.get("applications") if isinstance(document, dict) else None
+    for application in applications or []:
+        args = application.get("args") if isinstance(application, dict) else None
+        if isinstance(args, dict):
+            return StateConfig.model_validate(args.get("state") or {})
+    raise StateError(f"{path} is not a Serve configuration: it lists no application with args.")
+
+
+async def _run(state: ResolvedState, work: Callable[[Stores], Awaitable[T]]) -> T:
+    database: Database = await connect(state.database_url)
+    try:
+        return await work(Stores(KeyStore(database, state.pepper, state.config.tiers), UsageStore(database)))
+    finally:
+        await database.close()

@@ -1,0 +1,254 @@
+"""`manta keys`: API keys issued, listed, limited, rotated and revoked.
+
+Commands work on the database itself, so they need no running service; a service that runs hears of every change
+within a second.
+"""
+
+import time
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from deployments.state.keys import OPERATIONS, ApiKey, KeyChange, NewKey
+from serve_app.cli.database import ConfigOption, DatabaseUrlOption, JsonOption, Place, StateDirOption, Stores, run
+from serve_app.cli.output import parse_duration, print_json, print_table, render_time
+
+app = typer.Typer(help="Issue, list, limit, rotate and revoke API keys.", no_args_is_help=True)
+
+
+class TierName(StrEnum):
+    """The tiers, as the command line spells them."""
+
+    free = "free"
+    standard = "standard"
+    enterprise = "enterprise"
+
+
+class RetentionName(StrEnum):
+    """The retention policies, as the command line spells them."""
+
+    strict = "strict"
+    ephemeral = "ephemeral"
+    stored = "stored"
+
+
+KeyId = Annotated[str, typer.Argument(help="The key's id, key_...", show_default=False)]
+TierOption = Annotated[TierName | None, typer.Option(help="Which limits hold; enterprise needs its own.")]
+RequestsOption = Annotated[int | None, typer.Option(help="Requests in any 60 seconds, instead of the tier's.")]
+TokensOption = Annotated[int | None, typer.Option(help="Tokens in any 60 seconds, instead of the tier's.")]
+OperationOption = Annotated[
+    list[str] | None, typer.Option("--operation", help=f"Allow only this one: {', '.join(OPERATIONS)}. Repeatable.")
+]
+ModelOption = Annotated[
+    list[str] | None, typer.Option("--model", help="Allow only this model id or pattern, like 'acme/*'. Repeatable.")
+]
+ExpiryOption = Annotated[str | None, typer.Option("--expires-in", help="End the key after this long: 30d, 12h.")]
+RetentionOption = Annotated[RetentionName | None, typer.Option(help="What may be stored for this key's requests.")]
+
+
+@app.command("create")
+def create_key(
+    name: Annotated[str, typer.Option(help="What the key is for.")] = "unnamed",
+    account: Annotated[str, typer.Option(help="Whose key it is; an account's keys share its files.")] = "default",
+    organization: Annotated[str, typer.Option(help="The account's public name; by default the account.")] = "",
+    tier: TierOption = None,
+    requests_per_minute: RequestsOption = None,
+    tokens_per_minute: TokensOption = None,
+    operation: OperationOption = None,
+    model: ModelOption = None,
+    expires_in: ExpiryOption = None,
+    retention: RetentionOption = None,
+    admin: Annotated[bool, typer.Option("--admin", help="May manage keys over HTTP.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    database_url: DatabaseUrlOption = None,
+) -> None:
+    """Issue a key. Its secret is shown now and never again."""
+    values = _changes(tier, requests_per_minute, tokens_per_minute, operation, model, expires_in, retention)
+
+    async def work(stores: Stores) -> tuple[ApiKey, str]:
+        new = NewKey(name=name, account=account, organization=organization, is_admin=admin, **values)
+        return await stores.keys.create(new)
+
+    _print_issued(*run(Place(config, state_dir, database_url), work, may_create=True), as_json=as_json)
+
+
+@app.command("list")
+def list_keys(
+    account: Annotated[str | None, typer.Option(help="Only keys of this account.")] = None,
+    revoked: Annotated[bool, typer.Option("--all", help="Revoked keys too.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    database_url: DatabaseUrlOption = None,
+) -> None:
+    """List keys, newest first."""
+    keys = run(
+        Place(config, state_dir, database_url),
+        lambda stores: stores.keys.list_keys(account, include_revoked=revoked),
+    )
+    if as_json:
+        print_json([_to_wire(key) for key in keys])
+        return
+    columns = ("id", "key", "name", "account", "tier", "requests/min", "tokens/min", "status", "created", "expires")
+    now = time.time()
+    rows = [
+        (
+            key.key_id,
+            key.display,
+            key.name,
+            key.account,
+            f"{key.tier}, admin" if key.is_admin else key.tier,
+            key.requests_per_minute,
+            key.tokens_per_minute,
+            key.status(now),
+            render_time(key.created_at),
+            render_time(key.expires_at),
+        )
+        for key in keys
+    ]
+    print_table(columns, rows, numeric=("requests/min", "tokens/min"))
+
+
+@app.command("show")
+def show_key(
+    key_id: KeyId,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    database_url: DatabaseUrlOption = None,
+) -> None:
+    """Show one key; its secret is not kept anywhere."""
+    _print_key(run(Place(config, state_dir, database_url), lambda stores: stores.keys.show(key_id)), as_json=as_json)
+
+
+@app.command("limit")
+def limit_key(
+    key_id: KeyId,
+    name: Annotated[str | None, typer.Option(help="What the key is for.")] = None,
+    tier: TierOption = None,
+    requests_per_minute: RequestsOption = None,
+    tokens_per_minute: TokensOption = None,
+    operation: OperationOption = None,
+    model: ModelOption = None,
+    expires_in: ExpiryOption = None,
+    retention: RetentionOption = None,
+    tier_limits: Annotated[bool, typer.Option("--tier-limits", help="Go back to the limits of the tier.")] = False,
+    all_operations: Annotated[bool, typer.Option("--all-operations", help="Allow every operation.")] = False,
+    all_models: Annotated[bool, typer.Option("--all-models", help="Allow every model.")] = False,
+    no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Let the key never expire.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    database_url: DatabaseUrlOption = None,
+) -> None:
+    """Change a key's limits, scopes, expiry or retention; what is not named stays as it is."""
+    values = _changes(tier, requests_per_minute, tokens_per_minute, operation, model, expires_in, retention)
+    if name is not None:
+        values["name"] = name
+    clears = {
+        "requests_per_minute": tier_limits,
+        "tokens_per_minute": tier_limits,
+        "operations": all_operations,
+        "models": all_models,
+        "expires_at": no_expiry,
+    }
+    for field, is_cleared in clears.items():
+        if is_cleared and field in values:
+            raise typer.BadParameter(f"{field} cannot be set and cleared at once.")
+        if is_cleared:
+            values[field] = None
+
+    async def work(stores: Stores) -> ApiKey:
+        return await stores.keys.limit(key_id, KeyChange(**values))
+
+    _print_key(run(Place(config, state_dir, database_url), work), as_json=as_json)
+
+
+@app.command("rotate")
+def rotate_key(
+    key_id: KeyId,
+    overlap: Annotated[str, typer.Option(help="Accept the old secret for this long too: 15m, 24h.")] = "0s",
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    database_url: DatabaseUrlOption = None,
+) -> None:
+    """Give a key a new secret. It is shown now and never again; id, limits and usage stay."""
+    overlap_s = parse_duration(overlap)
+    place = Place(config, state_dir, database_url)
+    _print_issued(*run(place, lambda stores: stores.keys.rotate(key_id, overlap_s)), as_json=as_json)
+
+
+@app.command("revoke")
+def revoke_key(
+    key_id: KeyId,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    database_url: DatabaseUrlOption = None,
+) -> None:
+    """Take a key back for good. Every ingress refuses it within a second."""
+    _print_key(run(Place(config, state_dir, database_url), lambda stores: stores.keys.revoke(key_id)), as_json=as_json)
+
+
+def _changes(
+    tier: TierName | None,
+    requests_per_minute: int | None,
+    tokens_per_minute: int | None,
+    operations: list[str] | None,
+    models: list[str] | None,
+    expires_in: str | None,
+    retention: RetentionName | None,
+) -> dict[str, Any]:
+    """Return what was given, by the names of `KeyChange`."""
+    given: dict[str, Any] = {
+        "tier": None if tier is None else tier.value,
+        "requests_per_minute": requests_per_minute,
+        "tokens_per_minute": tokens_per_minute,
+        "operations": operations or None,
+        "models": models or None,
+        "expires_at": None if expires_in is None else time.time() + parse_duration(expires_in),
+        "retention": None if retention is None else retention.value,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _to_wire(key: ApiKey) -> dict[str, Any]:
+    return {**asdict(key), "status": key.status(time.time())}
+
+
+def _print_issued(key: ApiKey, secret: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**_to_wire(key), "secret": secret})
+        return
+    _print_key(key, as_json=False)
+    typer.echo(f"\nSecret, shown only now:\n{secret}")
+
+
+def _print_key(key: ApiKey, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_to_wire(key))
+        return
+    rows = [
+        ("id", key.key_id),
+        ("key", key.display),
+        ("name", key.name),
+        ("account", key.account if key.account == key.organization else f"{key.account} ({key.organization})"),
+        ("tier", f"{key.tier}, admin" if key.is_admin else key.tier),
+        ("requests/min", key.requests_per_minute),
+        ("tokens/min", key.tokens_per_minute),
+        ("operations", key.operations or "all"),
+        ("models", key.models or "all"),
+        ("retention", key.retention),
+        ("status", key.status(time.time())),
+        ("created", render_time(key.created_at)),
+        ("rotated", render_time(key.rotated_at)),
+        ("old secret until", render_time(key.previous_expires_at)),
+        ("revoked", render_time(key.revoked_at)),
+        ("expires", render_time(key.expires_at)),
+    ]
+    print_table(("field", "value"), rows)

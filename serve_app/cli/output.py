@@ -1,0 +1,74 @@
+"""How commands print: tables for people, JSON for programs, and durations and times as both read them."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION = re.compile(r"^(\d{1,9})([smhdw])$")
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds in a duration like 30d, 12h or 90s.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    match = _DURATION.match(text)
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is not a duration. Write a number and a unit, like 30d, 12h, 15m or 90s.")
+    return float(int(match[1]) * _UNITS_S[match[2]])
+
+
+def print_json(value: Any) -> None:
+    """Print dataclasses, or lists of them, as JSON."""
+    typer.echo(json.dumps(_plain(value), indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[str] = ()) -> None:
+    """Print a table; where the output is no terminal, nothing is cut off."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=240)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    right = set(numeric)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(render(value) for value in row))
+    console.print(table, markup=False)
+
+
+def render(value: object) -> str:
+    """Return a cell: numbers with separators, nothing as a dash."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, tuple):
+        return ", ".join(str(part) for part in value)
+    return str(value)
+
+
+def render_time(seconds: float | None) -> str:
+    """Return a Unix time as UTC to the minute."""
+    return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return value.isoformat() if isinstance(value, date) else value
