@@ -98,8 +98,6 @@ def _check_exists(config: StateConfig, url: str | None, environ: Mapping[str, st
     directory = config.state_dir
     if not isinstance(directory, Path):
         directory = Path(environ.get(directory.env) or directory.default or ".")
-        reference if isinstance(reference, Path) else Path(environ.get(reference.env) or reference.default or ".")
-    )
     if url is None and config.database_url is None:
         url = parse_database_url(f"sqlite:///{directory.expanduser() / 'manta.db'}")
     path = None if url is None or not url.startswith("sqlite") else Path(url.split(":///", 1)[1])
