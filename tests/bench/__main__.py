@@ -53,7 +53,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Measure what the command line asks for; returns the exit status."""
     options = parse_arguments(arguments)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     raise_file_limit()
     notes = list(options.note)
     if (busy := load_average()) > BUSY_LOAD:
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     for title, (columns, rows) in tables.items():
         print_table(title, columns, rows, console)
     for note in notes:
-        console.print(f"note: {note}", style="yellow", highlight=False)
+        console.print(f"note: {note}", style="yellow")
     if not options.no_record:
         sections = {title: to_markdown(columns, rows) for title, (columns, rows) in tables.items()}
         command = "python -m tests.bench " + shlex.join(arguments)
@@ -128,7 +128,7 @@ def run_open_streams(lineup: Lineup, options: argparse.Namespace, console: Conso
     for label in lineup.labels:
         outcome = hold_streams(lineup.use(label), options.streams, options.hold)
         records[label] = dataclasses.asdict(outcome)
-        console.print(f"{label}: {outcome}", style="dim", highlight=False)
+        console.print(f"{label}: {outcome}", style="dim")
     title = f"{options.streams} streams held for {options.hold:.0f} s"
     return {title: columns_and_rows(records)}, records
 
@@ -140,7 +140,7 @@ def run_beside_long(lineup: Lineup, options: argparse.Namespace, console: Consol
     for label in lineup.labels:
         outcome = run_long_context(lineup.use(label), options.prompt_tokens, clients)
         records[label] = dataclasses.asdict(outcome)
-        console.print(f"{label}: {outcome}", style="dim", highlight=False)
+        console.print(f"{label}: {outcome}", style="dim")
     title = f"{clients} clients with short prompts beside one of {options.prompt_tokens:,} tokens"
     return {title: columns_and_rows(records)}, records
 

@@ -65,7 +65,6 @@ def run_load(lineup: Lineup, plan: Plan, console: Console) -> Rounds:
             f"round {number + 1}: {cell.title}, {cell.clients} clients, {label}: {show(figures.requests_per_s)} "
             f"requests/s, TTFT p50 {show(figures.ttft_p50_ms)} ms, {figures.errors} errors",
             style="dim",
-            highlight=False,
         )
     return results
 

@@ -77,7 +77,7 @@ class Lineup:
         peer = start_peer(self._specs[label], self._num_started, self._directory, self._model)
         self._num_started += 1
         self._peers[label] = peer
-        self._console.print(f"{label} answers after {time.monotonic() - began:.0f} s", style="dim", highlight=False)
+        self._console.print(f"{label} answers after {time.monotonic() - began:.0f} s", style="dim")
         return peer
 
     def _end(self, label: str) -> None:

@@ -8,7 +8,6 @@ Each gets the same model, the same engine settings and the same environment. A p
 import http.client
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -161,7 +160,9 @@ def start_manta(site: Site) -> tuple[Target, ServerTree]:
     """This service, from a Serve config, with a key whose limits are beyond reach."""
     config = write_config(ROOT / site.argument if site.argument else site.model.config, site)
     secret = issue_key(site)
-    tree = run_tree(["serve", "run", str(config)], site)
+    site.environment["RAY_AUTH_MODE"] = "token"  # As `manta serve` has it.
+    command = [sys.executable, "-m", "ray.serve.scripts", "run", "--address", "local", str(config)]
+    tree = run_tree(command, site)
     return Target("127.0.0.1", site.port, site.model.id, secret), tree
 
 
@@ -196,13 +197,11 @@ def write_config(source: Path, site: Site) -> Path:
 
 
 def issue_key(site: Site) -> str:
-    """Issue a key through the command line and return its secret."""
-    command = ["manta", "keys", "create", "--account", "bench", "--tier", "enterprise", "--json"]
-    command += ["--requests-per-minute", "100000000", "--tokens-per-minute", "100000000000"]
-    path = shutil.which(command[0], path=site.environment["PATH"])
-    if path is None:
-        raise PeerFailed("the manta command is not installed: run `make .venv`")
-    done = subprocess.run([path, *command[1:]], env=site.environment, cwd=ROOT, capture_output=True, text=True)
+    """Issue a key through the operator's command line and return its secret."""
+    command = [sys.executable, "-c", "from serve_app.cli import main; main()", "keys", "create", "--json"]
+    command += ["--account", "bench", "--tier", "enterprise"]
+    command += ["--requests-per-minute", "10000000", "--tokens-per-minute", "100000000000"]
+    done = subprocess.run(command, env=site.environment, cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0:
         raise PeerFailed(f"no key was issued: {done.stderr[-2000:]}")
     return str(json.loads(done.stdout)["secret"])
