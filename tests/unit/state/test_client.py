@@ -1,0 +1,377 @@
+import asyncio
+
+import pytest
+
+from deployments.state.key_cache import FIRST_PATIENCE_S, TRUST_S
+from deployments.state.leases import DENIAL_S
+from deployments.state.protocol import Denied, GatekeeperUnavailable, Granted
+from tests.unit.state.memory import World, principal_of, secret_of, stored
+
+
+async def admit(client, principal, times: int = 1) -> list[bool]:
+    return [isinstance(await client.admit(principal), Granted) for _ in range(times)]
+
+
+async def test_a_cached_key_costs_no_question() -> None:
+    world = World(principal_of("key"))
+    client = world.client()
+    for _ in range(100):
+        assert await client.identify(secret_of("key")) == principal_of("key")
+    assert (world.num_identified, world.num_exchanges) == (1, 1)
+
+
+async def test_what_cannot_be_a_key_costs_no_question() -> None:
+    world = World()
+    client = world.client()
+    for secret in ("", "sk-other", "sk-manta-" + "x" * 200, "sk-manta-ü"):
+        assert await client.identify(secret) is None
+    assert (world.num_identified, world.num_exchanges) == (0, 0)
+
+
+async def test_a_revoked_key_is_refused_within_a_second() -> None:
+    world = World(principal_of("key"))
+    client = world.client()
+    assert await client.identify(secret_of("key")) is not None
+    world.change(stored(2, "key", None))
+    world.clock.advance(TRUST_S)
+    assert await client.identify(secret_of("key")) is None
+
+
+async def test_changed_limits_hold_within_a_second() -> None:
+    world = World(principal_of("key", requests=1))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    assert await admit(client, principal, 2) == [True, False]
+    world.change(stored(2, "key", principal_of("key", requests=3)))
+    world.clock.advance(TRUST_S)
+    principal = await client.identify(secret_of("key"))
+    assert principal.requests_per_minute == 3
+    assert await admit(client, principal, 3) == [True, True, False]
+
+
+async def test_an_unknown_key_that_comes_to_exist_is_accepted() -> None:
+    world = World()
+    client = world.client()
+    assert await client.identify(secret_of("new")) is None
+    assert await client.identify(secret_of("new")) is None
+    assert world.num_identified == 1
+    world.change(stored(2, "new", principal_of("new")))
+    world.clock.advance(TRUST_S)
+    assert await client.identify(secret_of("new")) == principal_of("new")
+
+
+async def test_many_who_ask_for_one_key_ask_once() -> None:
+    world = World(principal_of("key"))
+    client = world.client()
+    await client.identify(secret_of("nobody"))
+    world.num_identified = 0
+    found = await asyncio.gather(*(client.identify(secret_of("key")) for _ in range(50)))
+    assert found == [principal_of("key")] * 50
+    assert world.num_identified == 1
+
+
+async def test_the_old_secret_of_a_rotated_key_holds_until_its_overlap_ends() -> None:
+    world = World(principal_of("old"))
+    client = world.client()
+    await client.identify(secret_of("old"))
+    rotated = stored(2, "new", principal_of("old"), previous="old")
+    world.change(rotated.__class__(**{**rotated.__dict__, "key_id": "old", "previous_expires_at": world.clock() + 10}))
+    world.clock.advance(1)
+    assert await client.identify(secret_of("old")) is not None
+    assert await client.identify(secret_of("new")) is not None
+    world.clock.advance(9)
+    assert await client.identify(secret_of("old")) is None
+    assert await client.identify(secret_of("new")) is not None
+
+
+async def test_a_lookup_that_is_older_than_a_known_change_is_asked_again() -> None:
+    world = World(principal_of("key"), principal_of("other"))
+    client = world.client()
+    await client.identify(secret_of("other"))
+    late = world.core.identify(client._keys.digest(secret_of("key")))
+    world.change(stored(2, "key", None))
+    await client._exchanger.synchronise()
+    answers = [late]
+    ask = world.identify
+
+    async def identify(digest: bytes):
+        return answers.pop() if answers else await ask(digest)
+
+    world.identify = identify  # type: ignore[method-assign]
+    assert await client.identify(secret_of("key")) is None
+
+
+async def test_warm_leases_serve_most_requests_of_a_busy_key() -> None:
+    world = World(principal_of("key", 1_000_000, 10**12))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    for _ in range(3_000):
+        granted = await client.reserve(principal, 500)
+        assert isinstance(await client.admit(principal), Granted)
+        client.settle(principal, granted=granted, reserved=500, used=400)
+        world.clock.advance(0.001)
+    assert world.num_exchanges < 150
+
+
+async def test_a_small_key_gets_exactly_what_it_asks_for_from_every_client() -> None:
+    world = World(principal_of("key", 10))
+    clients = [world.client() for _ in range(5)]
+    principal = await clients[0].identify(secret_of("key"))
+    results = [await admit(client, principal, 2) for client in clients]
+    assert results == [[True, True]] * 5
+    assert await admit(clients[3], principal) == [False]
+
+
+async def test_a_denial_is_remembered_for_a_moment_only() -> None:
+    world = World(principal_of("key", 10, 1_000))
+    one, other = world.client(), world.client()
+    principal = await one.identify(secret_of("key"))
+    granted = await one.reserve(principal, 900)
+    first = await other.reserve(principal, 500)
+    before = world.num_exchanges
+    again = await other.reserve(principal, 600)
+    assert world.num_exchanges == before
+    assert isinstance(first, Denied)
+    assert again == Denied("tokens", 1_000, 900, 600, first.retry_after_s)
+    assert isinstance(await other.reserve(principal, 100), Granted)
+    one.settle(principal, granted=granted, reserved=900, used=0)
+    await one.tick()
+    world.clock.advance(DENIAL_S)
+    assert isinstance(await other.reserve(principal, 600), Granted)
+
+
+async def test_what_a_lease_did_not_use_comes_back_when_it_ends() -> None:
+    world = World(principal_of("key", 1_000, 10**9))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    await admit(client, principal, 20)
+    held = world.core.ledger.standing("key", world.clock()).used_requests
+    assert held > 20
+    assert client.quota(principal).remaining_requests == 980
+    world.clock.advance(0.5)
+    await client.tick()
+    assert world.core.ledger.standing("key", world.clock()).used_requests == 20
+
+
+async def test_a_refund_whose_reply_is_lost_is_applied_once() -> None:
+    world = World(principal_of("key", 10, 1_000))
+    one, other = world.client(), world.client()
+    principal = await one.identify(secret_of("key"))
+    await other.identify(secret_of("key"))
+    kept = await other.reserve(principal, 300)
+    granted = await one.reserve(principal, 700)
+    assert isinstance(kept, Granted)
+    one.settle(principal, granted=granted, reserved=700, used=500)
+    world.loses_replies = True
+    await one.tick()
+    assert world.core.ledger.standing("key", world.clock()).used_tokens == 800
+
+
+async def test_a_refund_is_applied_once_when_the_gatekeeper_is_killed_after_it() -> None:
+    world = World(principal_of("key", 10, 1_000))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    granted = await client.reserve(principal, 700)
+    client.settle(principal, granted=granted, reserved=700, used=500)
+    exchange = world.exchange
+
+    async def exchange_and_die(message):
+        await exchange(message)
+        world.kill()
+        world.exchange = exchange  # type: ignore[method-assign]
+        world.is_down, world.loses_replies = False, True
+        return await exchange(message)
+
+    world.exchange = exchange_and_die  # type: ignore[method-assign]
+    await client.tick()
+    assert world.core.ledger.standing("key", world.clock()).used_tokens == 500
+
+
+async def test_a_lease_that_arrives_after_its_end_is_given_back_and_asked_for_again() -> None:
+    world = World(principal_of("key", 10))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    world.latency_s = 0.25
+    assert await admit(client, principal) == [True]
+    assert client.counts["late_leases"] == 1
+    await client.tick()
+    assert world.core.ledger.standing("key", world.clock()).used_requests == 1
+
+
+async def test_a_request_that_is_cancelled_while_it_waits_leaves_its_room_to_others() -> None:
+    world = World(principal_of("key", 1))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    waiting = asyncio.create_task(client.admit(principal))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await client.tick()
+    assert await admit(client, principal) == [True]
+    assert await admit(client, principal) == [False]
+
+
+async def test_a_short_absence_is_waited_out() -> None:
+    world = World(principal_of("key", 10))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    await admit(client, principal, 3)
+    world.is_down = True
+    world.clock.advance(1)
+    waiting = asyncio.create_task(client.admit(principal))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    world.is_down = False
+    world.kill()
+    assert isinstance(await waiting, Granted)
+    assert await admit(client, principal, 7) == [True] * 6 + [False]
+    assert client.counts["times_away"] == 0
+
+
+async def test_a_known_key_keeps_to_this_process_share_while_the_gatekeeper_is_away() -> None:
+    world = World(principal_of("key", 10, 1_000))
+    clients = [world.client() for _ in range(2)]
+    for client in clients:
+        principal = await client.identify(secret_of("key"))
+        assert await admit(client, principal) == [True]
+    await clients[0].tick()
+    world.clock.advance(0.3)
+    await clients[0].tick()
+    world.is_down = True
+    assert await admit(clients[0], principal, 6) == [True] * 4 + [False] * 2
+    denied = await clients[0].admit(principal)
+    assert isinstance(denied, Denied)
+    assert (denied.limit, denied.used) == (10, 10)
+    assert isinstance(await clients[0].reserve(principal, 501), Denied)
+    assert isinstance(await clients[0].reserve(principal, 500), Granted)
+    assert await clients[0].identify(secret_of("key")) == principal
+    assert clients[0].counts["times_away"] == 1
+    assert clients[0].counts["decided_alone"] >= 9
+
+
+async def test_what_was_granted_alone_is_told_when_the_gatekeeper_is_back() -> None:
+    world = World(principal_of("key", 10, 1_000))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    world.is_down = True
+    assert await admit(client, principal, 4) == [True] * 4
+    granted = await client.reserve(principal, 500)
+    client.settle(principal, granted=granted, reserved=500, used=200)
+    world.is_down = False
+    world.clock.advance(1)
+    await client.tick()
+    standing = world.core.ledger.standing("key", world.clock())
+    assert (standing.used_requests, standing.used_tokens) == (4, 200)
+    other = world.client()
+    await other.identify(secret_of("key"))
+    assert await admit(other, principal, 7) == [True] * 6 + [False]
+
+
+async def test_an_unknown_key_is_unavailable_while_the_gatekeeper_is_away() -> None:
+    world = World(principal_of("key"), principal_of("other"))
+    client = world.client()
+    await client.identify(secret_of("key"))
+    world.is_down = True
+    with pytest.raises(GatekeeperUnavailable):
+        await client.identify(secret_of("other"))
+    assert client.counts["unavailable"] == 1
+    assert await client.identify(secret_of("key")) is not None
+
+
+async def test_a_known_key_is_unavailable_after_the_grace() -> None:
+    world = World(principal_of("key"))
+    client = world.client()
+    await client.identify(secret_of("key"))
+    world.is_down = True
+    world.clock.advance(1)
+    await client.identify(secret_of("key"))
+    world.clock.advance(301)
+    with pytest.raises(GatekeeperUnavailable):
+        await client.identify(secret_of("key"))
+
+
+async def test_the_first_request_is_unavailable_when_the_gatekeeper_never_answered() -> None:
+    world = World(principal_of("key"))
+    world.is_down = True
+    client = world.client()
+    start = world.clock()
+    with pytest.raises(GatekeeperUnavailable):
+        await client.identify(secret_of("key"))
+    assert world.clock() - start == pytest.approx(FIRST_PATIENCE_S, abs=0.1)
+
+
+async def test_a_gatekeeper_that_lost_its_account_is_told_what_was_granted() -> None:
+    world = World(principal_of("key", 10, 1_000))
+    clients = [world.client() for _ in range(2)]
+    for client in clients:
+        principal = await client.identify(secret_of("key"))
+        await admit(client, principal, 4)
+    granted = await clients[0].reserve(principal, 600)
+    clients[0].settle(principal, granted=granted, reserved=600, used=100)
+    lost_since = world.clock() - 1
+    world.lose(lost_since)
+    world.clock.advance(0.3)
+    await asyncio.gather(*(client.tick() for client in clients))
+    assert await admit(clients[1], principal, 3) == [True, True, False]
+    standing = world.core.ledger.standing("key", world.clock())
+    assert (standing.used_requests, standing.used_tokens) == (10, 100)
+    assert [client.counts["replays"] for client in clients] == [1, 1]
+
+
+async def test_nothing_is_granted_while_clients_tell_what_they_were_granted() -> None:
+    world = World(principal_of("key", 10))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    world.lose(world.clock())
+    before = world.clock()
+    assert await admit(client, principal) == [True]
+    assert world.clock() - before >= 1.0
+
+
+async def test_closing_gives_everything_back() -> None:
+    world = World(principal_of("key", 1_000, 10**9))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    await admit(client, principal, 20)
+    await client.close()
+    assert world.core.ledger.standing("key", world.clock()).used_requests == 20
+
+
+async def test_idle_keys_are_forgotten() -> None:
+    world = World(principal_of("key"))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    await admit(client, principal)
+    world.clock.advance(0.5)
+    await client.tick()
+    assert client._states
+    world.clock.advance(200)
+    await client.tick()
+    assert not client._states
+    world.core.sweep()
+    assert not world.core.ledger.key_ids()
+
+
+async def test_the_background_task_ends_when_nothing_happens_any_more() -> None:
+    world = World(principal_of("key"))
+    client = world.client()
+    client._background = True
+    principal = await client.identify(secret_of("key"))
+    await admit(client, principal)
+    assert client._ticking is not None
+    for _ in range(5_000):
+        await asyncio.sleep(0)
+    assert client._ticking is None
+    assert world.clock() > 1_700_000_062
+    assert await client.identify(secret_of("key")) is not None
+    await client.close()
+
+
+async def test_a_key_revoked_between_being_known_and_asking_is_told_to_come_back() -> None:
+    world = World(principal_of("key"))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    world.change(stored(2, "key", None))
+    assert await client.admit(principal) == Denied("requests", 0, 0, 1, 1.0)
