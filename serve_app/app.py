@@ -26,6 +26,7 @@ def build(args: ServiceConfig) -> Application:
         autoscaling_config=config.ingress.autoscaling_config,
         ray_actor_options={"num_cpus": config.ingress.num_cpus},
         graceful_shutdown_timeout_s=config.ingress.drain_s,
+        logging_config={"enable_access_log": False},  # The request log says more, and is ours to keep free of content.
     )
     handles = {model.id: build_model_deployment(model) for model in config.models}
     return ingress.bind(config, resolve_state(config.state), handles)

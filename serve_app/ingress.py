@@ -4,7 +4,9 @@ One process per replica; replicas share nothing but the gatekeeper, the database
 """
 
 import asyncio
+import gc
 import hmac
+import sys
 from typing import Any
 
 from ray.serve.handle import DeploymentHandle
@@ -23,7 +25,7 @@ from serve_app.asgi import create_asgi_app
 from serve_app.cluster_metrics import ClusterMetrics
 from serve_app.config import ServiceConfig
 from serve_app.middleware import BodyBounds
-from serve_app.observability import Observer, PrometheusMetrics
+from serve_app.observability import Observer, PrometheusMetrics, log_to
 from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety import create_policies
@@ -69,6 +71,11 @@ class Ingress:
 
     async def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the application (called by Serve, after the constructor)."""
+        log_to(sys.stderr)
+        # What start-up made stays for good: without this the collector walks all of it again and again, and falls
+        # into requests when it does (280 us a request against 197).
+        gc.collect()
+        gc.freeze()
         return OwnRequestIds(create_asgi_app(self._services))
 
     async def __del__(self) -> None:

@@ -6,6 +6,7 @@ interface is not public is touched here and in `submit`.
 
 import asyncio
 import contextlib
+import gc
 import os
 import tempfile
 from typing import Any
@@ -65,6 +66,8 @@ class ModelServer(LLMServer):  # type: ignore[misc]  # Ray ships no types for it
         runner = OperationRunner(self._runners(llm_config.model_id), llm_config.model_id)
         self._channel = ChannelServer(runner, Bounds(*bounds))
         self._address = await self._channel.start(ray.util.get_node_ip_address(), _socket_path())
+        gc.collect()
+        gc.freeze()  # vLLM and its model classes stay for good; the collector need not walk them for every request.
 
     def _runners(self, model_id: str) -> dict[str, Runner]:
         engine = self.engine  # Ray's engine holds vLLM's serving classes under these names.
