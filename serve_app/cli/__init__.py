@@ -3,6 +3,7 @@
 import typer
 
 from serve_app.cli import keys, usage
+from serve_app.cli.doctor import doctor
 from serve_app.cli.serve import serve
 
 main = typer.Typer(
@@ -13,6 +14,7 @@ main = typer.Typer(
     rich_markup_mode=None,
 )
 main.command("serve")(serve)
+main.command("doctor")(doctor)
 main.add_typer(keys.app, name="keys")
 main.command("usage")(usage.show_usage)
 main.command("requests")(usage.show_requests)
