@@ -20,7 +20,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 PROFILE := $(shell grep -qs 'device: gpu' $(CONFIG) && echo gpu || echo cpu)
 BIN := .venv/bin
 LOCKS := configs/locks
-STATE := $${MANTA_HOME:-.manta}
+STATE := $${MANTA_STATE_DIR:-.manta}
 
 help: ## List the commands.
 	echo "Usage: make COMMAND"

@@ -73,9 +73,9 @@ def resolve_source(source: str) -> str:
 
 
 def model_cache_dir() -> Path:
-    """Return where built models are kept: `$MANTA_HOME/models`, else `.manta/models` in a checkout, else the cache."""
-    if home := os.environ.get("MANTA_HOME"):
-        return Path(home) / "models"
+    """Return where built models are kept: in $MANTA_STATE_DIR, else in the checkout's .manta, else in the cache."""
+    if state_dir := os.environ.get("MANTA_STATE_DIR"):
+        return Path(state_dir).absolute() / "models"
     root = _HERE.parents[1]
     if (root / "pyproject.toml").exists():
         return root / ".manta" / "models"

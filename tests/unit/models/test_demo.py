@@ -104,14 +104,16 @@ def test_source_passes_through_when_vllm_can_load_it_itself() -> None:
         assert resolve_source(source) == source
 
 
-def test_demo_source_is_built_in_the_configured_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MANTA_HOME", str(tmp_path))
+def test_demo_source_is_built_in_the_configured_state_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MANTA_STATE_DIR", str(tmp_path))
     directory = Path(resolve_source("demo:small"))
     assert directory.parent == tmp_path / "models" == model_cache_dir()
 
 
-def test_models_are_kept_in_the_checkout_when_no_home_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MANTA_HOME", raising=False)
+def test_models_are_kept_in_the_checkout_when_no_state_directory_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MANTA_STATE_DIR", raising=False)
     assert model_cache_dir().parts[-2:] == (".manta", "models")
     monkeypatch.setattr(demo, "_HERE", Path("/nowhere/site-packages/deployments/models"))
     assert model_cache_dir().parts[-3:] == (".cache", "manta", "models")
