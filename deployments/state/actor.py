@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayError
 
-from deployments.state.config import ResolvedState
+from deployments.state.config import ResolvedState, StateError
 from deployments.state.gatekeeper import Gatekeeper, fingerprint
 from deployments.state.messages import Exchange, Exchanged, Hello, Identified, TransportDown
 
@@ -16,12 +17,17 @@ logger = logging.getLogger(__name__)
 ACTOR_NAME = "manta-gatekeeper"
 NAMESPACE = "manta"
 _CALL_TIMEOUT_S = 2.0
+_START_ATTEMPTS = 5
+_START_TIMEOUT_S = 60
 
 
 def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
     """Return the handle of the cluster's gatekeeper, started if there is none or if it runs with another configuration.
 
-    It outlives whoever starts it, and comes back by itself when it is killed.
+    It outlives whoever starts it, and comes back by itself when it is killed. Several may start it at once.
+
+    Raises:
+        StateError: something else keeps replacing it.
     """
     options = {
         "name": name,
@@ -34,14 +40,19 @@ def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
         "num_cpus": 0,
     }
     actor = ray.remote(Gatekeeper).options(**options)
-    handle = actor.remote(state)
-    running = ray.get(handle.fingerprint.remote(), timeout=60)
-    if running != fingerprint(state):
-        logger.info("The gatekeeper runs with an older configuration and is started anew.")
-        stop_gatekeeper(name)
+    wanted = fingerprint(state)
+    for _ in range(_START_ATTEMPTS):
         handle = actor.remote(state)
-        ray.get(handle.fingerprint.remote(), timeout=60)
-    return handle
+        try:
+            running = ray.get(handle.fingerprint.remote(), timeout=_START_TIMEOUT_S)
+        except RayActorError:  # It ended between being found and being asked: another starter replaces it.
+            time.sleep(0.2)
+            continue
+        if running == wanted:
+            return handle
+        logger.info("The gatekeeper runs with another configuration and is started anew.")
+        stop_gatekeeper(name)
+    raise StateError("The gatekeeper did not start with this configuration; is another service starting beside it?")
 
 
 def stop_gatekeeper(name: str = ACTOR_NAME) -> None:

@@ -40,8 +40,8 @@ class BackgroundLoop:
         """Do `work` every `interval_s` seconds from now on; when it fails that is logged, and it is tried again."""
         self.start(_repeat(name, interval_s, work))
 
-    def stop(self) -> None:
-        """Cancel what is running and end the thread."""
+    def cancel(self) -> None:
+        """Cancel what is running and wait until it has ended."""
 
         async def cancel_all() -> None:
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -50,6 +50,10 @@ class BackgroundLoop:
             await asyncio.gather(*tasks, return_exceptions=True)
 
         self.run(cancel_all(), timeout_s=5)
+
+    def stop(self) -> None:
+        """Cancel what is running and end the thread."""
+        self.cancel()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
         if not self._thread.is_alive():

@@ -36,7 +36,9 @@ logger = logging.getLogger(__name__)
 
 _MAX_BUFFERED_RECORDS = 100_000
 _RECORDS_PER_FLUSH = 5_000
-_REFRESH_AT_MOST_EVERY_S = 0.1
+_LOOK_AT_MOST_EVERY_S = 0.1
+_LOOK_TIMEOUT_S = 0.5
+_LOOK_PAUSE_S = 2.0
 _START_TIMEOUT_S = 10.0
 
 
@@ -52,7 +54,8 @@ class Gatekeeper:
         self._core: GatekeeperCore | None = None
         self._journal: FileJournal | None = None
         self._database: Database | None = None
-        self._refreshed_at = 0.0
+        self._look_again_at = 0.0
+        self._saving = asyncio.Lock()
         self._records: deque[tuple[str, int, Numbered]] = deque()
         self._durable: dict[str, int] = {}
         self._background = BackgroundLoop("gatekeeper-database")
@@ -77,7 +80,8 @@ class Gatekeeper:
         """Return who the digest stands for. One that is unknown is looked for in the database, but not at any rate."""
         core = self._ready()
         identified = core.identify(digest)
-        if identified.principal is None and time.monotonic() - self._refreshed_at >= _REFRESH_AT_MOST_EVERY_S:
+        if identified.principal is None and time.monotonic() >= self._look_again_at:
+            self._look_again_at = time.monotonic() + _LOOK_AT_MOST_EVERY_S
             self.refresh_keys()
             identified = core.identify(digest)
         return identified
@@ -90,8 +94,9 @@ class Gatekeeper:
         """Take in changes of keys now instead of at the next poll; return the revision that is known then."""
         core = self._ready()
         try:
-            self._background.run(self._poll_keys(), timeout_s=0.25)
+            self._background.run(self._poll_keys(), timeout_s=_LOOK_TIMEOUT_S)
         except Exception as error:  # The poll in the background goes on trying and says what is wrong.
+            self._look_again_at = time.monotonic() + _LOOK_PAUSE_S
             logger.debug("Keys could not be refreshed: %s", type(error).__name__)
         return core.keyring.revision
 
@@ -125,6 +130,7 @@ class Gatekeeper:
     def stop(self) -> None:
         """Save everything and close the database."""
         try:
+            self._background.cancel()
             self._background.run(self._stop(), timeout_s=10)
         finally:
             self._background.stop()
@@ -168,14 +174,14 @@ class Gatekeeper:
     async def _poll_keys(self) -> None:
         core = self._ready()
         revision, changed = await self._store.changes_since(core.keyring.revision)
-        self._refreshed_at = time.monotonic()
         if revision != core.keyring.revision:
             core.apply_keys(revision, changed)
 
     async def _snapshot(self) -> None:
         core = self._ready()
         core.sweep()
-        await self._save_snapshot(core)
+        async with self._saving:  # A snapshot that overtook another would be followed by an older one.
+            await self._save_snapshot(core)
 
     async def _save_snapshot(self, core: GatekeeperCore) -> None:
         """Save what changed since the last snapshot, from a consistent cut: keys changed later are in the journal."""

@@ -1,0 +1,166 @@
+"""The gatekeeper as a real actor: killed, restarted, reconfigured, and asked by several clients at once."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import ray
+
+from deployments.state.actor import RayTransport, start_gatekeeper, stop_gatekeeper
+from deployments.state.client import GatekeeperClient
+from deployments.state.config import ResolvedState, StateConfig, TierLimits, Tiers, resolve_state
+from deployments.state.database import connect
+from deployments.state.key_store import KeyStore
+from deployments.state.keys import NewKey
+from deployments.state.protocol import Granted, RequestRecord
+from deployments.state.request_log import ShippedRequestLog
+from deployments.state.usage import UsageStore
+
+pytestmark = pytest.mark.cluster
+
+NAME = "gatekeeper-under-test"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@dataclass
+class Service:
+    state: ResolvedState
+    keys: KeyStore
+    usage: UsageStore
+    actor: ray.actor.ActorHandle
+
+    def client(self) -> GatekeeperClient:
+        return GatekeeperClient(RayTransport(NAME))
+
+    def status(self) -> dict:
+        return ray.get(self.actor.status.remote())
+
+
+@pytest.fixture
+async def service(cluster: None, tmp_path: Path) -> AsyncIterator[Service]:
+    state = resolve_state(StateConfig(state_dir=tmp_path), {})
+    database = await connect(state.database_url)
+    actor = await asyncio.to_thread(start_gatekeeper, state, NAME)
+    yield Service(state, KeyStore(database, state.pepper), UsageStore(database), actor)
+    await asyncio.to_thread(stop_gatekeeper, NAME)
+    await database.close()
+
+
+async def test_a_killed_gatekeeper_comes_back_without_an_error_and_with_its_account(service: Service) -> None:
+    _, large = await service.keys.create(
+        NewKey(tier="enterprise", requests_per_minute=100_000, tokens_per_minute=10**9)
+    )
+    _, small = await service.keys.create(NewKey(tier="free"))
+    client = service.client()
+    holder, free = await client.identify(large), await client.identify(small)
+    assert holder is not None
+    assert free is not None
+    for _ in range(4):
+        assert isinstance(await client.admit(free), Granted)
+    await asyncio.sleep(0.5)
+    before = service.status()
+    os.kill(before["pid"], signal.SIGKILL)
+    slowest_s, deadline = 0.0, time.monotonic() + 6
+    while time.monotonic() < deadline:
+        begin = time.monotonic()
+        assert await client.identify(large) is not None
+        assert isinstance(await client.admit(holder), Granted)
+        granted = await client.reserve(holder, 100)
+        assert isinstance(granted, Granted)
+        client.settle(holder, granted=granted, reserved=100, used=50)
+        slowest_s = max(slowest_s, time.monotonic() - begin)
+        await asyncio.sleep(0.005)
+    print(f"slowest request while the gatekeeper restarted: {slowest_s:.2f} s")
+    assert service.status()["pid"] != before["pid"]
+    assert client.counts["times_away"] == 0
+    assert [isinstance(await client.admit(free), Granted) for _ in range(7)] == [True] * 6 + [False]
+    await client.close()
+
+
+async def test_many_clients_at_once_get_the_limit_and_no_more(service: Service) -> None:
+    _, secret = await service.keys.create(NewKey(tier="enterprise", requests_per_minute=600, tokens_per_minute=10**9))
+    clients = [service.client() for _ in range(4)]
+    admitted = 0
+
+    async def insist(client: GatekeeperClient) -> None:
+        nonlocal admitted
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            principal = await client.identify(secret)
+            assert principal is not None
+            admitted += isinstance(await client.admit(principal), Granted)
+            await asyncio.sleep(0.001)
+
+    await asyncio.gather(*(insist(client) for client in clients for _ in range(4)))
+    assert 590 <= admitted <= 600
+    assert sum(client.counts["exchanges"] for client in clients) < 600
+    await asyncio.gather(*(client.close() for client in clients))
+
+
+async def test_a_revoked_key_is_refused_by_every_client_within_a_second(service: Service) -> None:
+    key, secret = await service.keys.create(NewKey())
+    clients = [service.client() for _ in range(3)]
+    for client in clients:
+        assert await client.identify(secret) is not None
+    await service.keys.revoke(key.key_id)
+    begin = time.monotonic()
+    for client in clients:
+        while await client.identify(secret) is not None:  # noqa: ASYNC110 - what changes is in another process.
+            await asyncio.sleep(0.01)
+    took_s = time.monotonic() - begin
+    print(f"refused everywhere after {took_s:.2f} s")
+    assert took_s < 1.0
+    await asyncio.gather(*(client.close() for client in clients))
+
+
+async def test_another_configuration_starts_the_gatekeeper_anew_with_its_account(service: Service) -> None:
+    _, secret = await service.keys.create(NewKey())
+    client = service.client()
+    principal = await client.identify(secret)
+    assert principal is not None
+    for _ in range(3):
+        await client.admit(principal)
+    await client.close()
+    tiers = Tiers(free=TierLimits(requests_per_minute=5, tokens_per_minute=5))
+    changed = replace(service.state, config=service.state.config.model_copy(update={"tiers": tiers}))
+    same = await asyncio.to_thread(start_gatekeeper, service.state, NAME)
+    assert ray.get(same.status.remote())["pid"] == service.status()["pid"]
+    await asyncio.to_thread(start_gatekeeper, changed, NAME)
+    client = service.client()
+    principal = await client.identify(secret)
+    assert principal is not None
+    assert principal.requests_per_minute == 5
+    assert [isinstance(await client.admit(principal), Granted) for _ in range(3)] == [True, True, False]
+    await client.close()
+
+
+async def test_request_records_are_counted_once_though_the_gatekeeper_is_killed(service: Service) -> None:
+    log = ShippedRequestLog(RayTransport(NAME))
+    for number in range(200):
+        log.record(
+            RequestRecord(
+                *(f"req_{number}", time.time(), "key_1", "acme", "free", "POST", "/v1/chat/completions", "m", 200),
+                *(None, False, 3, 2, 0, None, 0.1),
+            )
+        )
+        if number == 100:
+            await asyncio.sleep(0.7)
+            os.kill(service.status()["pid"], signal.SIGKILL)
+        await asyncio.sleep(0.002)
+    deadline = time.monotonic() + 20
+    while await service.usage.count() < 200 and time.monotonic() < deadline:  # noqa: ASYNC110 - so it is here.
+        await asyncio.sleep(0.1)
+    await log.close()
+    (row,) = await service.usage.by_day()
+    assert (row.num_requests, row.prompt_tokens) == (200, 600)

@@ -1,0 +1,121 @@
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+
+from deployments.state import database as database_module
+from deployments.state.config import StateError
+from deployments.state.database import Database, connect, head_revision
+from deployments.state.tables import metadata
+
+MIGRATIONS = Path(database_module.__file__).parent / "migrations"
+
+
+async def test_migrations_make_the_tables_that_the_code_declares(database: Database) -> None:
+    def differences(connection):
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        return compare_metadata(context, metadata)
+
+    async with database.read() as connection:
+        assert await connection.run_sync(differences) == []
+
+
+def test_the_head_is_what_alembic_takes_for_it() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    assert ScriptDirectory.from_config(config).get_current_head() == head_revision()
+
+
+async def test_opening_again_changes_nothing(database_url: str) -> None:
+    for _ in range(2):
+        database = await connect(database_url)
+        async with database.write() as connection:
+            await connection.execute(text("UPDATE revisions SET value = value + 1"))
+        await database.close()
+    database = await connect(database_url)
+    async with database.read() as connection:
+        assert await connection.scalar(text("SELECT value FROM revisions")) == 2
+    await database.close()
+
+
+def test_several_processes_may_start_at_once(database_url: str) -> None:
+    code = (
+        "import asyncio, sys\n"
+        "from deployments.state.database import connect\n"
+        "async def main():\n"
+        "    database = await connect(sys.argv[1])\n"
+        "    await database.close()\n"
+        "asyncio.run(main())\n"
+    )
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, database_url], stderr=subprocess.PIPE, env=environment)
+        for _ in range(4)
+    ]
+    outcomes = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4, outcomes
+
+
+async def test_a_database_of_a_newer_version_is_refused(database_url: str) -> None:
+    database = await connect(database_url)
+    async with database.write() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = 'v9999_later'"))
+    await database.close()
+    with pytest.raises(StateError, match=r"v9999_later.*newer version"):
+        await connect(database_url)
+
+
+async def test_a_failed_write_leaves_nothing(database: Database) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with database.write() as connection:
+            await connection.execute(text("UPDATE revisions SET value = 77"))
+            raise ZeroDivisionError
+    async with database.read() as connection:
+        assert await connection.scalar(text("SELECT value FROM revisions")) == 0
+
+
+async def test_writers_of_sqlite_wait_for_each_other(tmp_path: Path) -> None:
+    database = await connect(f"sqlite+aiosqlite:///{tmp_path / 'manta.db'}")
+
+    async def count() -> None:
+        async with database.write() as connection:
+            value = await connection.scalar(text("SELECT value FROM revisions"))
+            await asyncio.sleep(0.002)
+            await connection.execute(text("UPDATE revisions SET value = :value"), {"value": value + 1})
+
+    await asyncio.gather(*(count() for _ in range(20)))
+    async with database.read() as connection:
+        assert await connection.scalar(text("SELECT value FROM revisions")) == 20
+    await database.close()
+
+
+async def test_sqlite_is_durable_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "manta.db"
+    database = await connect(f"sqlite+aiosqlite:///{path}")
+    async with database.write() as connection:
+        pragmas = [await connection.scalar(text(f"PRAGMA {name}")) for name in ("journal_mode", "synchronous")]
+        await connection.execute(text("UPDATE revisions SET value = 1"))
+    assert pragmas == ["wal", 2]
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in path.parent.glob("manta.db*")}
+    assert modes == {0o600}
+    await database.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite+aiosqlite:////proc/none/manta.db", "postgresql+asyncpg://who:hidden@127.0.0.1:1/x"]
+)
+async def test_a_database_that_cannot_be_used_says_so_without_its_password(url: str) -> None:
+    with pytest.raises(StateError) as refused:
+        await connect(url)
+    assert "hidden" not in str(refused.value)
+    assert "database" in str(refused.value).lower()

@@ -1,0 +1,173 @@
+"""`manta keys`, `usage` and `requests`, run as an operator runs them, on both databases."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from deployments.state.database import connect
+from deployments.state.usage import Numbered, UsageStore
+from serve_app.cli import main
+from tests.contract.state.test_usage_store import record
+
+SECRET = re.compile(r"sk-manta-[A-Za-z0-9_-]{43}")
+
+
+class Operator:
+    def __init__(self, database_url: str, state_dir: Path) -> None:
+        self.database_url = database_url
+        self.state_dir = state_dir
+
+    def run(self, *words: str) -> Result:
+        place = ["--state-dir", str(self.state_dir), "--database-url", self.database_url]
+        return CliRunner().invoke(main, [*words, *place], env={"COLUMNS": "240", "MANTA_STATE_DIR": None})
+
+    def json(self, *words: str):
+        result = self.run(*words, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    def refused(self, *words: str) -> str:
+        result = self.run(*words)
+        assert result.exit_code != 0
+        assert "Traceback" not in result.output
+        return result.stderr
+
+
+@pytest.fixture
+def operator(database_url: str, tmp_path: Path) -> Operator:
+    return Operator(database_url, tmp_path / "state")
+
+
+def test_a_key_lives_from_create_to_revoke(operator: Operator) -> None:
+    made = operator.json("keys", "create", "--name", "ci", "--account", "acme", "--tier", "standard")
+    assert SECRET.fullmatch(made["secret"])
+    assert (made["tier"], made["requests_per_minute"], made["status"]) == ("standard", 60, "active")
+    key_id = made["key_id"]
+    assert [key["key_id"] for key in operator.json("keys", "list")] == [key_id]
+    assert operator.json("keys", "show", key_id)["name"] == "ci"
+    changed = operator.json(
+        *("keys", "limit", key_id, "--requests-per-minute", "5", "--operation", "chat", "--model", "acme/*"),
+        *("--expires-in", "30d", "--retention", "strict"),
+    )
+    assert (changed["requests_per_minute"], changed["operations"], changed["models"]) == (5, ["chat"], ["acme/*"])
+    assert changed["retention"] == "strict"
+    assert changed["expires_at"] > 0
+    cleared = operator.json(
+        "keys", "limit", key_id, "--tier-limits", "--all-operations", "--all-models", "--no-expiry", "--name", "cd"
+    )
+    assert (cleared["requests_per_minute"], cleared["operations"], cleared["models"]) == (60, None, None)
+    assert (cleared["expires_at"], cleared["name"]) == (None, "cd")
+    rotated = operator.json("keys", "rotate", key_id, "--overlap", "15m")
+    assert SECRET.fullmatch(rotated["secret"])
+    assert rotated["secret"] != made["secret"]
+    assert rotated["previous_expires_at"] - rotated["rotated_at"] == pytest.approx(900)
+    assert operator.json("keys", "revoke", key_id)["status"] == "revoked"
+    assert operator.json("keys", "list") == []
+    assert len(operator.json("keys", "list", "--all")) == 1
+
+
+def test_a_secret_is_printed_once_for_people_too(operator: Operator) -> None:
+    made = operator.run(
+        "keys", "create", "--tier", "enterprise", "--requests-per-minute", "9", "--tokens-per-minute", "8"
+    )
+    (secret,) = SECRET.findall(made.stdout)
+    listed = operator.run("keys", "list").stdout
+    assert secret not in listed
+    assert f"{secret[:12]}...{secret[-4:]}" in listed
+    assert "enterprise" in listed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("keys", "create", "--tier", "enterprise"), "enterprise tier needs requests_per_minute of its own"),
+        (("keys", "create", "--requests-per-minute", "0"), "requests_per_minute: "),
+        (("keys", "create", "--operation", "fly"), "operations.0: "),
+        (("keys", "create", "--expires-in", "soon"), "'soon' is not a duration"),
+        (("keys", "create", "--account", "../x"), "account: "),
+        (("keys", "create", "--admin", "--model", "x"), "an admin key has no operation or model scopes"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(operator: Operator, words: tuple[str, ...], message: str) -> None:
+    operator.run("keys", "create")
+    assert message in operator.refused(*words)
+    assert len(operator.json("keys", "list")) == 1
+
+
+def test_a_change_is_refused_in_a_sentence(operator: Operator) -> None:
+    key_id = operator.json("keys", "create")["key_id"]
+    assert "Nothing was given to change" in operator.refused("keys", "limit", key_id)
+    assert "There is no API key 'key_x'" in operator.refused("keys", "show", "key_x")
+    assert "set and cleared" in operator.refused("keys", "limit", key_id, "--no-expiry", "--expires-in", "1d")
+    operator.run("keys", "revoke", key_id)
+    assert "is revoked" in operator.refused("keys", "rotate", key_id)
+
+
+def test_usage_and_requests_are_shown(operator: Operator) -> None:
+    key_id = operator.json("keys", "create")["key_id"]
+
+    async def use() -> None:
+        database = await connect(operator.database_url)
+        await UsageStore(database).add([Numbered("1", record(1, key_id=key_id, prompt_tokens=1_234))])
+        await database.close()
+
+    asyncio.run(use())
+    (row,) = operator.json("usage", "--days", "3650")
+    assert (row["key_id"], row["day"], row["model"], row["prompt_tokens"]) == (
+        key_id,
+        "2023-11-15",
+        "acme/small",
+        1_234,
+    )
+    assert "1,234" in operator.run("usage", "--days", "3650").stdout
+    assert operator.json("usage", "--days", "1") == []
+    assert operator.json("usage", "--days", "3650", "--account", "other") == []
+    (request,) = operator.json("requests", key_id)
+    assert (request["request_id"], request["status"]) == ("req_1", 200)
+    assert "req_1" in operator.run("requests", key_id).stdout
+
+
+def test_looking_makes_no_database(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["keys", "list", "--state-dir", str(tmp_path / "none")])
+    assert result.exit_code == 1
+    assert "There is no database at" in result.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_configuration_file_says_where_the_database_is(tmp_path: Path) -> None:
+    config = tmp_path / "service.yaml"
+    state = {"state_dir": str(tmp_path / "here"), "tiers": {"free": {"requests_per_minute": 3, "tokens_per_minute": 4}}}
+    config.write_text(json.dumps({"applications": [{"args": {"state": state}}]}))
+    made = CliRunner().invoke(main, ["keys", "create", "--json", "--config", str(config)])
+    assert json.loads(made.stdout)["requests_per_minute"] == 3
+    assert (tmp_path / "here" / "manta.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("applications: [{args: {state: {colour: red}}}]", "colour: "),
+        ("applications: [{args: {state: {database_url: 'mysql://x'}}}]", "sqlite and postgresql are supported"),
+        ("applications: [{args: {state: {database_url: 'postgresql://u:pw@h/d'}}}]", "carries a password"),
+        ("{", "cannot be read"),
+        ("[]", "is not a Serve configuration"),
+    ],
+)
+def test_a_wrong_configuration_file_is_refused_in_a_sentence(tmp_path: Path, text: str, message: str) -> None:
+    config = tmp_path / "service.yaml"
+    config.write_text(text)
+    result = CliRunner().invoke(main, ["keys", "list", "--config", str(config)])
+    assert result.exit_code == 1
+    assert message in result.stderr
+
+
+def test_a_database_that_cannot_be_reached_is_told_without_its_password() -> None:
+    url = "postgresql://who:hidden@127.0.0.1:1/none"
+    result = CliRunner().invoke(main, ["keys", "list"], env={"MANTA_DATABASE_URL": url})
+    assert result.exit_code == 1
+    assert "cannot be used" in result.stderr
+    assert "hidden" not in result.output

@@ -1,0 +1,134 @@
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from deployments.state.config import (
+    EnvReference,
+    FileReference,
+    StateConfig,
+    StateError,
+    check_database,
+    parse_database_url,
+    resolve_state,
+)
+
+
+def test_the_default_is_a_sqlite_file_in_the_state_directory(tmp_path: Path) -> None:
+    state = resolve_state(StateConfig(), {"MANTA_STATE_DIR": str(tmp_path / "here")})
+    assert state.state_dir == tmp_path / "here"
+    assert state.database_url == f"sqlite+aiosqlite:///{tmp_path}/here/manta.db"
+
+
+def test_the_directory_is_absolute_wherever_it_is_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert resolve_state(StateConfig(), {}).state_dir == tmp_path / ".manta"
+
+
+def test_the_first_pepper_is_made_private_and_kept(tmp_path: Path) -> None:
+    first = resolve_state(StateConfig(state_dir=tmp_path), {})
+    again = resolve_state(StateConfig(state_dir=tmp_path), {})
+    assert len(first.pepper) == 64
+    assert first.pepper == again.pepper
+    assert stat.S_IMODE((tmp_path / "pepper").stat().st_mode) == 0o600
+    assert os.listdir(tmp_path) == ["pepper"]
+
+
+def test_those_who_start_at_once_agree_on_the_pepper(tmp_path: Path) -> None:
+    peppers: list[bytes] = []
+    start = threading.Barrier(8)
+
+    def resolve() -> None:
+        start.wait()
+        peppers.append(resolve_state(StateConfig(state_dir=tmp_path), {}).pepper)
+
+    threads = [threading.Thread(target=resolve) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(peppers) == 8
+    assert len(set(peppers)) == 1
+
+
+def test_secrets_are_read_from_where_they_are_referred_to(tmp_path: Path) -> None:
+    url_file = tmp_path / "url"
+    url_file.write_text("postgres://user:word@db/manta\n")
+    config = StateConfig(
+        state_dir=tmp_path, database_url=FileReference(file=url_file), pepper=EnvReference(env="PEPPER")
+    )
+    state = resolve_state(config, {"PEPPER": "x" * 32})
+    assert state.database_url == "postgresql+asyncpg://user:word@db/manta"
+    assert state.pepper == b"x" * 32
+    assert "word" not in repr(state)
+    assert "xxx" not in repr(state)
+
+
+def test_the_same_is_read_from_yaml_values(tmp_path: Path) -> None:
+    config = StateConfig.model_validate(
+        {"state_dir": {"env": "DIR"}, "database_url": {"env": "URL"}, "pepper": {"file": str(tmp_path / "p")}}
+    )
+    (tmp_path / "p").write_text("y" * 40)
+    state = resolve_state(config, {"DIR": str(tmp_path), "URL": "sqlite:///x.db"})
+    assert state.database_url == f"sqlite+aiosqlite:///{Path.cwd()}/x.db"
+    assert state.pepper == b"y" * 40
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"database_url": EnvReference(env="NONE")}, "database_url is in the environment variable NONE"),
+        ({"pepper": FileReference(file=Path("/nowhere/p"))}, "pepper is in the file /nowhere/p"),
+        ({"pepper": EnvReference(env="SHORT")}, "shorter than 32 bytes"),
+        ({"database_url": EnvReference(env="SHORT")}, "not a URL"),
+        ({"state_dir": Path("/proc/none")}, "state_dir /proc/none cannot be made"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_refused(tmp_path: Path, values: dict[str, object], message: str) -> None:
+    config = StateConfig(**{"state_dir": tmp_path, **values})  # type: ignore[arg-type]
+    with pytest.raises(StateError, match=message):
+        resolve_state(config, {"SHORT": "short"})
+
+
+def test_a_pepper_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pepper").mkdir()
+    with pytest.raises(StateError, match="cannot be read"):
+        resolve_state(StateConfig(state_dir=tmp_path), {})
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"colour": "red"}, "colour"),
+        ({"tiers": {"free": {"requests_per_minute": 0, "tokens_per_minute": 1}}}, "tiers.free.requests_per_minute"),
+        ({"limiter": {"lease_s": 2.0}}, "limiter.lease_s"),
+        ({"database_url": "postgresql://user:word@db/manta"}, ""),
+        ({"database_url": "mysql://db/manta"}, ""),
+        ({"pepper": {"env": "not a name"}}, "pepper.EnvReference.env"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_path(values: dict[str, object], place: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        StateConfig.model_validate(values)
+    assert place in [".".join(map(str, error["loc"])) for error in refused.value.errors()]
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///x?mode=memory"])
+def test_a_database_in_memory_is_refused(url: str) -> None:
+    with pytest.raises(StateError, match="names no file"):
+        parse_database_url(url)
+
+
+@pytest.mark.parametrize("url", [None, "sqlite:///x.db", EnvReference(env="URL")])
+def test_sqlite_is_refused_for_more_than_one_node(url: str | EnvReference | None) -> None:
+    config = StateConfig(database_url=url)
+    check_database(config, 1, {"URL": "sqlite:///x.db"})
+    with pytest.raises(StateError, match="2 nodes serve"):
+        check_database(config, 2, {"URL": "sqlite:///x.db"})
+
+
+def test_postgresql_serves_any_number_of_nodes() -> None:
+    check_database(StateConfig(database_url="postgresql://db/manta"), 20)
