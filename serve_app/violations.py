@@ -30,10 +30,23 @@ _EXPECTED_TYPES = {
     "int_type": "an integer",
     "float_type": "a decimal",
     "bool_type": "a boolean",
+    "bool_parsing": "a boolean",
+    "finite_number": "a decimal",
+    "float_parsing": "a decimal",
+    "int_from_float": "an integer",
+    "int_parsing": "an integer",
     "list_type": "an array",
+    "tuple_type": "an array",
     "dict_type": "an object",
     "model_type": "an object",
     "model_attributes_type": "an object",
+}
+
+_BOUNDS = {
+    "greater_than": ("gt", ">"),
+    "greater_than_equal": ("ge", ">="),
+    "less_than": ("lt", "<"),
+    "less_than_equal": ("le", "<="),
 }
 
 Location = tuple[int | str, ...]
@@ -148,13 +161,13 @@ def _translate_type(finding: ErrorDetails, body: Any) -> BadRequest:
 
 def _translate_range(finding: ErrorDetails, body: Any) -> BadRequest:
     path, value = locate(body, finding)
-    context = finding["ctx"]
-    is_above = finding["type"] == "less_than_equal"
-    limit = context["le" if is_above else "ge"]
+    name, sign = _BOUNDS[finding["type"]]
+    is_above = sign[0] == "<"
+    limit = finding["ctx"][name]
     kind = "decimal" if isinstance(limit, float) else "integer"
     side = "above maximum" if is_above else "below minimum"
     shown = f"{limit:g}" if isinstance(limit, float) else str(limit)
-    return _out_of_range(path, kind, side, f"{'<=' if is_above else '>='} {shown}", value)
+    return _out_of_range(path, kind, side, f"{sign} {shown}", value)
 
 
 def _out_of_range(path: str, kind: str, side: str, bound: str, value: float) -> BadRequest:
@@ -241,7 +254,10 @@ def _translate_other(finding: ErrorDetails, body: Any) -> BadRequest:
     path, _ = locate(body, finding)
     context = finding.get("ctx", {})
     if "sentence" not in context:
-        return BadRequest(f"Invalid value for '{path}'.", param=path or None, code="invalid_value")
+        # Raised by a validator of ours, in words of ours; what others say of a value is not passed on.
+        why = f": {context['error']}" if finding["type"] == "value_error" else ""
+        what = f"Invalid value for '{path}'" if path else "Invalid request"
+        return BadRequest(f"{what}{why}.", param=path or None, code="invalid_value")
     at: str = context["at"]
     param = f"{path}{at}" if not path or at[:1] in ("", ".", "[") else f"{path}.{at}"
     return BadRequest(context["sentence"].replace("{param}", param), param=param, code=finding["type"])
@@ -249,8 +265,7 @@ def _translate_other(finding: ErrorDetails, body: Any) -> BadRequest:
 
 _TRANSLATORS: Mapping[str, Callable[[ErrorDetails, Any], BadRequest]] = {
     **dict.fromkeys(_EXPECTED_TYPES, _translate_type),
-    "greater_than_equal": _translate_range,
-    "less_than_equal": _translate_range,
+    **dict.fromkeys(_BOUNDS, _translate_range),
     "too_long": _translate_length,
     "too_short": _translate_length,
     "string_too_long": _translate_length,

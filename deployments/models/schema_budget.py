@@ -26,7 +26,7 @@ _MESSAGES = {
     INVALID: "Invalid schema for '{param}': it cannot be turned into a grammar.",
     schema_process.TOO_COSTLY: (
         "Invalid schema for '{param}': it takes too much time or memory to turn into a grammar. Use fewer properties, "
-        "shorter enums, or smaller bounds on lengths and repetitions."
+        "shorter enums, and no bounds on the length of strings (maxLength, minLength)."
     ),
 }
 
@@ -35,7 +35,8 @@ class SchemaCompiler:
     """Tries out schemas in a process that is started once and kept warm.
 
     `tokenizer_info` is what `describe_tokenizer` returns; with it the cost is that of the engine's own
-    compilation, without it that of a vocabulary of single bytes, which is lower. `cpu_s` and `memory_bytes` are
+    compilation, without it that of a vocabulary of single bytes, which is lower (a single `maxLength` of 100 takes
+    four seconds with a vocabulary of 100,000 tokens). `cpu_s` and `memory_bytes` are
     what one schema may take, `wall_s` how long at most, `max_parallel` how many are tried at a time.
     Remembers verdicts by digest, so that a schema that is sent with every request costs once.
     """

@@ -108,8 +108,9 @@ class _Budget:
                 raise _refuse(self._at, f"'{key}' may only point into the schema itself ('#...')")
         if "pattern" in node:
             self._check_pattern(node["pattern"])
-        for pattern in node.get("patternProperties") or ():
-            self._check_pattern(pattern)
+        if isinstance(node.get("patternProperties"), dict):
+            for pattern in node["patternProperties"]:
+                self._check_pattern(pattern)
 
     def _spend_enum(self, values: Any) -> None:
         if not isinstance(values, list) or not values:

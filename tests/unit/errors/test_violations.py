@@ -1,9 +1,9 @@
 """Nothing that pydantic can find in the wire models goes without words of our own."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from serve_app import violations
 from serve_app.schemas import chat, completions, embeddings
@@ -65,19 +65,60 @@ def test_every_finding_of_a_wire_model_has_a_translation(model: type[BaseModel])
     assert seen <= set(violations._TRANSLATORS)
 
 
-class Odd(BaseModel):
-    number: complex
+class Settings(BaseModel):
+    """A model that is not one of the wire's: lax about types, with bounds and validators of other kinds."""
+
+    number: complex = 0j
+    ratio: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.5
+    count: int = 0
+    flag: bool = False
+    names: tuple[str, ...] = ()
+
+    @field_validator("names")
+    @classmethod
+    def _check_names(cls, names):
+        if "x" in names:
+            raise ValueError("'x' is taken")
+        return names
+
+    @model_validator(mode="after")
+    def _check_together(self):
+        if self.flag and self.count:
+            raise ValueError("one of both")
+        return self
 
 
-def test_finding_without_a_translation_still_names_the_field():
+@pytest.mark.parametrize(
+    ("body", "message", "param", "code"),
+    [
+        ({"number": "x"}, "Invalid value for 'number'.", "number", "invalid_value"),
+        ({"names": ["x"]}, "Invalid value for 'names': 'x' is taken.", "names", "invalid_value"),
+        ({"flag": True, "count": 1}, "Invalid request: one of both.", None, "invalid_value"),
+        ({"ratio": 0}, "Invalid 'ratio': decimal below minimum value. Expected a value > 0, but got 0 instead.",
+         "ratio", "decimal_below_min_value"),
+        ({"ratio": 1.5}, "Invalid 'ratio': decimal above maximum value. Expected a value < 1, but got 1.5 instead.",
+         "ratio", "decimal_above_max_value"),
+        ({"ratio": "x"}, "Invalid type for 'ratio': expected a decimal, but got a string instead.", "ratio",
+         "invalid_type"),
+        ({"count": "x"}, "Invalid type for 'count': expected an integer, but got a string instead.", "count",
+         "invalid_type"),
+        ({"count": 1.5}, "Invalid type for 'count': expected an integer, but got a decimal number instead.", "count",
+         "invalid_type"),
+        ({"flag": "x"}, "Invalid type for 'flag': expected a boolean, but got a string instead.", "flag",
+         "invalid_type"),
+        ({"names": "x"}, "Invalid type for 'names': expected an array, but got a string instead.", "names",
+         "invalid_type"),
+    ],
+)  # fmt: skip
+def test_finding_of_any_other_model_names_the_field(body, message, param, code):
     with pytest.raises(ValidationError) as caught:
-        Odd.model_validate({"number": "x"})
-    error = violations.translate_violation(caught.value, {"number": "x"})
+        Settings.model_validate(body)
+    error = violations.translate_violation(caught.value, body)
     assert error.to_wire()["error"] == {
-        "message": "Invalid value for 'number'.",
+        "message": message,
         "type": "invalid_request_error",
-        "param": "number",
-        "code": "invalid_value",
+        "param": param,
+        "code": code,
     }
 
 

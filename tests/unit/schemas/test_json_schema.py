@@ -85,6 +85,7 @@ def test_ordinary_schema_is_accepted(schema):
         ({"patternProperties": {"(a{100}){100}": {}}}, "a pattern repeats too much"),
         ({"properties": []}, "'properties' must be an object"),
         ({"$defs": 5}, "'$defs' must be an object"),
+        ({"patternProperties": 1}, "'patternProperties' must be an object"),
         ({"anyOf": {}}, "'anyOf' must be an array"),
         ({"oneOf": []}, "'oneOf' must be an array with at least one"),
         ({"items": 5}, "every subschema must be an object or a boolean"),
@@ -171,7 +172,7 @@ SCHEMAS = st.recursive(
 
 
 @given(SCHEMAS, st.booleans())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=500)
 def test_any_schema_is_accepted_or_refused(schema, strict):
     refused = None
     try:
