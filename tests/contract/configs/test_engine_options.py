@@ -1,0 +1,48 @@
+"""vLLM itself accepts the engine options of every shipped configuration.
+
+In a process of its own, since importing vLLM takes long and changes much.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+CHECK = """
+import dataclasses, sys
+from pathlib import Path
+import yaml
+from vllm.engine.arg_utils import AsyncEngineArgs
+from deployments.models.builder import llm_config_of
+from serve_app.config import ServiceConfig
+
+known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
+for file in sys.argv[1:]:
+    document = yaml.safe_load(Path(file).read_text())
+    for model in ServiceConfig.model_validate(document["applications"][0]["args"]).models:
+        unknown = set(model.engine_kwargs) - known
+        if unknown:
+            sys.exit(f"{file}: {model.id}: vLLM has no option {sorted(unknown)}")
+        if model.device == "cpu":
+            config = llm_config_of(model)
+            kwargs = {name: value for name, value in config.engine_kwargs.items() if name in known}
+            options = AsyncEngineArgs(model=config.model_loading_config.model_source, **kwargs)
+            created = options.create_engine_config()
+            print(model.id, created.model_config.max_model_len)
+"""
+
+
+@pytest.mark.timeout(600)
+def test_vllm_accepts_the_options_of_every_configuration() -> None:
+    files = sorted(str(path) for path in (ROOT / "configs").glob("*.yaml"))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+    command = [sys.executable, "-W", "ignore", "-c", CHECK, *files]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=580, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    lines = [line for line in ran.stdout.splitlines() if line.startswith(("manta/", "all-minilm"))]
+    expected = {"manta/demo-chat 4096", "manta/demo-small 4096", "manta/demo-long 1048576", "all-minilm-l6-v2 256"}
+    assert expected <= set(lines)
