@@ -39,7 +39,7 @@ check: .venv/installed-dev ## Check format, lint, types, imports between layers 
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	for config in configs/*.yaml; do $(BIN)/python -m serve_app.config check $$config; done
+	$(BIN)/python -m serve_app.config check configs/*.yaml configs/kubernetes/rayservice.yaml
 
 bench: .venv/installed-dev ## Measure Manta beside the bare vLLM server and Ray's own (ARGS: its options).
 	$(BIN)/python -m tests.bench $(ARGS)
