@@ -106,11 +106,8 @@ class _Budget:
         for key in _REFERENCE_KEYS:
             if key in node and not (isinstance(node[key], str) and node[key].startswith("#")):
                 raise _refuse(self._at, f"'{key}' may only point into the schema itself ('#...')")
-        if "pattern" in node:
-            self._check_pattern(node["pattern"])
-        if isinstance(node.get("patternProperties"), dict):
-            for pattern in node["patternProperties"]:
-                self._check_pattern(pattern)
+        for pattern in _patterns(node):
+            self._check_pattern(pattern)
 
     def _spend_enum(self, values: Any) -> None:
         if not isinstance(values, list) or not values:
@@ -140,6 +137,11 @@ class _Budget:
             raise _refuse(self._at, f"its patterns have more than {MAX_ALL_PATTERNS_CHARS} characters")
         if pattern_size(pattern) > MAX_PATTERN_SIZE:
             raise _refuse(self._at, "a pattern repeats too much")
+
+
+def _patterns(node: Schema) -> list[Any]:
+    keys = node.get("patternProperties")
+    return [*([node["pattern"]] if "pattern" in node else []), *(keys if isinstance(keys, dict) else [])]
 
 
 def pattern_size(pattern: str) -> int:
