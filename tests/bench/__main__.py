@@ -14,16 +14,15 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.bench.comparison import Plan, added_ttft_rows, run_load
-from tests.bench.figures import NOISY_SPREAD
+from tests.bench.figures import NOISY_CORES, NOISY_SPREAD
 from tests.bench.lineup import Lineup
 from tests.bench.long_context import run_long_context
-from tests.bench.machine import describe_machine, load_average
+from tests.bench.machine import describe_machine
 from tests.bench.open_streams import hold_streams
 from tests.bench.peers import ROOT, parse_spec, read_model
 from tests.bench.report import COLUMNS, keep, print_table, show, tables_of, to_markdown, to_records
 
 ADDED_COLUMNS = ("clients", "peer", "first peer's p50", "own p50", "added", "least", "most")
-BUSY_LOAD = 0.7
 
 Table = tuple[Sequence[str], list[list[str]]]
 Tables = dict[str, Table]
@@ -56,8 +55,6 @@ def main(arguments: Sequence[str]) -> int:
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     raise_file_limit()
     notes = list(options.note)
-    if (busy := load_average()) > BUSY_LOAD:
-        notes.append(f"the machine was busy when this began (load average {busy:.1f})")
     default = "configs/long_context.yaml" if options.scenario == "long-context" else "configs/bench.yaml"
     model = read_model(options.config or ROOT / default)
     specs = [parse_spec(text) for text in options.peers.split(",")]
@@ -95,7 +92,10 @@ def remarks(tables: Tables) -> list[str]:
     cells = [cell for _, rows in tables.values() for row in rows for cell in row]
     if not any(cell.endswith("(!)") for cell in cells):
         return []
-    return [f"(!) marks rounds that lie more than {NOISY_SPREAD:.0%} apart: read those ratios as rough"]
+    return [
+        f"(!) marks rounds that lie more than {NOISY_SPREAD:.0%} apart, and loads beside which other programs took "
+        f"more than {NOISY_CORES} cores: read those ratios as rough"
+    ]
 
 
 def run_comparison(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:

@@ -1,15 +1,24 @@
-"""A server that costs next to nothing, to find out how fast the client itself is: `python -m tests.bench.ceiling PORT`.
+"""How fast the client itself is, against a server that costs next to nothing: `python -m tests.bench.ceiling`.
 
-It answers every chat request at once with a prepared stream of 64 chunks, one write each, and usage.
+The server answers every request with a prepared stream of 64 tokens, a write for each, and usage: either as fast as it
+can, or at an engine's pace, so that each token is a read of its own for the client.
 """
 
 import asyncio
+import socket
+import subprocess
 import sys
+import time
 from typing import cast
 
 import uvloop
 
+from tests.bench.load import ClosedLoop
+from tests.bench.measure import own_cpu_s
+from tests.bench.prompts import Shape, Target, create_requests
+
 NUM_CHUNKS = 64
+PACE_S = 0.005
 
 
 def chunk(payload: bytes) -> bytes:
@@ -30,8 +39,11 @@ END = (
 )
 
 
-class InstantServer(asyncio.Protocol):
-    """Streams the same answer to every request on a connection."""
+class CheapServer(asyncio.Protocol):
+    """Streams the same answer to every request on a connection, with so many seconds between two tokens."""
+
+    def __init__(self, pace_s: float) -> None:
+        self.pace_s = pace_s
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -58,16 +70,62 @@ class InstantServer(asyncio.Protocol):
         if self.left:
             self.left -= 1
             self.transport.write(TOKEN)
-            asyncio.get_running_loop().call_soon(self.write_token)
+            if self.pace_s:
+                asyncio.get_running_loop().call_later(self.pace_s, self.write_token)
+            else:
+                asyncio.get_running_loop().call_soon(self.write_token)
         else:
             self.transport.write(END)
 
 
-async def serve(port: int) -> None:
+async def serve(port: int, pace_s: float) -> None:
     """Serve on a local port until cancelled."""
-    server = await asyncio.get_running_loop().create_server(InstantServer, "127.0.0.1", port, backlog=2048)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: CheapServer(pace_s), "127.0.0.1", port, backlog=2048)
     await server.serve_forever()
 
 
+def measure_ceiling(pace_s: float, clients: int, num: int) -> str:
+    """Return a line on how the client did against a server of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen([sys.executable, "-m", "tests.bench.ceiling", str(port), str(pace_s)])
+    try:
+        wait_until_open(port)
+        target = Target("127.0.0.1", port, "ceiling")
+        requests = create_requests(target, Shape(8, NUM_CHUNKS, is_stream=True), num, "ceiling")
+        before, began = own_cpu_s(), time.perf_counter()
+        samples = uvloop.run(ClosedLoop(target, requests, clients).run())
+        took_s, cpu_s = time.perf_counter() - began, own_cpu_s() - before
+    finally:
+        server.kill()
+        server.wait()
+    errors = sum(sample.error is not None for sample in samples)
+    return (
+        f"{pace_s * 1000:.0f} ms between tokens, {clients} clients: {num / took_s:.0f} streams/s, "
+        f"{cpu_s / num / NUM_CHUNKS * 1e6:.1f} ms of client CPU per 1,000 tokens, "
+        f"{cpu_s / took_s:.0%} of a core, {errors} errors"
+    )
+
+
+def wait_until_open(port: int) -> None:
+    """Wait until something listens on a local port."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise TimeoutError(f"nothing listens on port {port}")
+
+
 if __name__ == "__main__":
-    uvloop.run(serve(int(sys.argv[1])))
+    match sys.argv[1:]:
+        case [port, pace_s]:
+            uvloop.run(serve(int(port), float(pace_s)))
+        case _:
+            print(measure_ceiling(0.0, 64, 6000))
+            print(measure_ceiling(PACE_S, 64, 1500))

@@ -9,6 +9,7 @@ import numpy as np
 from tests.bench.client import Sample
 
 NOISY_SPREAD = 0.3
+NOISY_CORES = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,21 @@ class Figures:
     prompt_tokens: float
     cpu_s_per_1k_tokens: float
     client_cpu_s_per_1k_tokens: float
+    other_cores: float
     pss_mb: float
     peak_rss_mb: float
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a measurement took from the machine: processor seconds of server and client, the server's memory in MB."""
+    """What a measurement took from the machine: processor seconds, and the server's memory in MB.
+
+    `other_cores` is how many cores were taken by what is neither the server nor the client.
+    """
 
     cpu_s: float
     client_cpu_s: float
+    other_cores: float
     pss_mb: float
     peak_rss_mb: float
 
@@ -95,6 +101,7 @@ def summarize(samples: Sequence[Sample], costs: Costs) -> Figures:
         prompt_tokens=statistics.fmean(sample.prompt_tokens for sample in good),
         cpu_s_per_1k_tokens=costs.cpu_s * per_thousand,
         client_cpu_s_per_1k_tokens=costs.client_cpu_s * per_thousand,
+        other_cores=costs.other_cores,
         pss_mb=costs.pss_mb,
         peak_rss_mb=costs.peak_rss_mb,
     )

@@ -46,8 +46,3 @@ def read_field(path: str, name: str) -> str:
         if key.strip() == name:
             return value.strip()
     return "0"
-
-
-def load_average() -> float:
-    """Return how many processes wanted to run over the last minute."""
-    return os.getloadavg()[0]

@@ -2,6 +2,7 @@
 
 import gc
 import resource
+import time
 
 import uvloop
 
@@ -9,7 +10,7 @@ from tests.bench.client import Sample
 from tests.bench.figures import Costs, Figures, summarize
 from tests.bench.load import ClosedLoop
 from tests.bench.peers import Peer
-from tests.bench.processes import memory_mb
+from tests.bench.processes import machine_cpu_s, memory_mb
 from tests.bench.prompts import Shape, create_requests
 
 
@@ -36,14 +37,30 @@ def measure(peer: Peer, shape: Shape, num: int, clients: int, seed: str) -> Figu
     loop = ClosedLoop(peer.target, requests, clients)
     gc.collect()
     gc.disable()
-    server_before = peer.tree.cpu_s() if peer.tree else 0.0
-    client_before = own_cpu_s()
+    meter = Meter(peer)
     samples = uvloop.run(loop.run())
-    client_cpu_s = own_cpu_s() - client_before
-    server_cpu_s = peer.tree.cpu_s() - server_before if peer.tree else float("nan")
+    costs = meter.read()
     gc.enable()
-    pss_mb, peak_rss_mb = memory_mb(peer.tree.pid) if peer.tree else (float("nan"), float("nan"))
-    return summarize(samples, Costs(server_cpu_s, client_cpu_s, pss_mb, peak_rss_mb))
+    return summarize(samples, costs)
+
+
+class Meter:
+    """Counts what is taken from the machine from now on."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._before = self._counters()
+        self._began = time.perf_counter()
+
+    def _counters(self) -> tuple[float, float, float]:
+        return self._peer.tree.cpu_s() if self._peer.tree else float("nan"), own_cpu_s(), machine_cpu_s()
+
+    def read(self) -> Costs:
+        """Return what was taken so far."""
+        took_s = time.perf_counter() - self._began
+        server, client, machine = (now - then for now, then in zip(self._counters(), self._before, strict=True))
+        pss_mb, peak_rss_mb = memory_mb(self._peer.tree.pid) if self._peer.tree else (float("nan"), float("nan"))
+        return Costs(server, client, max(0.0, machine - server - client) / took_s, pss_mb, peak_rss_mb)
 
 
 def calibrate(peer: Peer, prompt_tokens: int) -> int:

@@ -11,9 +11,8 @@ import uvloop
 from tests.bench.client import Sample
 from tests.bench.figures import percentile
 from tests.bench.load import connect
-from tests.bench.measure import calibrate, own_cpu_s
+from tests.bench.measure import Meter, calibrate
 from tests.bench.peers import Peer
-from tests.bench.processes import memory_mb
 from tests.bench.prompts import Shape, create_requests
 
 PROMPT_TOKENS = 30
@@ -40,6 +39,7 @@ class OpenStreams:
     longest_pause_s: float
     cpu_cores: float
     client_cores: float
+    other_cores: float
     pss_mb: float
     quiet_s: float
     first_error: str | None
@@ -60,13 +60,12 @@ async def hold_streams_open(peer: Peer, num: int, hold_s: float, shape: Shape) -
     for connection, request in zip(connections, requests, strict=True):
         connection.send(request)
     await wait_until_begun([connection.sample for connection in connections])
-    began, server_cpu_s, client_cpu_s = time.perf_counter(), tree_cpu_s(peer), own_cpu_s()
+    began, meter = time.perf_counter(), Meter(peer)
     before = sum(len(connection.sample.arrivals) for connection in connections)
     await asyncio.sleep(hold_s)
     now = time.perf_counter()
     took_s = now - began
-    cores, client_cores = (tree_cpu_s(peer) - server_cpu_s) / took_s, (own_cpu_s() - client_cpu_s) / took_s
-    pss_mb = memory_mb(peer.tree.pid)[0] if peer.tree else float("nan")
+    costs = meter.read()
     samples = [connection.sample for connection in connections]
     for connection in connections:
         connection.close()
@@ -82,9 +81,10 @@ async def hold_streams_open(peer: Peer, num: int, hold_s: float, shape: Shape) -
         events_per_s=(sum(len(sample.arrivals) for sample in samples) - before) / took_s,
         fewest_events=min(len(sample.arrivals) for sample in samples),
         longest_pause_s=max(pauses, default=float("nan")),
-        cpu_cores=cores,
-        client_cores=client_cores,
-        pss_mb=pss_mb,
+        cpu_cores=costs.cpu_s / took_s,
+        client_cores=costs.client_cpu_s / took_s,
+        other_cores=costs.other_cores,
+        pss_mb=costs.pss_mb,
         quiet_s=await wait_until_quiet(peer),
         first_error=next((sample.error for sample in ended if sample.error), None),
     )

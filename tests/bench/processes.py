@@ -52,6 +52,14 @@ def read_tree(root: int) -> list[Stat]:
     return tree
 
 
+def machine_cpu_s() -> float:
+    """Return the processor seconds that everything on this machine has taken since it started."""
+    user, nice, system, _, _, interrupts, soft_interrupts, *_ = (
+        (PROC / "stat").read_text().split("\n", 1)[0].split()[1:]
+    )
+    return sum(map(int, (user, nice, system, interrupts, soft_interrupts))) / TICKS_PER_S
+
+
 def cpu_by_process(root: int) -> dict[tuple[int, str], float]:
     """Return the processor seconds of every process of a tree, under its id and name."""
     return {(stat.pid, stat.name): stat.cpu_s for stat in read_tree(root)}

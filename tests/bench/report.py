@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.figures import NOISY_SPREAD, Figures, median_of, spread_of, to_json
+from tests.bench.figures import NOISY_CORES, NOISY_SPREAD, Figures, median_of, spread_of, to_json
 
 HERE = Path(__file__).parent
 COLUMNS = (
@@ -26,6 +26,7 @@ COLUMNS = (
     "gap p99",
     "CPU s/1k",
     "client",
+    "others",
     "PSS MB",
     "errors",
 )
@@ -71,6 +72,7 @@ def row_of(cell: Cell, peer: str, rounds: Sequence[Figures], reference: Figures)
         show(figures.gap_p99_ms),
         show(figures.cpu_s_per_1k_tokens, 3),
         show(figures.client_cpu_s_per_1k_tokens, 3),
+        f"{show(figures.other_cores, 2)}{' (!)' if figures.other_cores > NOISY_CORES else ''}",
         show(figures.pss_mb, 0),
         str(figures.errors),
     ]
