@@ -52,6 +52,11 @@ def _engine_kwargs(model: ModelConfig) -> dict[str, Any]:
         "max_num_seqs": model.max_concurrent_requests,
         "max_model_len": model.context_tokens,
         **model.engine_kwargs,
+        # Schemas are tried out with this compiler before the engine sees them; another one would meet them unprepared.
+        "structured_outputs_config": {
+            "backend": "xgrammar",
+            **model.engine_kwargs.get("structured_outputs_config", {}),
+        },
         "enable_log_requests": False,
     }
     if model.task == "embed":

@@ -26,6 +26,9 @@ from deployments.models.replica.embeddings import EmbeddingRunner
 from deployments.models.replica.submit import StallWatch
 from deployments.models.schema_budget import SchemaCompiler, describe_tokenizer
 
+# What one new schema may take: length bounds over a vocabulary of 100,000 tokens take two seconds, bombs far more.
+SCHEMA_CPU_S = 5
+
 
 class OperationRunner:
     """Sends each request to the runner of its operation."""
@@ -89,7 +92,9 @@ class ModelServer(LLMServer):  # type: ignore[misc]  # Ray ships no types for it
         self._schemas = SchemaCompiler(
             describe_tokenizer(tokenizer, config.model_config.get_vocab_size()),
             any_whitespace=not config.structured_outputs_config.disable_any_whitespace,
+            cpu_s=SCHEMA_CPU_S,
         )
+        self._schemas_start = asyncio.create_task(self._schemas.start())  # Takes seconds; the first schema waits.
         return self._schemas
 
     async def record_replica_metadata(self) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""vLLM's real engine with the demo chat model, in this process; one for the whole package."""
+
+import argparse
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+MODEL = "manta/demo-chat"
+
+
+@dataclass
+class RealEngine:
+    """An engine, vLLM's own serving class over it, and the loop that both live in."""
+
+    model: str
+    client: Any
+    serving: Any
+    loop: asyncio.AbstractEventLoop
+
+    def run(self, coroutine):
+        return self.loop.run_until_complete(asyncio.wait_for(coroutine, 120))
+
+
+@pytest.fixture(scope="session")
+def real_engine():
+    os.environ.update(
+        VLLM_CPU_KVCACHE_SPACE="1", VLLM_CPU_OMP_THREADS_BIND="nobind", OMP_NUM_THREADS="1", VLLM_NO_USAGE_STATS="1"
+    )
+    from starlette.datastructures import State
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.entrypoints.launchers.cli_args import FrontendArgs
+    from vllm.entrypoints.openai.api_server import init_app_state
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    from deployments.models.demo import resolve_source
+
+    arguments = AsyncEngineArgs(
+        model=resolve_source("demo:chat"),
+        served_model_name=[MODEL],
+        dtype="float32",
+        enforce_eager=True,
+        max_model_len=1024,
+        scheduling_policy="priority",
+        structured_outputs_config={"backend": "xgrammar", "disable_any_whitespace": True},
+    )
+    frontend = FrontendArgs(enable_prompt_tokens_details=True, enable_auto_tool_choice=True, tool_call_parser="hermes")
+    loop = asyncio.new_event_loop()
+
+    async def start():
+        client = AsyncLLM.from_engine_args(arguments)
+        state = State()
+        tasks = await client.get_supported_tasks()
+        namespace = argparse.Namespace(**(vars(frontend) | vars(arguments)))
+        await init_app_state(client, state=state, args=namespace, supported_tasks=tasks)
+        return client, state.openai_serving_chat
+
+    client, serving = loop.run_until_complete(start())
+    yield RealEngine(MODEL, client, serving, loop)
+    client.shutdown()
+    loop.run_until_complete(asyncio.sleep(0.1))
+    loop.close()
