@@ -320,6 +320,23 @@ async def test_a_gatekeeper_that_lost_its_account_is_told_what_was_granted() -> 
     assert [client.counts["replays"] for client in clients] == [1, 1]
 
 
+async def test_a_refund_is_not_taken_from_others_while_charges_are_missing() -> None:
+    world = World(principal_of("key", 10, 1_000))
+    one, other = world.client(), world.client()
+    principal = await one.identify(secret_of("key"))
+    await other.identify(secret_of("key"))
+    granted = await one.reserve(principal, 400)
+    kept = await other.reserve(principal, 500)
+    assert isinstance(kept, Granted)
+    world.lose(world.clock() - 1)
+    await other.tick()
+    world.clock.advance(0.3)
+    await other.tick()
+    one.settle(principal, granted=granted, reserved=400, used=100)
+    await one.tick()
+    assert world.core.ledger.standing("key", world.clock()).used_tokens == 600
+
+
 async def test_nothing_is_granted_while_clients_tell_what_they_were_granted() -> None:
     world = World(principal_of("key", 10))
     client = world.client()

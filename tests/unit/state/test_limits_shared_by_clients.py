@@ -40,6 +40,8 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("lose reply"), st.just(0), st.just(0)),
     st.tuples(st.just("kill"), st.just(0), st.just(0)),
     st.tuples(st.just("latency"), st.integers(0, 300), st.just(0)),
+    st.tuples(st.just("minute"), st.integers(-50, 50), st.just(0)),
+    st.tuples(st.just("fill"), st.integers(0, NUM_CLIENTS - 1), st.just(0)),
 )
 
 
@@ -72,17 +74,30 @@ async def carry_out(run: Run, operation: str, first: int, second: int) -> None:
         run.tokens[place][1] = used
     elif operation == "tick":
         await run.clients[first].tick()
-    elif operation == "advance":
-        run.world.clock.advance(first / 100)
+    elif operation == "fill":
+        while len(run.requests) < 3_000 and isinstance(await run.clients[first].admit(run_principal(run)), Granted):
+            run.requests.append((run.world.clock(), 1))
     elif operation == "rush":
         await asyncio.gather(*(admit(run, index % NUM_CLIENTS) for index in range(first)))
         await asyncio.gather(*(reserve(run, index, second) for index in range(NUM_CLIENTS)))
+    else:
+        befall(run, operation, first)
+
+
+def befall(run: Run, operation: str, amount: int) -> None:
+    """What happens to the world, rather than what its clients do."""
+    if operation == "advance":
+        run.world.clock.advance(amount / 100)
+    elif operation == "minute" and run.requests:
+        # To a minute after something was admitted, or just before or after that: where an error would show.
+        at, _ = run.requests[amount % len(run.requests)]
+        run.world.clock.now = max(run.world.clock.now, at + WINDOW_S + amount / 100)
     elif operation == "lose reply":
         run.world.loses_replies = True
     elif operation == "kill":
         run.world.kill()
     elif operation == "latency":
-        run.world.latency_s = first / 1000
+        run.world.latency_s = amount / 1000
 
 
 async def simulate(requests: int, tokens: int, operations: list[tuple[str, int, int]]) -> Run:
@@ -128,6 +143,30 @@ def test_everything_is_free_again_after_an_idle_minute(
         assert isinstance(await run.clients[1].reserve(run_principal(run), tokens), Granted)
 
     asyncio.run(run_and_wait())
+
+
+def test_a_lease_that_is_used_at_its_end_counts_from_there() -> None:
+    async def use_late() -> Run:
+        run = await simulate(600, 1, [("admit", 0, 20)])
+        held = run.clients[0]._states["key"].requests.left
+        assert held > 5
+        run.world.clock.advance(0.39)
+        await admit_all(run, 0, held)
+        await carry_out(run, "fill", 1, 0)
+        for _ in range(50):
+            run.world.clock.now = max(run.world.clock.now + 0.01, run.requests[0][0] + WINDOW_S)
+            await carry_out(run, "fill", 2, 0)
+        return run
+
+    async def admit_all(run: Run, index: int, times: int) -> None:
+        before = run.world.num_exchanges
+        for _ in range(times):
+            await admit(run, index)
+        assert run.world.num_exchanges == before
+
+    run = asyncio.run(use_late())
+    assert most_in_any_minute(run.requests) <= 600
+    assert len(run.requests) > 600
 
 
 def test_overload_from_several_clients_gets_nearly_all_of_a_large_limit() -> None:
