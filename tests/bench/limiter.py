@@ -92,7 +92,7 @@ async def gatekeeper(state: ResolvedState, *, with_ray: bool) -> AsyncIterator[T
 
         from deployments.state.actor import RayTransport, start_gatekeeper, stop_gatekeeper
 
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
         start_gatekeeper(state)
         yield RayTransport()
         stop_gatekeeper()

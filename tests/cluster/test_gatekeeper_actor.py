@@ -28,13 +28,13 @@ NAME = "gatekeeper-under-test"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
 
 
 @dataclass
-class Service:
+class Gatekeeping:
     state: ResolvedState
     keys: KeyStore
     usage: UsageStore
@@ -48,28 +48,28 @@ class Service:
 
 
 @pytest.fixture
-async def service(cluster: None, tmp_path: Path) -> AsyncIterator[Service]:
+async def gatekeeping(cluster: None, tmp_path: Path) -> AsyncIterator[Gatekeeping]:
     state = resolve_state(StateConfig(state_dir=tmp_path), {})
     database = await connect(state.database_url)
     actor = await asyncio.to_thread(start_gatekeeper, state, NAME)
-    yield Service(state, KeyStore(database, state.pepper), UsageStore(database), actor)
+    yield Gatekeeping(state, KeyStore(database, state.pepper), UsageStore(database), actor)
     await asyncio.to_thread(stop_gatekeeper, NAME)
     await database.close()
 
 
-async def test_a_killed_gatekeeper_comes_back_without_an_error_and_with_its_account(service: Service) -> None:
-    _, large = await service.keys.create(
+async def test_a_killed_gatekeeper_comes_back_without_an_error_and_with_its_account(gatekeeping: Gatekeeping) -> None:
+    _, large = await gatekeeping.keys.create(
         NewKey(tier="enterprise", requests_per_minute=100_000, tokens_per_minute=10**9)
     )
-    _, small = await service.keys.create(NewKey(tier="free"))
-    client = service.client()
+    _, small = await gatekeeping.keys.create(NewKey(tier="free"))
+    client = gatekeeping.client()
     holder, free = await client.identify(large), await client.identify(small)
     assert holder is not None
     assert free is not None
     for _ in range(4):
         assert isinstance(await client.admit(free), Granted)
     await asyncio.sleep(0.5)
-    before = service.status()
+    before = gatekeeping.status()
     os.kill(before["pid"], signal.SIGKILL)
     slowest_s, deadline = 0.0, time.monotonic() + 6
     while time.monotonic() < deadline:
@@ -82,15 +82,17 @@ async def test_a_killed_gatekeeper_comes_back_without_an_error_and_with_its_acco
         slowest_s = max(slowest_s, time.monotonic() - begin)
         await asyncio.sleep(0.005)
     print(f"slowest request while the gatekeeper restarted: {slowest_s:.2f} s")
-    assert service.status()["pid"] != before["pid"]
+    assert gatekeeping.status()["pid"] != before["pid"]
     assert client.counts["times_away"] == 0
     assert [isinstance(await client.admit(free), Granted) for _ in range(7)] == [True] * 6 + [False]
     await client.close()
 
 
-async def test_many_clients_at_once_get_the_limit_and_no_more(service: Service) -> None:
-    _, secret = await service.keys.create(NewKey(tier="enterprise", requests_per_minute=600, tokens_per_minute=10**9))
-    clients = [service.client() for _ in range(4)]
+async def test_many_clients_at_once_get_the_limit_and_no_more(gatekeeping: Gatekeeping) -> None:
+    _, secret = await gatekeeping.keys.create(
+        NewKey(tier="enterprise", requests_per_minute=600, tokens_per_minute=10**9)
+    )
+    clients = [gatekeeping.client() for _ in range(4)]
     admitted = 0
 
     async def insist(client: GatekeeperClient) -> None:
@@ -108,12 +110,12 @@ async def test_many_clients_at_once_get_the_limit_and_no_more(service: Service) 
     await asyncio.gather(*(client.close() for client in clients))
 
 
-async def test_a_revoked_key_is_refused_by_every_client_within_a_second(service: Service) -> None:
-    key, secret = await service.keys.create(NewKey())
-    clients = [service.client() for _ in range(3)]
+async def test_a_revoked_key_is_refused_by_every_client_within_a_second(gatekeeping: Gatekeeping) -> None:
+    key, secret = await gatekeeping.keys.create(NewKey())
+    clients = [gatekeeping.client() for _ in range(3)]
     for client in clients:
         assert await client.identify(secret) is not None
-    await service.keys.revoke(key.key_id)
+    await gatekeeping.keys.revoke(key.key_id)
     begin = time.monotonic()
     for client in clients:
         while await client.identify(secret) is not None:  # noqa: ASYNC110 - what changes is in another process.
@@ -124,20 +126,20 @@ async def test_a_revoked_key_is_refused_by_every_client_within_a_second(service:
     await asyncio.gather(*(client.close() for client in clients))
 
 
-async def test_another_configuration_starts_the_gatekeeper_anew_with_its_account(service: Service) -> None:
-    _, secret = await service.keys.create(NewKey())
-    client = service.client()
+async def test_another_configuration_starts_the_gatekeeper_anew_with_its_account(gatekeeping: Gatekeeping) -> None:
+    _, secret = await gatekeeping.keys.create(NewKey())
+    client = gatekeeping.client()
     principal = await client.identify(secret)
     assert principal is not None
     for _ in range(3):
         await client.admit(principal)
     await client.close()
     tiers = Tiers(free=TierLimits(requests_per_minute=5, tokens_per_minute=5))
-    changed = replace(service.state, config=service.state.config.model_copy(update={"tiers": tiers}))
-    same = await asyncio.to_thread(start_gatekeeper, service.state, NAME)
-    assert ray.get(same.status.remote())["pid"] == service.status()["pid"]
+    changed = replace(gatekeeping.state, config=gatekeeping.state.config.model_copy(update={"tiers": tiers}))
+    same = await asyncio.to_thread(start_gatekeeper, gatekeeping.state, NAME)
+    assert ray.get(same.status.remote())["pid"] == gatekeeping.status()["pid"]
     await asyncio.to_thread(start_gatekeeper, changed, NAME)
-    client = service.client()
+    client = gatekeeping.client()
     principal = await client.identify(secret)
     assert principal is not None
     assert principal.requests_per_minute == 5
@@ -145,7 +147,7 @@ async def test_another_configuration_starts_the_gatekeeper_anew_with_its_account
     await client.close()
 
 
-async def test_request_records_are_counted_once_though_the_gatekeeper_is_killed(service: Service) -> None:
+async def test_request_records_are_counted_once_though_the_gatekeeper_is_killed(gatekeeping: Gatekeeping) -> None:
     log = ShippedRequestLog(RayTransport(NAME))
     for number in range(200):
         log.record(
@@ -156,11 +158,11 @@ async def test_request_records_are_counted_once_though_the_gatekeeper_is_killed(
         )
         if number == 100:
             await asyncio.sleep(0.7)
-            os.kill(service.status()["pid"], signal.SIGKILL)
+            os.kill(gatekeeping.status()["pid"], signal.SIGKILL)
         await asyncio.sleep(0.002)
     deadline = time.monotonic() + 20
-    while await service.usage.count() < 200 and time.monotonic() < deadline:  # noqa: ASYNC110 - so it is here.
+    while await gatekeeping.usage.count() < 200 and time.monotonic() < deadline:  # noqa: ASYNC110 - so it is here.
         await asyncio.sleep(0.1)
     await log.close()
-    (row,) = await service.usage.by_day()
+    (row,) = await gatekeeping.usage.by_day()
     assert (row.num_requests, row.prompt_tokens) == (200, 600)
