@@ -216,7 +216,8 @@ def describe_tokenizer(tokenizer: Any, vocab_size: int) -> str:
 def schemas_to_compile(body: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the path and the JSON text of each schema in a chat body that an engine would compile.
 
-    Those are the response format's, and the tools' where the choice forces a call.
+    Those are the response format's, and the tools': where the choice forces a call, and otherwise where a tool is
+    strict, since a call that the model then makes by itself is held to its schema.
     """
     found = []
     response_format = body.get("response_format") or {}
@@ -227,8 +228,10 @@ def schemas_to_compile(body: dict[str, Any]) -> list[tuple[str, str]]:
     if isinstance(choice, dict):
         wanted = choice.get("function", {}).get("name")
         tools = [tool for tool in tools if tool["function"]["name"] == wanted]
-    elif choice != "required":
+    elif choice == "none":
         tools = []
+    elif choice != "required":
+        tools = [tool for tool in tools if tool["function"].get("strict")]
     if tools:
         calls = [
             {

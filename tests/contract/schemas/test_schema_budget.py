@@ -178,6 +178,7 @@ def test_cost_is_that_of_the_tokenizer_when_it_is_known(loop, tmp_path):
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": STRING}}}}
 OTHER = {"type": "function", "function": {"name": "g"}}
+STRICT = {"type": "function", "function": {**TOOL["function"], "strict": True}}
 
 
 @pytest.mark.parametrize(
@@ -188,6 +189,9 @@ OTHER = {"type": "function", "function": {"name": "g"}}
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}}, [DEFAULT_PARAM]),
         ({"tools": [TOOL]}, []),
         ({"tools": [TOOL], "tool_choice": "auto"}, []),
+        ({"tools": [STRICT]}, ["tools"]),
+        ({"tools": [OTHER, STRICT], "tool_choice": "auto"}, ["tools"]),
+        ({"tools": [STRICT], "tool_choice": "none"}, []),
         ({"tools": [TOOL, OTHER], "tool_choice": "required"}, ["tools"]),
         ({"tools": [TOOL, OTHER], "tool_choice": {"type": "function", "function": {"name": "g"}}}, ["tools"]),
     ],
