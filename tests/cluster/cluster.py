@@ -1,0 +1,289 @@
+"""A service under test: started as an operator starts it, watched from outside, and stopped without a trace.
+
+Nothing here joins the Ray cluster. What the tests know comes over HTTP, from the database and from the process table.
+"""
+
+import asyncio
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, TypeVar
+
+import httpx2
+import psutil
+import yaml
+
+from deployments.state.config import StateConfig, resolve_state
+from deployments.state.database import connect
+from deployments.state.key_store import KeyStore
+from deployments.state.keys import ApiKey, NewKey
+from deployments.state.usage import UsageStore
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs"
+COMMAND = [sys.executable, "-c", "from serve_app.cli import main; main()"]
+CHAT, SMALL, LONG, EMBED = "manta/demo-chat", "manta/demo-small", "manta/demo-long", "all-minilm-l6-v2"
+START_S, STOP_S = 300.0, 120.0
+_MARK = "MANTA_CLUSTER_TEST"
+_DASHBOARD = re.compile(r"dashboard at.*?(https?://[\w.:-]+)")
+_REPLICA_PORTS = range(30_000, 31_001)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One replica of a deployment, as Serve tells of it."""
+
+    replica_id: str
+    pid: int
+    state: str
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def eventually(look: Callable[[], T], timeout_s: float, what: str, every_s: float = 0.25) -> T:
+    """Return the first thing that is true of what `look` returns; fails when there is none in time."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
+        time.sleep(every_s)
+    return found
+
+
+class Service:
+    """`manta serve` on a configuration, in a folder of its own."""
+
+    def __init__(self, config: dict[str, Any], environment: dict[str, str] | None = None) -> None:
+        """Write the configuration down, on a port of its own; nothing runs before `start`."""
+        self.folder = Path(mkdtemp(prefix="mt-", dir="/tmp"))  # Short: Ray makes Unix sockets far below it.
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.config_path = self.folder / "config.yaml"
+        self.state_dir = self.folder / "state"
+        self.ray_dir = self.folder / "ray"
+        self.output_path = self.folder / "output.txt"
+        self.token = secrets.token_hex(32)
+        self.config = config
+        config["http_options"] = {"host": "127.0.0.1", "port": self.port}
+        self.config_path.write_text(yaml.safe_dump(config, sort_keys=False))
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
+            "MANTA_STATE_DIR": str(self.state_dir),
+            "RAY_TMPDIR": str(self.folder),
+            "RAY_AUTH_TOKEN": self.token,
+            "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
+            "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
+            "COLUMNS": "200",
+            **(environment or {}),
+        }
+        self._mark = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._dashboard: str | None = None
+
+    def start(self) -> None:
+        """Start the service and wait until it says that it is ready."""
+        self._mark = f"{_MARK}={secrets.token_hex(8)}"
+        self._dashboard = None
+        name, _, value = self._mark.partition("=")
+        with self.output_path.open("wb") as output:
+            self._process = subprocess.Popen(
+                [*COMMAND, "serve", str(self.config_path)],
+                cwd=ROOT,
+                env={**self._environment, name: value},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_S
+        while "Ctrl-C stops it." not in self.output_path.read_text():
+            assert self._process.poll() is None, self.told()
+            assert time.monotonic() < deadline, self.told()
+            time.sleep(0.25)
+
+    def stop(self) -> None:
+        """Stop the service; asserts that it goes in peace and that none of its processes is left."""
+        process = self._process
+        assert process is not None
+        before = self.processes()
+        process.send_signal(signal.SIGINT)
+        try:
+            status = process.wait(STOP_S)
+            left = {one.pid: describe(one) for one in [*before, *self._marked()] if is_living(one)}
+        finally:
+            self.kill()
+        assert status == 0, self.told()
+        assert left == {}
+
+    def kill(self) -> None:
+        """End whatever is left, without ceremony."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        for process in self._marked():
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+
+    def remove(self) -> None:
+        """Remove the folder and all that the service wrote into it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def told(self) -> str:
+        """Return what the command printed, and the end of Serve's own output."""
+        log = self.state_dir / "logs" / "serve.log"
+        return self.output_path.read_text() + (log.read_text(errors="replace")[-6000:] if log.exists() else "")
+
+    def run_command(self, *arguments: str) -> str:
+        """Run another of the operator's commands on this service's state; return what it printed."""
+        done = subprocess.run(
+            [*COMMAND, *arguments], cwd=ROOT, env=self._environment, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    # Keys and records, from the database.
+
+    async def issue(self, **fields: Any) -> tuple[ApiKey, str]:
+        """Issue a key; return it and its secret."""
+        return await self.with_keys(lambda keys: keys.create(NewKey(**fields)))
+
+    async def with_keys(self, work: Callable[[KeyStore], Any]) -> Any:
+        """Return what `work` returns on the service's keys."""
+        state = self._state()
+        database = await connect(state.database_url)
+        try:
+            return await work(KeyStore(database, state.pepper, state.config.tiers))
+        finally:
+            await database.close()
+
+    async def with_usage(self, work: Callable[[UsageStore], Any]) -> Any:
+        """Return what `work` returns on the service's request log and usage rows."""
+        database = await connect(self._state().database_url)
+        try:
+            return await work(UsageStore(database))
+        finally:
+            await database.close()
+
+    def issue_unlimited(self, account: str = "unlimited") -> str:
+        """Return the secret of a key that no limit of these tests reaches."""
+        issued = self.issue(
+            account=account, tier="enterprise", requests_per_minute=1_000_000, tokens_per_minute=1_000_000_000_000
+        )
+        return asyncio.run(issued)[1]
+
+    def _state(self) -> Any:
+        args = self.config["applications"][0]["args"]
+        return resolve_state(StateConfig.model_validate(args.get("state") or {}), self._environment)
+
+    # What runs, from Serve and from the process table.
+
+    def deployments(self) -> dict[str, Any]:
+        """Return Serve's word on every deployment."""
+        application = self._ask("GET").json()["applications"]["manta"]
+        found: dict[str, Any] = application["deployments"]
+        return found
+
+    def deploy(self, config: dict[str, Any]) -> None:
+        """Have Serve move to another configuration, as `serve deploy` does."""
+        answer = self._ask("PUT", config)
+        assert answer.status_code == 200, answer.text
+
+    def _ask(self, method: str, body: Any = None) -> httpx2.Response:
+        if self._dashboard is None:
+            found = _DASHBOARD.search((self.state_dir / "logs" / "serve.log").read_text(errors="replace"))
+            assert found is not None
+            self._dashboard = found[1]
+        url = f"{self._dashboard}/api/serve/applications/"
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx2.request(method, url, json=body, headers=headers, timeout=30)
+
+    def replicas(self, name: str) -> list[Replica]:
+        """Return the replicas of a model, or of the "ingress"; those that are on their way in or out as well."""
+        deployment = self.deployments()[deployment_of(name)]
+        return [Replica(one["replica_id"], one["pid"] or 0, one["state"]) for one in deployment["replicas"]]
+
+    def running(self, name: str) -> list[Replica]:
+        """Return the replicas that serve."""
+        return [replica for replica in self.replicas(name) if replica.state == "RUNNING"]
+
+    def engine_of(self, replica: Replica) -> psutil.Process:
+        """Return the process in which a replica's engine generates."""
+        children = psutil.Process(replica.pid).children(recursive=True)
+        (engine,) = [child for child in children if "EngineCore" in " ".join(child.cmdline())]
+        return engine
+
+    def process_named(self, title: str) -> psutil.Process | None:
+        """Return the service's process whose title begins like that, None while there is none."""
+        return next((one for one in self.processes() if is_living(one) and describe(one).startswith(title)), None)
+
+    def processes(self) -> list[psutil.Process]:
+        """Return every process of the service: its descendants, and whatever carries its mark."""
+        assert self._process is not None
+        found = {one.pid: one for one in [*self._marked(), *psutil.Process(self._process.pid).children(recursive=True)]}
+        return list(found.values())
+
+    def ingress_urls(self) -> list[str]:
+        """Return the address of each ingress replica, past HAProxy."""
+        urls = []
+        for replica in self.running("ingress"):
+            connections = psutil.Process(replica.pid).net_connections("tcp")
+            ports = {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
+            (port,) = ports & set(_REPLICA_PORTS)
+            urls.append(f"http://127.0.0.1:{port}")
+        return urls
+
+    def _marked(self) -> list[psutil.Process]:
+        name, _, value = self._mark.partition("=")
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(name) == value and is_living(process):
+                    found.append(process)
+            except (psutil.Error, OSError):
+                continue
+        return found
+
+
+def is_living(process: psutil.Process) -> bool:
+    """Return whether a process is there, and not just waiting to be forgotten."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def describe(process: psutil.Process) -> str:
+    """Return what a process calls itself."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def deployment_of(name: str) -> str:
+    """Return Serve's name for a model's deployment."""
+    return name if name == "ingress" else f"model:{name.replace('/', '--')}"
+
+
+def read_config(name: str) -> dict[str, Any]:
+    """Return one of the shipped configurations."""
+    document: dict[str, Any] = yaml.safe_load((CONFIGS / name).read_text())
+    return document
