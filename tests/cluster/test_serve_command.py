@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "import typer; from serve_app.cli.serve import serve; typer.run(serve)"]
-START_S = 240
+START_S = 400
 
 
 def free_port() -> int:
