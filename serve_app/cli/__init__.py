@@ -2,9 +2,7 @@
 
 import typer
 
-from serve_app.cli import keys, usage
-from serve_app.cli.doctor import doctor
-from serve_app.cli.serve import serve
+from serve_app.cli import doctor, keys, serve, usage
 
 main = typer.Typer(
     name="manta",
@@ -13,8 +11,8 @@ main = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-main.command("serve")(serve)
-main.command("doctor")(doctor)
+main.command("serve")(serve.serve)
+main.command("doctor")(doctor.doctor)
 main.add_typer(keys.app, name="keys")
 main.command("usage")(usage.show_usage)
 main.command("requests")(usage.show_requests)

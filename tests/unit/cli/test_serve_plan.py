@@ -1,0 +1,110 @@
+"""What `manta serve` makes of a configuration and an environment before it starts anything."""
+
+import asyncio
+import io
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+
+from serve_app.cli import serve
+from serve_app.cli.serve import load_plan, serving_environment
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(file=io.StringIO(), width=1000)
+
+
+@pytest.fixture(autouse=True)
+def state_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("MANTA_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def printed(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_plan_has_address_models_and_log(console: Console, state_dir: Path) -> None:
+    plan = load_plan(CONFIGS / "local.yaml", console)
+    assert plan.url == "http://127.0.0.1:8000"
+    assert [model.id for model in plan.config.models] == ["manta/demo-chat", "all-minilm-l6-v2"]
+    assert plan.log_path == state_dir / "logs" / "serve.log"
+
+
+def test_address_is_one_to_call_when_every_interface_is_bound(console: Console, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text((CONFIGS / "local.yaml").read_text().replace("host: 127.0.0.1", "host: 0.0.0.0"))
+    assert load_plan(path, console).url == "http://127.0.0.1:8000"
+
+
+def test_field_is_named_when_the_configuration_is_wrong(console: Console, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text((CONFIGS / "local.yaml").read_text().replace("source: demo:chat", "sauce: demo:chat"))
+    with pytest.raises(typer.Exit):
+        load_plan(path, console)
+    assert "sauce" in printed(console)
+
+
+def test_file_is_named_when_there_is_no_configuration(console: Console, tmp_path: Path) -> None:
+    with pytest.raises(typer.Exit):
+        load_plan(tmp_path / "nothing.yaml", console)
+    assert "nothing.yaml" in printed(console)
+
+
+def test_fast_front_and_quiet_workers_are_asked_for(console: Console, state_dir: Path) -> None:
+    environment = serving_environment({"PATH": "/bin"}, load_plan(CONFIGS / "local.yaml", console))
+    assert environment["RAY_SERVE_ENABLE_HA_PROXY"] == "1"
+    assert environment["RAY_SERVE_THROUGHPUT_OPTIMIZED"] == "1"
+    assert environment["RAY_AUTH_MODE"] == "token"
+    assert environment["HF_HUB_OFFLINE"] == "1"
+    assert environment["OMP_NUM_THREADS"] == "1"
+    assert environment["MANTA_STATE_DIR"] == str(state_dir)
+    assert environment["PATH"] == "/bin"
+
+
+def test_operators_environment_has_the_last_word(console: Console) -> None:
+    environ = {"RAY_SERVE_ENABLE_HA_PROXY": "0", "RAY_ADDRESS": "10.0.0.1:6379"}
+    environment = serving_environment(environ, load_plan(CONFIGS / "local.yaml", console))
+    assert environment["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
+    assert "RAY_ADDRESS" not in environment
+
+
+def test_hub_is_reachable_when_a_model_comes_from_it(console: Console) -> None:
+    environment = serving_environment({}, load_plan(CONFIGS / "gpu.yaml", console))
+    assert "HF_HUB_OFFLINE" not in environment
+    assert "OMP_NUM_THREADS" not in environment
+
+
+def test_port_is_named_with_its_holder_when_it_is_taken(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "abandoned_processes", list)
+    monkeypatch.setattr(serve, "is_free", lambda port: port != 8000)
+    monkeypatch.setattr(serve, "describe_holder", lambda port: " by nginx (process 7)")
+    plan = load_plan(CONFIGS / "local.yaml", console)
+    with pytest.raises(typer.Exit):
+        serve._clear_the_way(plan, console)
+    assert "Port 8000 is taken by nginx (process 7)" in printed(console)
+    assert "http_options.port" in printed(console)
+
+
+def test_other_cluster_is_suspected_when_its_front_is_there(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "abandoned_processes", list)
+    monkeypatch.setattr(serve, "is_free", lambda port: port != 9101)
+    plan = load_plan(CONFIGS / "local.yaml", console)
+    with pytest.raises(typer.Exit):
+        serve._clear_the_way(plan, console)
+    assert "serve deploy" in printed(console)
+    assert "RAY_SERVE_HAPROXY_METRICS_PORT" in printed(console)
+
+
+def test_first_key_is_issued_once(console: Console) -> None:
+    state = load_plan(CONFIGS / "local.yaml", console).state
+    secret = asyncio.run(serve._issue_first_key(state))
+    assert secret is not None
+    assert secret.startswith("sk-manta-")
+    assert asyncio.run(serve._issue_first_key(state)) is None
