@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_VALID_S = 5.0
 _DEFAULT_LEASE_S = 0.4
+_ROUND_TRIPS = 4
 
 
 class Waiting(NamedTuple):
@@ -59,6 +60,7 @@ class Exchanger:
         self._wall = wall
         self._sleep = sleep
         self._valid_s = _DEFAULT_LEASE_S
+        self._round_trip_s = 0.0
         self._serials = itertools.count(1)
         self._untold: Exchange | None = None
         self._waiting: list[Waiting] = []
@@ -188,19 +190,25 @@ class Exchanger:
             logger.info("The gatekeeper is back after %.1f s.", self._clock() - self.away_since)
             self.away_since = None
         self._num_clients = reply.num_clients
+        self._adapt(self._clock() - sent_at)
         self._offset = reply.now - sent_at  # From before the message left: late rather than early.
         self._keys.hear(reply, sent_at)
+
+    def _adapt(self, round_trip_s: float) -> None:
+        """Have leases outlast the way here by far, also where machines are so busy that the way is long.
+
+        They count for as much longer, so no limit is passed; a slow answer is remembered for a few more.
+        """
+        self._round_trip_s = max(round_trip_s, 0.8 * self._round_trip_s)
+        lease_s = self._keys.hello.lease_s if self._keys.hello else _DEFAULT_LEASE_S
+        self._valid_s = min(_MAX_VALID_S, max(lease_s, _ROUND_TRIPS * self._round_trip_s))
 
     def _hand_out(
         self, waiting: Iterable[Waiting], answers: Iterable[Lease | Shortage], sent_at: float, valid_s: float
     ) -> None:
         now, until = self._clock(), sent_at + valid_s
-        is_late = now >= until
-        if is_late:  # The lease ended on its way. The next is valid for longer, and counts for as much longer.
-            self._counts["late_leases"] += 1
-            self._valid_s = min(_MAX_VALID_S, 2 * valid_s)
-        elif self._keys.hello is not None:
-            self._valid_s = max(self._keys.hello.lease_s, valid_s * 0.9)
+        is_late = now >= until  # The lease ended on its way.
+        self._counts["late_leases"] += is_late
         for one, answer in zip(waiting, answers, strict=True):
             one.state.is_asking = False
             if isinstance(answer, Shortage):
