@@ -62,6 +62,9 @@ class ModelServer(LLMServer):  # type: ignore[misc]  # Ray ships no types for it
         A replica that is told to go waits `drain_s` seconds at most for what runs on it, and one whose engine
         moves nothing for `stall_s` seconds while requests run reports itself unhealthy.
         """
+        if _has_files(llm_config):
+            # The files are here already; the task that would fetch them imports vLLM only to find that out.
+            llm_config.get_or_create_callback().ctx.run_init_node = False
         await super().__init__(llm_config)
         self._drain_s = drain_s
         self._guard = Guard()
@@ -124,6 +127,12 @@ class ModelServer(LLMServer):  # type: ignore[misc]  # Ray ships no types for it
         if engine is not None:
             await engine.shutdown()
             await asyncio.to_thread(engine._engine_client.shutdown)
+
+
+def _has_files(llm_config: LLMConfig) -> bool:
+    """Return whether the model is a directory, so that nothing needs to be fetched."""
+    source = llm_config.model_loading_config.model_source
+    return isinstance(source, str) and os.path.isdir(source)
 
 
 def _socket_path() -> str:
