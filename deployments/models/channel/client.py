@@ -1,6 +1,7 @@
 """The ingress's end of the side channel: one connection to one model replica, and the answers that come over it."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any, TypedDict, cast
 
@@ -26,7 +27,17 @@ class Address(TypedDict):
 class ChannelStream:
     """One request's answer, as it comes in."""
 
-    __slots__ = ("_channel", "_error", "_is_over", "_number", "_pieces", "_unread_bytes", "_waiter", "summary")
+    __slots__ = (
+        "_channel",
+        "_error",
+        "_has_ended",
+        "_is_over",
+        "_number",
+        "_pieces",
+        "_unread_bytes",
+        "_waiter",
+        "summary",
+    )
 
     def __init__(self, channel: "Channel", number: int) -> None:
         self.summary: dict[str, Any] = {}
@@ -37,6 +48,7 @@ class ChannelStream:
         self._waiter: asyncio.Future[None] | None = None
         self._error: EngineError | None = None
         self._is_over = False
+        self._has_ended = False
 
     async def read(self) -> list[bytes]:
         """Return the pieces that have come since the last call, at least one; none when the answer is complete.
@@ -61,8 +73,17 @@ class ChannelStream:
             self._is_over = True
             self._channel.cancel(self._number)
 
+    async def wait_end(self, timeout_s: float) -> None:
+        """Return when the replica has said its last word, which holds the summary, or when that takes too long."""
+        if not self._has_ended:
+            self._waiter = asyncio.get_running_loop().create_future()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._waiter, timeout_s)
+
     def feed(self, piece: bytes) -> None:
         """Take in a piece; a reader that is far too slow loses the answer."""
+        if self._is_over:
+            return  # It was taken back while this was on the way.
         self._pieces.append(piece)
         self._unread_bytes += len(piece)
         if self._unread_bytes > MAX_UNREAD_BYTES:
@@ -73,13 +94,13 @@ class ChannelStream:
     def finish(self, summary: dict[str, Any]) -> None:
         """Take in the end of the answer."""
         self.summary = summary
-        self._is_over = True
+        self._is_over = self._has_ended = True
         self._wake()
 
     def fail(self, error: EngineError) -> None:
         """Take in that the answer breaks off."""
         self._error = error
-        self._is_over = True
+        self._is_over = self._has_ended = True
         self._wake()
 
     def _wake(self) -> None:
@@ -122,8 +143,8 @@ class Channel(asyncio.Protocol):
         return stream
 
     def cancel(self, number: int) -> None:
-        """Tell the replica that nobody waits for this answer any more."""
-        if self._streams.pop(number, None) is not None and self._transport is not None:
+        """Tell the replica that nobody waits for this answer any more; its end still comes, with what was used."""
+        if number in self._streams and self._transport is not None:
             self._transport.write(frames.render_frame(number, frames.CANCEL))
 
     def authenticate(self, secret: str) -> None:
@@ -151,7 +172,7 @@ class Channel(asyncio.Protocol):
                     if stream is not None:
                         stream.feed(payload)
                 elif (stream := streams.pop(number, None)) is None:
-                    continue  # Cancelled while its end was on the way.
+                    continue
                 elif kind == frames.END:
                     stream.finish(orjson.loads(payload))
                 elif kind == frames.ERROR:

@@ -39,7 +39,7 @@ class Runner(Protocol):
     """What carries requests out."""
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
-        """Carry one request out; cancelled when its caller goes away.
+        """Carry one request out; cancelled when its caller goes away, and may then still tell what was used.
 
         Raises:
             EngineError: the request did not run, or broke off.
@@ -100,27 +100,32 @@ class ChannelServer:
             return
         self.num_ongoing += 1
         self._idle.clear()
-        task = asyncio.get_running_loop().create_task(self._run(connection, stream, payload, reply))
+        task = asyncio.get_running_loop().create_task(self._run(payload, reply))
         connection.tasks[stream] = task
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: self._note_end(done, connection, stream, reply))
 
-    async def _run(self, connection: "_ServerConnection", stream: int, payload: bytes, reply: "_Reply") -> None:
+    def _note_end(
+        self, task: asyncio.Task[None], connection: "_ServerConnection", stream: int, reply: "_Reply"
+    ) -> None:
+        """Forget a request. Not left to its task, which may be cancelled before its first line has run."""
+        self._tasks.discard(task)
+        connection.tasks.pop(stream, None)
+        self.num_ongoing -= 1
+        if not self.num_ongoing:
+            self._idle.set()
+        if not reply.is_over:  # The caller took the request back, and waits for the end of it.
+            reply.end({})
+
+    async def _run(self, payload: bytes, reply: "_Reply") -> None:
         try:
             head, _, body = payload.partition(b"\n")
             await self._runner.run(orjson.loads(head), body, reply)
-        except asyncio.CancelledError:
-            pass  # The caller is gone or took the request back: nobody reads an answer.
         except EngineError as error:
             reply.fail(error)
         except Exception as error:
             logger.error("request failed in the replica: %s", type(error).__name__, exc_info=_without_text(error))
             reply.fail(EngineDied("The engine failed while it ran the request."))
-        finally:
-            connection.tasks.pop(stream, None)
-            self.num_ongoing -= 1
-            if not self.num_ongoing:
-                self._idle.set()
 
     def attach(self, connection: "_ServerConnection") -> None:
         """Keep a connection, to close it with the server."""
@@ -156,9 +161,10 @@ def _without_text(error: Exception) -> tuple[type[Exception], Exception, Any]:
 class _Reply:
     """One request's answer, on its way into the connection's next write."""
 
-    __slots__ = ("_connection", "_stream")
+    __slots__ = ("_connection", "_stream", "is_over")
 
     def __init__(self, connection: "_ServerConnection", stream: int) -> None:
+        self.is_over = False
         self._connection = connection
         self._stream = stream
 
@@ -166,9 +172,11 @@ class _Reply:
         self._connection.queue(frames.render_frame(self._stream, frames.DATA, piece))
 
     def end(self, summary: dict[str, Any]) -> None:
+        self.is_over = True
         self._connection.queue(frames.render_frame(self._stream, frames.END, orjson.dumps(summary)))
 
     def fail(self, error: EngineError) -> None:
+        self.is_over = True
         self._connection.queue(frames.render_frame(self._stream, frames.ERROR, render_error(error)))
 
 

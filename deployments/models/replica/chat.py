@@ -4,6 +4,7 @@ Prompts are made, tools and reasoning are parsed by vLLM's own classes, so every
 Plain text never passes through them: it goes from the engine's output straight to the wire.
 """
 
+import asyncio
 import time
 from typing import Any
 
@@ -66,7 +67,7 @@ class ChatRunner:
             raise refusal_of(rendered)
         ((engine_input,),) = (rendered[1],)
         prompt_token_ids = engine_input.get("prompt_token_ids") or []
-        answer = self._answer(header, request, reply)
+        answer = self._answer(header, request, reply, len(prompt_token_ids))
         max_len = self._serving.model_config.max_model_len
         with refused("messages"):
             max_tokens = get_max_tokens(
@@ -76,15 +77,19 @@ class ChatRunner:
                 self._serving.default_sampling_params,
             )
             params = request.to_sampling_params(max_tokens, self._serving.default_sampling_params)
-            await generate(
-                self._engine,
-                engine_input,
-                params,
-                header["request_id"],
-                answer.take,
-                priority=header["priority"],
-                **answer.reasoning_arguments(prompt_token_ids),
-            )
+            try:
+                await generate(
+                    self._engine,
+                    engine_input,
+                    params,
+                    header["request_id"],
+                    answer.take,
+                    priority=header["priority"],
+                    **answer.reasoning_arguments(prompt_token_ids),
+                )
+            except asyncio.CancelledError:
+                answer.abandon()
+                raise
         answer.end()
 
     def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
@@ -100,7 +105,9 @@ class ChatRunner:
             fields["top_p"] = 1.0
         return ChatCompletionRequest.model_validate(fields)
 
-    def _answer(self, header: dict[str, Any], request: ChatCompletionRequest, reply: Reply) -> "ChatAnswer":
+    def _answer(
+        self, header: dict[str, Any], request: ChatCompletionRequest, reply: Reply, prompt_tokens: int
+    ) -> "ChatAnswer":
         needs_parser = self._has_reasoning or (bool(request.tools) and request.tool_choice != "none")
         parsers: list[Parser] = []
         if needs_parser and self._serving.parser_cls is not None:
@@ -114,7 +121,9 @@ class ChatRunner:
                 )
                 for _ in range(request.n or 1)
             ]
-        return ChatAnswer(self._serving, request, self._renderer(header, request), reply, parsers)
+        answer = ChatAnswer(self._serving, request, self._renderer(header, request), reply, parsers)
+        answer.usage.prompt_tokens = prompt_tokens
+        return answer
 
     def _renderer(self, header: dict[str, Any], request: ChatCompletionRequest) -> Renderer:
         if header["render"] == "events":
@@ -129,7 +138,10 @@ class ChatRunner:
 
 
 class ChatAnswer:
-    """The answer to one chat request while it is made: the engine's outputs go in, bytes go out."""
+    """The answer to one chat request while it is made: the engine's outputs go in, bytes go out.
+
+    `usage` is what it has taken so far.
+    """
 
     def __init__(
         self,
@@ -146,7 +158,7 @@ class ChatAnswer:
         self._reply = reply
         self._parsers = parsers
         self._is_plain = not parsers and not request.logprobs
-        self._usage = Usage()
+        self.usage = Usage()
         self._finish_reasons: list[str] = [""] * num_choices
         self._token_ids: list[list[int]] = [[] for _ in range(num_choices)]
         self._called: set[tuple[int, int]] = set()
@@ -163,7 +175,7 @@ class ChatAnswer:
 
     def take(self, output: RequestOutput) -> None:
         """Take one output of the engine and send what it adds."""
-        usage = self._usage
+        usage = self.usage
         if output.prompt_token_ids is not None:
             usage.prompt_tokens = len(output.prompt_token_ids)
             usage.cached_tokens = output.num_cached_tokens or 0
@@ -254,13 +266,24 @@ class ChatAnswer:
 
     def end(self) -> None:
         """Send the end of the answer and the summary."""
-        usage = self._usage
-        usage.reasoning_tokens = sum(
-            parser.count_reasoning_tokens(ids) for parser, ids in zip(self._parsers, self._token_ids, strict=False)
-        )
-        last = self._renderer.finish(usage)
+        self._count_reasoning()
+        last = self._renderer.finish(self.usage)
         if last:
             self._reply.write(last)
+        self._summarize()
+
+    def abandon(self) -> None:
+        """Send the summary of an answer that nobody waits for any more: what was made of it has been used."""
+        self._count_reasoning()
+        self._summarize()
+
+    def _count_reasoning(self) -> None:
+        self.usage.reasoning_tokens = sum(
+            parser.count_reasoning_tokens(ids) for parser, ids in zip(self._parsers, self._token_ids, strict=False)
+        )
+
+    def _summarize(self) -> None:
+        usage = self.usage
         self._reply.end(
             {
                 "usage": [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens],

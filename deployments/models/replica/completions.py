@@ -1,5 +1,6 @@
 """Legacy completions inside the replica, over vLLM's own serving class; what it says is put in OpenAI's shape."""
 
+import asyncio
 from typing import Any
 
 import orjson
@@ -36,7 +37,7 @@ class CompletionRunner:
         if header["priority"]:
             fields["priority"] = header["priority"]
         if header["stream"]:
-            fields["stream_options"] = {"include_usage": True}
+            fields["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
         for name in ("temperature", "top_p"):
             if fields.get(name) is None:
                 fields[name] = 1.0
@@ -49,7 +50,12 @@ class CompletionRunner:
             if isinstance(answer, CompletionResponse):
                 self._send_whole(answer, reply)
             else:
-                await self._send_chunks(answer, reply, include_usage=bool(options.get("include_usage")))
+                tally = Tally(fields.get("n") or 1)
+                try:
+                    await self._send_chunks(answer, reply, tally, include_usage=bool(options.get("include_usage")))
+                except asyncio.CancelledError:
+                    reply.end(_summary(tally.usage, []))  # What was made for a caller who left has been used.
+                    raise
 
     def _send_whole(self, answer: CompletionResponse, reply: Reply) -> None:
         told = answer.model_dump()
@@ -70,7 +76,7 @@ class CompletionRunner:
         )
         reply.end(_summary(usage, [choice["finish_reason"] for choice in choices]))
 
-    async def _send_chunks(self, answer: Any, reply: Reply, *, include_usage: bool) -> None:
+    async def _send_chunks(self, answer: Any, reply: Reply, tally: "Tally", *, include_usage: bool) -> None:
         usage = Usage()
         reasons: dict[int, str] = {}
         async for line in answer:
@@ -91,6 +97,7 @@ class CompletionRunner:
             if told.get("usage") is not None:
                 usage = _usage(told["usage"])
             for choice in chunk["choices"]:
+                tally.note(choice["index"], usage)
                 if choice["finish_reason"]:
                     reasons[choice["index"]] = choice["finish_reason"]
             if chunk["choices"]:
@@ -103,6 +110,28 @@ class CompletionRunner:
             reply.write(b"data: " + orjson.dumps(chunk) + b"\n\n")
         reply.write(DONE)
         reply.end(_summary(usage, [reasons[index] for index in sorted(reasons)]))
+
+
+class Tally:
+    """What a stream has taken so far: vLLM tells it of each choice and its prompt, and of all only at the end."""
+
+    def __init__(self, choices_per_prompt: int) -> None:
+        self._choices_per_prompt = choices_per_prompt
+        self._seen: dict[int, Usage] = {}
+
+    def note(self, index: int, usage: Usage) -> None:
+        """Take in what one choice and its prompt have taken."""
+        self._seen[index] = usage
+
+    @property
+    def usage(self) -> Usage:
+        """All choices and each prompt together."""
+        prompts = {index // self._choices_per_prompt: seen for index, seen in self._seen.items()}
+        return Usage(
+            sum(seen.prompt_tokens for seen in prompts.values()),
+            sum(seen.completion_tokens for seen in self._seen.values()),
+            sum(seen.cached_tokens for seen in prompts.values()),
+        )
 
 
 def _choice(told: dict[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,8 @@ class ScriptedRunner:
                     await self.go_on.wait()
                 except asyncio.CancelledError:
                     self.cancelled.set()
+                    if body == b"count":
+                        reply.end({"used": 1})
                     raise
                 reply.end({})
             case "refuse":
@@ -116,9 +118,35 @@ async def test_work_is_cancelled_when_the_request_is_taken_back(channel_end):
         await stream.read()
         stream.cancel()
         await asyncio.wait_for(runner.cancelled.wait(), 2)
+        await stream.wait_end(2)
+        assert stream.summary == {}
         assert channel.num_open == 0
     await server.drain(2)
     assert server.num_ongoing == 0
+
+
+async def test_last_word_of_work_that_is_taken_back_says_what_was_used(channel_end):
+    _, _, address = channel_end
+    async with connected(address) as channel:
+        stream = channel.open({"do": "wait"}, b"count")
+        await stream.read()
+        stream.cancel()
+        await stream.wait_end(2)
+        assert stream.summary == {"used": 1}
+        await stream.wait_end(2)  # Said once, known for good.
+
+
+async def test_nothing_is_left_of_work_that_is_taken_back_before_it_began(channel_end):
+    server, _, address = channel_end
+    async with connected(address) as channel:
+        streams = [channel.open({"do": "wait"}, b"") for _ in range(3)]
+        for stream in streams:
+            stream.cancel()
+        for stream in streams:
+            await stream.wait_end(2)
+        assert channel.num_open == 0
+        assert server.num_ongoing == 0
+        assert await read_all(channel.open({"do": "echo"}, b"now")) == b"now"
 
 
 async def test_work_is_cancelled_when_the_connection_goes(channel_end):
