@@ -4,6 +4,7 @@ Runs in the ingress; it never imports vLLM. What is not public in Ray's interfac
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from typing import Any, Final, cast
@@ -19,6 +20,8 @@ from deployments.models.placement import Choice
 logger = logging.getLogger(__name__)
 
 MAX_TRIES: Final = 4
+AT_ONCE_S: Final = 0.25
+LAST_WORD_S: Final = 2.0
 
 
 class RemoteEngine:
@@ -60,13 +63,12 @@ class RemoteEngine:
     async def _choose(self, choice: Choice) -> tuple[str, Address]:
         # `_reserve=False` is what Ray's own LLM router passes for requests that travel outside of its handles:
         # without it every choice costs a round trip to the replica (1,000 against 380 requests a second).
-        # The replica keeps its own bound instead.
+        # The replica keeps its own bound instead. But such a choice is not counted while it waits, and so never
+        # wakes a model that is scaled to zero: where there is no replica at once, the choice is made the long way.
         try:
-            async with (
-                asyncio.timeout(self._wait_s),
-                self._handle.choose_replica(choice, _reserve=False) as selection,
-            ):
-                return selection.replica_id, cast(Address, selection.replica_metadata["channel"])
+            with contextlib.suppress(TimeoutError):
+                return await self._choose_within(AT_ONCE_S, choice, _reserve=False)
+            return await self._choose_within(self._wait_s, choice)
         except TimeoutError:
             raise Overloaded(
                 f"The model `{self.card.id}` is starting; no replica was ready within {self._wait_s:g} s.",
@@ -74,6 +76,10 @@ class RemoteEngine:
             ) from None
         except (BackPressureError, DeploymentUnavailableError) as error:
             raise Overloaded(f"The model `{self.card.id}` is not available at the moment.", 5.0) from error
+
+    async def _choose_within(self, timeout_s: float, choice: Choice, **options: bool) -> tuple[str, Address]:
+        async with asyncio.timeout(timeout_s), self._handle.choose_replica(choice, **options) as selection:
+            return selection.replica_id, cast(Address, selection.replica_metadata["channel"])
 
     async def _connect(self, replica_id: str, address: Address) -> Channel:
         task = self._connecting.get(replica_id)
@@ -157,7 +163,8 @@ class RemoteStream:
             self.summary.finish_reasons = reported["finish_reasons"]
 
     async def aclose(self) -> None:
-        """Abort the generation if it still runs."""
+        """Abort the generation if it still runs; `summary` then holds what it took so far."""
         if self._stream is not None:
             self._stream.cancel()
+            await self._stream.wait_end(LAST_WORD_S)
             self._take_summary(self._stream)
