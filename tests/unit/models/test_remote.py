@@ -1,0 +1,100 @@
+"""How the ingress reaches a model: which way a replica is chosen, and what is known of a request in the end."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from deployments.models import remote
+from deployments.models.engine import EngineRequest, ModelCard, Usage
+from deployments.models.errors import Overloaded
+from deployments.models.remote import RemoteEngine
+
+CARD = ModelCard(id="manta/one", operations=frozenset({"chat"}), max_model_len=64, created=0, owned_by="manta")
+REQUEST = EngineRequest(operation="chat", body=b"{}", stream=True, request_id="req_1")
+
+
+class Handle:
+    """A Serve handle of a deployment that may have no replica; one comes up when a counted choice waits for it."""
+
+    def __init__(self, *, has_replica: bool, wakes: bool = True) -> None:
+        self.has_replica = has_replica
+        self.wakes = wakes
+        self.choices: list[dict] = []
+
+    @asynccontextmanager
+    async def choose_replica(self, choice, **options):
+        self.choices.append(options)
+        if not self.has_replica and (options.get("_reserve") is False or not self.wakes):
+            await asyncio.Event().wait()
+        self.has_replica = True
+        yield SimpleNamespace(replica_id="replica", replica_metadata={"channel": {}})
+
+
+class Stream:
+    """A channel's stream that has one piece, and its usage only when it is over."""
+
+    def __init__(self) -> None:
+        self.summary: dict = {}
+        self.was_cancelled = False
+
+    async def read(self):
+        return [b"piece"]
+
+    def cancel(self):
+        self.was_cancelled = True
+
+    async def wait_end(self, timeout_s):
+        assert self.was_cancelled
+        self.summary = {"usage": [7, 3, 0, 0], "finish_reasons": []}
+
+
+@pytest.fixture
+def reach(monkeypatch):
+    """Return an engine behind a handle, and the stream that every request gets."""
+    stream = Stream()
+
+    async def connect(address, on_lost):
+        return SimpleNamespace(open=lambda header, body: stream, is_open=True, num_open=0)
+
+    monkeypatch.setattr(remote, "connect", connect)
+    monkeypatch.setattr(remote, "AT_ONCE_S", 0.0)
+    return lambda handle, wait_s=60.0: (RemoteEngine(CARD, handle, wait_s), stream)
+
+
+async def first_piece(engine):
+    answer = engine.run(REQUEST)
+    pieces = aiter(answer)
+    return answer, pieces, await anext(pieces)
+
+
+async def test_running_replica_is_chosen_without_a_reservation(reach, monkeypatch):
+    handle = Handle(has_replica=True)
+    engine, _ = reach(handle)
+    monkeypatch.setattr(remote, "AT_ONCE_S", 5.0)
+    assert (await first_piece(engine))[2] == b"piece"
+    assert handle.choices == [{"_reserve": False}]
+
+
+async def test_choice_is_counted_when_there_is_no_replica(reach):
+    handle = Handle(has_replica=False)
+    engine, _ = reach(handle)
+    assert (await first_piece(engine))[2] == b"piece"
+    assert handle.choices == [{"_reserve": False}, {}]
+
+
+async def test_request_is_refused_when_no_replica_comes_up_in_time(reach):
+    engine, _ = reach(Handle(has_replica=False, wakes=False), wait_s=0.0)
+    with pytest.raises(Overloaded, match="is starting; no replica was ready within 0 s"):
+        await first_piece(engine)
+
+
+async def test_usage_of_an_answer_that_is_taken_back_is_known(reach):
+    engine, stream = reach(Handle(has_replica=True))
+    answer, pieces, _ = await first_piece(engine)
+    await pieces.aclose()
+    assert answer.summary.usage is None
+    await answer.aclose()
+    assert stream.was_cancelled
+    assert answer.summary.usage == Usage(7, 3)
