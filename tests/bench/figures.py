@@ -39,6 +39,7 @@ class Figures:
     cpu_s_per_1k_tokens: float
     client_cpu_s_per_1k_tokens: float
     other_cores: float
+    machine_speed: float
     pss_mb: float
     peak_rss_mb: float
 
@@ -47,12 +48,14 @@ class Figures:
 class Costs:
     """What a measurement took from the machine: processor seconds, and the server's memory in MB.
 
-    `other_cores` is how many cores were taken by what is neither the server nor the client.
+    `other_cores` is how many cores were taken by what is neither the server nor the client. `machine_speed` is how
+    fast one core did a fixed piece of work just before, in pieces a second: on shared hosts it changes by itself.
     """
 
     cpu_s: float
     client_cpu_s: float
     other_cores: float
+    machine_speed: float
     pss_mb: float
     peak_rss_mb: float
 
@@ -102,6 +105,7 @@ def summarize(samples: Sequence[Sample], costs: Costs) -> Figures:
         cpu_s_per_1k_tokens=costs.cpu_s * per_thousand,
         client_cpu_s_per_1k_tokens=costs.client_cpu_s * per_thousand,
         other_cores=costs.other_cores,
+        machine_speed=costs.machine_speed,
         pss_mb=costs.pss_mb,
         peak_rss_mb=costs.peak_rss_mb,
     )
@@ -112,6 +116,12 @@ def median_of(rounds: Sequence[Figures]) -> Figures:
     values = {field.name: [getattr(figures, field.name) for figures in rounds] for field in fields(Figures)}
     medians = {name: statistics.median(numbers) for name, numbers in values.items()}
     return Figures(**medians | {"requests": sum(values["requests"]), "errors": sum(values["errors"])})
+
+
+def ratio_of(rounds: Sequence[Figures], reference: Sequence[Figures], name: str = "requests_per_s") -> float:
+    """Return the median, over the rounds, of a figure as a multiple of another peer's in the same round."""
+    pairs = zip(rounds, reference, strict=True)
+    return float(statistics.median(getattr(ours, name) / getattr(theirs, name) for ours, theirs in pairs))
 
 
 def spread_of(rounds: Sequence[Figures], name: str = "requests_per_s") -> float:

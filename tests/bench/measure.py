@@ -20,6 +20,16 @@ def own_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def machine_speed() -> float:
+    """Return how many times a second one core does a fixed piece of work of a few milliseconds."""
+    took = []
+    for _ in range(7):
+        began = time.perf_counter()
+        sum(value * value for value in range(50_000))
+        took.append(time.perf_counter() - began)
+    return 1 / sorted(took)[len(took) // 2]
+
+
 def drive(peer: Peer, shape: Shape, num: int, clients: int, seed: str) -> list[Sample]:
     """Send `num` requests from so many clients and return what was seen."""
     loop = ClosedLoop(peer.target, create_requests(peer.target, shape, num, seed), clients)
@@ -49,6 +59,7 @@ class Meter:
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
+        self._speed = machine_speed()
         self._before = self._counters()
         self._began = time.perf_counter()
 
@@ -60,7 +71,8 @@ class Meter:
         took_s = time.perf_counter() - self._began
         server, client, machine = (now - then for now, then in zip(self._counters(), self._before, strict=True))
         pss_mb, peak_rss_mb = memory_mb(self._peer.tree.pid) if self._peer.tree else (float("nan"), float("nan"))
-        return Costs(server, client, max(0.0, machine - server - client) / took_s, pss_mb, peak_rss_mb)
+        other_cores = max(0.0, machine - server - client) / took_s
+        return Costs(server, client, other_cores, self._speed, pss_mb, peak_rss_mb)
 
 
 def calibrate(peer: Peer, prompt_tokens: int) -> int:

@@ -53,11 +53,10 @@ def read_tree(root: int) -> list[Stat]:
 
 
 def machine_cpu_s() -> float:
-    """Return the processor seconds that everything on this machine has taken since it started."""
-    user, nice, system, _, _, interrupts, soft_interrupts, *_ = (
-        (PROC / "stat").read_text().split("\n", 1)[0].split()[1:]
-    )
-    return sum(map(int, (user, nice, system, interrupts, soft_interrupts))) / TICKS_PER_S
+    """Return the processor seconds that this machine has spent since it started, those that its host withheld too."""
+    fields = (PROC / "stat").read_text().partition("\n")[0].split()[1:]
+    user, nice, system, _, _, interrupts, soft_interrupts, stolen = map(int, fields[:8])
+    return (user + nice + system + interrupts + soft_interrupts + stolen) / TICKS_PER_S
 
 
 def cpu_by_process(root: int) -> dict[tuple[int, str], float]:

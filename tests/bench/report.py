@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.figures import NOISY_CORES, NOISY_SPREAD, Figures, median_of, spread_of, to_json
+from tests.bench.figures import NOISY_CORES, NOISY_SPREAD, Figures, median_of, ratio_of, spread_of, to_json
 
 HERE = Path(__file__).parent
 COLUMNS = (
@@ -27,6 +27,7 @@ COLUMNS = (
     "CPU s/1k",
     "client",
     "others",
+    "speed",
     "PSS MB",
     "errors",
 )
@@ -54,8 +55,8 @@ def show(value: float, digits: int = 1) -> str:
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
-def row_of(cell: Cell, peer: str, rounds: Sequence[Figures], reference: Figures) -> list[str]:
-    """Return a peer's table row under one load."""
+def row_of(cell: Cell, peer: str, rounds: Sequence[Figures], reference: Sequence[Figures], best: float) -> list[str]:
+    """Return a peer's table row under one load; `best` is the highest speed that the machine had."""
     figures = median_of(rounds)
     spread = spread_of(rounds)
     return [
@@ -63,7 +64,7 @@ def row_of(cell: Cell, peer: str, rounds: Sequence[Figures], reference: Figures)
         peer,
         show(figures.requests_per_s),
         f"{spread:.0%}{' (!)' if spread > NOISY_SPREAD else ''}",
-        f"{figures.requests_per_s / reference.requests_per_s:.2f}",
+        f"{ratio_of(rounds, reference):.2f}",
         show(figures.tokens_per_s, 0),
         show(figures.ttft_p50_ms),
         show(figures.ttft_p99_ms),
@@ -73,6 +74,7 @@ def row_of(cell: Cell, peer: str, rounds: Sequence[Figures], reference: Figures)
         show(figures.cpu_s_per_1k_tokens, 3),
         show(figures.client_cpu_s_per_1k_tokens, 3),
         f"{show(figures.other_cores, 2)}{' (!)' if figures.other_cores > NOISY_CORES else ''}",
+        show(figures.machine_speed / best, 2),
         show(figures.pss_mb, 0),
         str(figures.errors),
     ]
@@ -81,17 +83,12 @@ def row_of(cell: Cell, peer: str, rounds: Sequence[Figures], reference: Figures)
 def tables_of(results: Rounds) -> dict[str, list[list[str]]]:
     """Return the rows of each table, under its title. Ratios are to the first peer of the same load."""
     tables: dict[str, list[list[str]]] = {}
+    best = max(f.machine_speed for by_peer in results.values() for rounds in by_peer.values() for f in rounds)
     for cell, peers in results.items():
-        reference = median_of(next(iter(peers.values())))
+        reference = next(iter(peers.values()))
         rows = tables.setdefault(cell.title, [])
-        rows.extend(row_of(cell, peer, rounds, reference) for peer, rounds in peers.items())
+        rows.extend(row_of(cell, peer, rounds, reference, best) for peer, rounds in peers.items())
     return tables
-
-
-def print_tables(results: Rounds, console: Console) -> None:
-    """Print every table."""
-    for title, rows in tables_of(results).items():
-        print_table(title, COLUMNS, rows, console)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
