@@ -30,6 +30,7 @@ def real_engine():
         VLLM_CPU_KVCACHE_SPACE="1", VLLM_CPU_OMP_THREADS_BIND="nobind", OMP_NUM_THREADS="1", VLLM_NO_USAGE_STATS="1"
     )
     from starlette.datastructures import State
+    from vllm.config import StructuredOutputsConfig
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.entrypoints.launchers.cli_args import FrontendArgs
     from vllm.entrypoints.openai.api_server import init_app_state
@@ -44,7 +45,7 @@ def real_engine():
         enforce_eager=True,
         max_model_len=1024,
         scheduling_policy="priority",
-        structured_outputs_config={"backend": "xgrammar", "disable_any_whitespace": True},
+        structured_outputs_config=StructuredOutputsConfig(backend="xgrammar", disable_any_whitespace=True),
     )
     frontend = FrontendArgs(enable_prompt_tokens_details=True, enable_auto_tool_choice=True, tool_call_parser="hermes")
     loop = asyncio.new_event_loop()
