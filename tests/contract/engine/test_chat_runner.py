@@ -110,6 +110,17 @@ def folded(chunks) -> dict:
     return said
 
 
+def agreed(theirs: dict, ours: dict) -> dict:
+    """Return what vLLM says, but for calls that were cut off: they ended by their length, as OpenAI's service says."""
+    for index, choice in theirs.items():
+        if choice["reason"] == "tool_calls" and ours[index]["reason"] == "length":
+            last = choice["calls"][max(choice["calls"])]["arguments"]
+            with pytest.raises(json.JSONDecodeError):
+                json.loads(last, strict=False)
+            choice["reason"] = "length"
+    return theirs
+
+
 async def vllms_own(serving, body, *, stream):
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
@@ -127,7 +138,7 @@ def test_a_stream_says_what_vllms_own_stream_says(real_engine, ask, name):
     theirs = real_engine.run(vllms_own(real_engine.serving, body, stream=True))
     reply = real_engine.run(ask({**body, "stream_options": {"include_usage": True}}, stream=True))
     ours = chunks_of(reply.pieces)
-    assert folded(ours) == folded(theirs)
+    assert folded(ours) == agreed(folded(theirs), folded(ours))
     assert ours[-1]["usage"]["completion_tokens"] == theirs[-1]["usage"]["completion_tokens"]
     usage = ours[-1]["usage"]
     assert reply.summary["usage"][:2] == [usage["prompt_tokens"], usage["completion_tokens"]]
@@ -142,7 +153,7 @@ def test_a_body_says_what_vllms_own_body_says(real_engine, ask, name):
     for mine, other in zip(ours["choices"], theirs["choices"], strict=True):
         assert (mine["message"]["content"] or "") == (other["message"]["content"] or "")
         assert [call["function"] for call in mine["message"].get("tool_calls", [])] == [
-            call["function"] for call in other["message"]["tool_calls"]
+            call["function"] for call in other["message"].get("tool_calls", [])
         ]
         assert mine["finish_reason"] == other["finish_reason"]
         assert (mine["logprobs"] or {}).get("content") == (other["logprobs"] or {}).get("content")
