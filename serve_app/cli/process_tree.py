@@ -78,8 +78,8 @@ class ProcessTree:
 
 
 def mark_of_this_process() -> str:
-    """Return what this process's descendants carry in their environment: its id and the time of its start."""
-    return f"{os.getpid()}:{psutil.Process().create_time():.2f}"
+    """Return what this process's descendants carry in their environment: its id and when it started."""
+    return f"{os.getpid()}:{_started(os.getpid())}"
 
 
 def marked_processes(mark: str) -> list[psutil.Process]:
@@ -122,9 +122,19 @@ def _all_marks() -> Iterable[tuple[psutil.Process, str]]:
 
 def _mark_is_held(mark: str) -> bool:
     pid, _, started = mark.partition(":")
-    with suppress(psutil.Error, ValueError):
-        return f"{psutil.Process(int(pid)).create_time():.2f}" == started
+    with suppress(OSError, ValueError):
+        return _started(int(pid)) == started
     return False
+
+
+def _started(pid: int) -> str:
+    """Return when a process started, in the kernel's ticks since boot: unlike a date, never adjusted.
+
+    Raises:
+        OSError: there is no such process.
+    """
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[19]
 
 
 def _is_living(process: psutil.Process) -> bool:
