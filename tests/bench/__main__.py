@@ -20,7 +20,17 @@ from tests.bench.long_context import run_long_context
 from tests.bench.machine import describe_machine
 from tests.bench.open_streams import hold_streams
 from tests.bench.peers import ROOT, parse_spec, read_model
-from tests.bench.report import COLUMNS, keep, print_table, show, tables_of, to_markdown, to_records
+from tests.bench.report import (
+    COLUMNS,
+    PROCESS_COLUMNS,
+    keep,
+    print_table,
+    process_rows,
+    show,
+    tables_of,
+    to_markdown,
+    to_records,
+)
 
 ADDED_COLUMNS = ("clients", "peer", "first peer's p50", "own p50", "added", "least", "most")
 
@@ -102,7 +112,9 @@ def run_comparison(lineup: Lineup, options: argparse.Namespace, console: Console
     """Scenario `load`: every peer under every kind of load."""
     plan = plan_of(options, clients="1,16,64", modes="stream,plain", prompts="short,long")
     results = run_load(lineup, plan, console)
-    return {title: (COLUMNS, rows) for title, rows in tables_of(results).items()}, to_records(results)
+    title, rows = process_rows(results)
+    tables: Tables = {name: (COLUMNS, lines) for name, lines in tables_of(results).items()}
+    return tables | {title: (PROCESS_COLUMNS, rows)}, to_records(results)
 
 
 def run_added_ttft(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:

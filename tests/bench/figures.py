@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ class Figures:
     """One measurement. Times in milliseconds, memory in MB, processor seconds per 1,000 output tokens.
 
     `ttft` is from sending a request to its first text; without streaming it is to the whole answer, as `total` is.
+    `cpu_by_process` is the server's processor time by process title, also per 1,000 tokens.
     `itl` is the time per token after the first: (last text - first text) / (tokens - 1) of one request.
     `gap` is the time between two arrivals of text, which is what a reader sees as a pause: tokens that come
     together have one gap.
@@ -42,6 +44,7 @@ class Figures:
     machine_speed: float
     pss_mb: float
     peak_rss_mb: float
+    cpu_by_process: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class Costs:
     machine_speed: float
     pss_mb: float
     peak_rss_mb: float
+    cpu_by_process: dict[str, float]
 
 
 def percentile(values: Sequence[float] | np.ndarray, rank: float) -> float:
@@ -108,14 +112,19 @@ def summarize(samples: Sequence[Sample], costs: Costs) -> Figures:
         machine_speed=costs.machine_speed,
         pss_mb=costs.pss_mb,
         peak_rss_mb=costs.peak_rss_mb,
+        cpu_by_process={title: cpu_s * per_thousand for title, cpu_s in costs.cpu_by_process.items()},
     )
 
 
 def median_of(rounds: Sequence[Figures]) -> Figures:
     """Return the median of every figure over the rounds; requests and errors are added up."""
-    values = {field.name: [getattr(figures, field.name) for figures in rounds] for field in fields(Figures)}
-    medians = {name: statistics.median(numbers) for name, numbers in values.items()}
-    return Figures(**medians | {"requests": sum(values["requests"]), "errors": sum(values["errors"])})
+    names = [field.name for field in fields(Figures) if field.name != "cpu_by_process"]
+    values: dict[str, Any] = {name: statistics.median(getattr(one, name) for one in rounds) for name in names}
+    for name in ("requests", "errors"):
+        values[name] = sum(getattr(one, name) for one in rounds)
+    titles = {title for one in rounds for title in one.cpu_by_process}
+    shares = {title: statistics.median(one.cpu_by_process.get(title, 0.0) for one in rounds) for title in titles}
+    return Figures(**values, cpu_by_process=shares)
 
 
 def ratio_of(rounds: Sequence[Figures], reference: Sequence[Figures], name: str = "requests_per_s") -> float:
@@ -130,6 +139,9 @@ def spread_of(rounds: Sequence[Figures], name: str = "requests_per_s") -> float:
     return float((max(numbers) - min(numbers)) / statistics.median(numbers))
 
 
-def to_json(figures: Figures) -> dict[str, float | None]:
+def to_json(figures: Figures) -> dict[str, Any]:
     """Return the figures as JSON can carry them: rounded, None for what does not apply."""
-    return {name: None if value != value else round(value, 4) for name, value in asdict(figures).items()}
+    values = asdict(figures)
+    shares = {title: round(share, 5) for title, share in values.pop("cpu_by_process").items()}
+    rounded = {name: None if value != value else round(value, 4) for name, value in values.items()}
+    return rounded | {"cpu_by_process": shares}

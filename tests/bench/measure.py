@@ -58,21 +58,31 @@ class Meter:
     """Counts what is taken from the machine from now on."""
 
     def __init__(self, peer: Peer) -> None:
-        self._peer = peer
+        self._tree = peer.tree
         self._speed = machine_speed()
-        self._before = self._counters()
+        self._before = self._tree.cpu_by_process() if self._tree else {}
+        self._own = own_cpu_s()
+        self._machine = machine_cpu_s()
         self._began = time.perf_counter()
-
-    def _counters(self) -> tuple[float, float, float]:
-        return self._peer.tree.cpu_s() if self._peer.tree else float("nan"), own_cpu_s(), machine_cpu_s()
 
     def read(self) -> Costs:
         """Return what was taken so far."""
         took_s = time.perf_counter() - self._began
-        server, client, machine = (now - then for now, then in zip(self._counters(), self._before, strict=True))
-        pss_mb, peak_rss_mb = memory_mb(self._peer.tree.pid) if self._peer.tree else (float("nan"), float("nan"))
-        other_cores = max(0.0, machine - server - client) / took_s
-        return Costs(server, client, other_cores, self._speed, pss_mb, peak_rss_mb)
+        machine, own = machine_cpu_s() - self._machine, own_cpu_s() - self._own
+        now = self._tree.cpu_by_process() if self._tree else {}
+        shares: dict[str, float] = {}
+        for pid, (title, cpu_s) in now.items():
+            _, before = self._before.get(pid, (title, 0.0))
+            shares[title] = shares.get(title, 0.0) + cpu_s - before
+        # Totals, not the sum of the shares: what a process has taken goes to its parent when it ends.
+        server = total(now) - total(self._before) if self._tree else float("nan")
+        pss_mb, peak_rss_mb = memory_mb(self._tree.pid) if self._tree else (float("nan"), float("nan"))
+        return Costs(server, own, max(0.0, machine - server - own) / took_s, self._speed, pss_mb, peak_rss_mb, shares)
+
+
+def total(cpu_by_process: dict[int, tuple[str, float]]) -> float:
+    """Return the processor seconds of all processes together."""
+    return sum(cpu_s for _, cpu_s in cpu_by_process.values())
 
 
 def calibrate(peer: Peer, prompt_tokens: int) -> int:

@@ -59,9 +59,17 @@ def machine_cpu_s() -> float:
     return (user + nice + system + interrupts + soft_interrupts + stolen) / TICKS_PER_S
 
 
-def cpu_by_process(root: int) -> dict[tuple[int, str], float]:
-    """Return the processor seconds of every process of a tree, under its id and name."""
-    return {(stat.pid, stat.name): stat.cpu_s for stat in read_tree(root)}
+def read_title(stat: Stat) -> str:
+    """Return what a process calls itself: its own title where it has set one, else its program or Python module."""
+    try:
+        words = (PROC / str(stat.pid) / "cmdline").read_bytes().rstrip(b"\0").decode(errors="replace").split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return stat.name
+    if len(words) == 1:  # Set by the process; Ray puts the method that runs behind a dot.
+        return words[0].partition(".")[0].strip()[:60] or stat.name
+    if "-m" in words[:-1]:
+        return words[words.index("-m") + 1]
+    return next((Path(word).name for word in words if word.endswith(".py")), stat.name)
 
 
 def read_kilobytes(pid: int, file: str, key: str) -> int:
@@ -111,6 +119,10 @@ class ServerTree:
     def cpu_s(self) -> float:
         """Return the processor seconds that the tree has taken so far."""
         return sum(stat.cpu_s for stat in read_tree(self.pid))
+
+    def cpu_by_process(self) -> dict[int, tuple[str, float]]:
+        """Return each process's title and the processor seconds it has taken so far, under its id."""
+        return {stat.pid: (read_title(stat), stat.cpu_s) for stat in read_tree(self.pid)[1:]}
 
     def pause(self) -> None:
         """Halt every process of the server, so that it takes nothing from another one that is being measured."""

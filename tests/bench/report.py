@@ -31,6 +31,8 @@ COLUMNS = (
     "PSS MB",
     "errors",
 )
+PROCESS_COLUMNS = ("peer", "process", "CPU s/1k")
+LEAST_SHARE = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,21 @@ def tables_of(results: Rounds) -> dict[str, list[list[str]]]:
     return tables
 
 
+def process_rows(results: Rounds) -> tuple[str, list[list[str]]]:
+    """Return a title and rows: where each peer's processor time goes under its heaviest streaming load."""
+    cell = max(results, key=lambda cell: (cell.mode == "stream", cell.prompt == "short", cell.clients))
+    rows = []
+    for peer, rounds in results[cell].items():
+        shares = sorted(median_of(rounds).cpu_by_process.items(), key=lambda share: -share[1])
+        rows += [[peer, title, show(cpu_s, 3)] for title, cpu_s in shares if cpu_s >= LEAST_SHARE]
+    return f"processor seconds per 1,000 tokens by process: {cell.title}, {cell.clients} clients", rows
+
+
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
     """Print one table."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for column in columns:
-        table.add_column(column, justify="left" if column == "peer" else "right", no_wrap=True)
+        table.add_column(column, justify="left" if column in ("peer", "process") else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     console.print(table)

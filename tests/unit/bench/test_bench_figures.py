@@ -6,9 +6,17 @@ import pytest
 
 from tests.bench.client import Sample
 from tests.bench.figures import Costs, Figures, median_of, ratio_of, spread_of, summarize
-from tests.bench.report import COLUMNS, Cell, tables_of, to_markdown
+from tests.bench.report import COLUMNS, Cell, process_rows, tables_of, to_markdown
 
-COSTS = Costs(cpu_s=0.5, client_cpu_s=0.05, other_cores=0.1, machine_speed=200, pss_mb=1000, peak_rss_mb=1500)
+COSTS = Costs(
+    cpu_s=0.5,
+    client_cpu_s=0.05,
+    other_cores=0.1,
+    machine_speed=200,
+    pss_mb=1000,
+    peak_rss_mb=1500,
+    cpu_by_process={"engine": 0.4, "api": 0.1},
+)
 
 
 def sample(started: float, arrivals: list[float], ended: float, tokens: int = 5, error: str | None = None) -> Sample:
@@ -48,6 +56,13 @@ def test_rounds_are_compared_pair_by_pair_when_the_machine_slows(figures: Figure
     assert spread_of(ours) == pytest.approx(81 / 45)
     assert median_of(ours).requests_per_s == 45
     assert median_of(ours).requests == 9
+
+
+def test_processes_are_listed_by_what_they_take(figures: Figures) -> None:
+    cells = {Cell(mode, "short", 16): {"bare": [figures, figures]} for mode in ("plain", "stream")}
+    title, rows = process_rows(cells)
+    assert title.endswith("stream, short prompts, 16 clients")
+    assert rows == [["bare", "engine", "40.000"], ["bare", "api", "10.000"]]
 
 
 def test_table_has_a_value_for_each_column(figures: Figures) -> None:
