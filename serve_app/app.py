@@ -2,11 +2,12 @@
 
 # No `from __future__ import annotations` here: Serve turns `args:` into the annotated type only if it is a class.
 
+import ray
 from ray import serve
 from ray.serve.deployment import Application
 
 from deployments.models.builder import build_model_deployment
-from deployments.state.config import resolve_state
+from deployments.state.config import check_database, resolve_state
 from serve_app.config import ServiceConfig
 from serve_app.ingress import Ingress
 
@@ -16,9 +17,11 @@ def build(args: ServiceConfig) -> Application:
 
     Raises:
         pydantic.ValidationError: the configuration is wrong; the message names the field.
-        StateError: a reference in `state` leads nowhere.
+        StateError: a reference in `state` leads nowhere, or the database cannot be shared by the cluster's nodes.
     """
     config = ServiceConfig.model_validate(args)
+    if ray.is_initialized():  # It is not when a configuration is only looked at.
+        check_database(config.state, sum(1 for node in ray.nodes() if node["Alive"]))
     ingress = serve.deployment(
         serve.ingress()(Ingress),
         name="ingress",
