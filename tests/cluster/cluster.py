@@ -33,6 +33,8 @@ ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 COMMAND = [sys.executable, "-c", "from serve_app.cli import main; main()"]
 CHAT, SMALL, LONG, EMBED = "manta/demo-chat", "manta/demo-small", "manta/demo-long", "all-minilm-l6-v2"
+CANARY = "Kanarienvogel-93f1"
+"""Content that must be found nowhere: what requests say that are cut short, and that test_privacy looks for."""
 START_S, STOP_S = 300.0, 120.0
 _MARK = "MANTA_CLUSTER_TEST"
 _DASHBOARD = re.compile(r"dashboard at.*?(https?://[\w.:-]+)")
@@ -217,8 +219,9 @@ class Service:
 
     def replicas(self, name: str) -> list[Replica]:
         """Return the replicas of a model, or of the "ingress"; those that are on their way in or out as well."""
-        deployment = self.deployments()[deployment_of(name)]
-        return [Replica(one["replica_id"], one["pid"] or 0, one["state"]) for one in deployment["replicas"]]
+        deployment = self.deployments().get(deployment_of(name)) or {}  # None while a configuration is built.
+        told = deployment.get("replicas") or []
+        return [Replica(one["replica_id"], one.get("pid") or 0, one["state"]) for one in told]
 
     def running(self, name: str) -> list[Replica]:
         """Return the replicas that serve."""

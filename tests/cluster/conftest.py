@@ -33,7 +33,13 @@ def main_config() -> dict[str, Any]:
         "autoscaling_config": {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 8, **QUICK},
     }
     long |= {
-        "autoscaling_config": {"min_replicas": 0, "max_replicas": 1, "target_ongoing_requests": 8, **QUICK},
+        "autoscaling_config": {
+            "min_replicas": 0,
+            "max_replicas": 1,
+            "target_ongoing_requests": 8,
+            **QUICK,
+            "downscale_delay_s": 8,
+        },
         "scale_to_zero_wait_s": 180,
     }
     args["ingress"] = {

@@ -38,9 +38,10 @@ def streamed_reasons(chunks: list[Any]) -> dict[int, str]:
 
 
 def closing(token_ids: dict[str, int]) -> dict[str, int]:
-    """Return a bias to closing brackets and against white space: a random model would never end its JSON otherwise."""
-    brackets = {str(number): 100 for token, number in token_ids.items() if token and not token.strip('"}]')}
-    spaces = {str(number): -100 for token, number in token_ids.items() if token and not token.strip("ĠĊčĉ")}
+    """Return a bias to what closes and ends, and against white space: a random model would never end otherwise."""
+    ends = [token for token in token_ids if not token.strip('"}]')] + ["<|im_end|>"]
+    brackets = {str(token_ids[token]): 100 for token in ends}
+    spaces = {str(number): -100 for token, number in token_ids.items() if not token.strip("ĠĊčĉ")}
     return {**brackets, **spaces}
 
 

@@ -1,0 +1,82 @@
+"""What is known of requests afterwards: the request log, usage by key and model, and metrics."""
+
+import asyncio
+import json
+import time
+
+import httpx2
+import pytest
+from openai import AsyncOpenAI, NotFoundError
+
+from tests.cluster.cluster import CHAT, EMBED, Service
+from tests.cluster.test_privacy import metrics_targets
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+
+async def test_requests_and_usage_are_kept_for_the_account_holder(service: Service) -> None:
+    issued, secret = await service.issue(tier="standard", account="reader")
+    async with AsyncOpenAI(base_url=f"{service.url}/v1", api_key=secret, max_retries=0) as client:
+        chat = await client.chat.completions.create(
+            model=CHAT, messages=[{"role": "user", "content": "Hi."}], max_tokens=5
+        )
+        stream = await client.chat.completions.create(
+            model=CHAT, messages=[{"role": "user", "content": "Hi."}], max_tokens=7, stream=True
+        )
+        async for _ in stream:
+            pass
+        await client.embeddings.create(model=EMBED, input="cat")
+        with pytest.raises(NotFoundError):
+            await client.chat.completions.create(model="none", messages=[{"role": "user", "content": "Hi."}])
+    deadline = time.monotonic() + 20
+    while True:
+        records = await service.with_usage(lambda usage: usage.last_requests(issued.key_id, limit=10))
+        if len(records) == 4:
+            break
+        assert time.monotonic() < deadline, records
+        await asyncio.sleep(0.3)
+    by_id = {record.request_id: record for record in records}
+    assert chat.usage is not None
+    assert by_id[str(chat._request_id)].prompt_tokens == chat.usage.prompt_tokens
+    assert sorted(record.status for record in records) == [200, 200, 200, 404]
+    streamed = next(record for record in records if record.stream)
+    assert streamed.completion_tokens == 7
+    assert streamed.ttft_s is not None
+    assert 0 < streamed.ttft_s <= streamed.total_s
+
+    rows = json.loads(await asyncio.to_thread(service.run_command, "usage", "--key", issued.key_id, "--json"))
+    by_model = {row["model"]: row for row in rows}
+    assert by_model[CHAT]["num_requests"] == 2
+    assert by_model[CHAT]["completion_tokens"] == 12
+    assert by_model[EMBED]["completion_tokens"] == 0
+    assert sum(row["num_errors"] for row in rows) == 1
+    shown = json.loads(await asyncio.to_thread(service.run_command, "requests", issued.key_id, "--json"))
+    assert {record["request_id"] for record in shown} == by_id.keys()
+
+
+def test_metrics_of_service_and_engine_are_shown(service: Service, http: httpx2.Client) -> None:
+    body = {"model": CHAT, "messages": [{"role": "user", "content": "Hi."}], "max_tokens": 5, "stream": True}
+    for _ in range(4):
+        assert http.post("/v1/chat/completions", json=body).status_code == 200
+    pages = "".join(httpx2.get(f"{url}/metrics", timeout=30).text for url in service.ingress_urls())
+    assert f'manta_tokens_total{{model="{CHAT}",tier="enterprise",type="completion"}}' in pages
+    assert f'gen_ai_server_time_to_first_token_seconds_bucket{{le="0.5",model="{CHAT}"}}' in pages
+    wanted = ("manta_requests_total", "manta_tokens_total", "gen_ai_server_time_to_first_token", "ray_vllm_")
+    deadline = time.monotonic() + 45
+    while True:  # Ray's agents gather every ten seconds.
+        shown = "".join(httpx2.get(f"http://{target}/metrics", timeout=30).text for target in metrics_targets(service))
+        missing = [name for name in wanted if name not in shown]
+        if not missing:
+            break
+        assert time.monotonic() < deadline, missing
+        time.sleep(1)
+
+
+def test_probes_answer_without_a_key(service: Service) -> None:
+    for url in [service.url, *service.ingress_urls()]:
+        assert httpx2.get(f"{url}/livez", timeout=30).json() == {"status": "ok"}
+        ready = httpx2.get(f"{url}/readyz", timeout=30)
+        assert ready.status_code == 200
+        assert ready.json()["checks"] == {"gatekeeper": True, "models": True}
+        assert httpx2.get(f"{url}/openapi.json", timeout=30).json()["openapi"].startswith("3.")
+        assert httpx2.get(f"{url}/docs", timeout=30).status_code == 200
