@@ -158,13 +158,15 @@ def run_beside_long(lineup: Lineup, options: argparse.Namespace, console: Consol
 
 
 def columns_and_rows(records: dict[str, dict[str, object]]) -> Table:
-    """Return a table with a row per peer and a column per figure."""
-    columns = ["peer", *next(iter(records.values()))]
-    rows = [
-        [label, *(show(value, 2) if isinstance(value, float) else str(value) for value in record.values())]
-        for label, record in records.items()
-    ]
-    return columns, rows
+    """Return a table with a row per figure and a column per peer."""
+    names = next(iter(records.values()))
+    rows = [[name, *(show_any(record[name]) for record in records.values())] for name in names]
+    return ["figure", *records], rows
+
+
+def show_any(value: object) -> str:
+    """Return a figure for a table."""
+    return show(value, 2) if isinstance(value, float) else "-" if value is None else str(value)
 
 
 RUNNERS: dict[str, Callable[[Lineup, argparse.Namespace, Console], tuple[Tables, object]]] = {

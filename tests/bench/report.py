@@ -107,7 +107,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     """Print one table."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for column in columns:
-        table.add_column(column, justify="left" if column in ("peer", "process") else "right", no_wrap=True)
+        table.add_column(column, justify="left" if column in ("peer", "process", "figure") else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     console.print(table)
