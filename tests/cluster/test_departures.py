@@ -1,0 +1,110 @@
+"""Clients that leave: their generation ends in the engine at once, and they pay for what was made."""
+
+import asyncio
+import time
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+from openai import APITimeoutError, OpenAI
+
+from tests.cluster.cluster import CHAT, Service, eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+SPIN_S = 1.0
+"""How long the processes of vLLM's engine look for new work before they sleep."""
+LONG_ANSWER: dict[str, Any] = {
+    "model": CHAT,
+    "messages": [{"role": "user", "content": "Tell me everything."}],
+    "max_tokens": 4000,
+}
+
+
+def load_of(process: psutil.Process, over_s: float = 1.0) -> float:
+    """Return how much of a core an engine used over a moment."""
+
+    processes = [process, *process.children(recursive=True)]  # The model runs in a child of the engine's process.
+
+    def used() -> float:
+        times = [one.cpu_times() for one in processes]
+        return float(sum(one.user + one.system for one in times))
+
+    before = used()
+    time.sleep(over_s)
+    return (used() - before) / over_s
+
+
+def seconds_until_rest(engine: psutil.Process) -> float:
+    """Return how long an engine goes on working, at most 15 seconds."""
+    started = time.monotonic()
+    while time.monotonic() - started < 15:
+        if load_of(engine, 0.2) < 0.1:
+            return time.monotonic() - started - 0.2
+    return 15.0
+
+
+def test_engine_rests_within_a_second_when_the_client_of_a_stream_leaves(service: Service, http: httpx2.Client) -> None:
+    engine = service.engine_of(service.running(CHAT)[0])
+    with http.stream("POST", "/v1/chat/completions", json={**LONG_ANSWER, "stream": True}) as answer:
+        assert answer.status_code == 200
+        lines = answer.iter_lines()
+        next(lines)
+        assert load_of(engine, 0.5) > 0.2
+    assert seconds_until_rest(engine) < SPIN_S + 1
+
+
+@pytest.mark.parametrize("way", ["through HAProxy", "to a replica"])
+def test_engine_rests_within_a_second_when_the_client_of_a_whole_answer_leaves(
+    service: Service, key: str, way: str
+) -> None:
+    engine = service.engine_of(service.running(CHAT)[0])
+    url = service.url if way == "through HAProxy" else service.ingress_urls()[0]
+    with (
+        OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=1.0) as impatient,
+        pytest.raises(APITimeoutError),
+    ):
+        impatient.chat.completions.create(**LONG_ANSWER)
+    assert seconds_until_rest(engine) < SPIN_S + 1
+
+
+LONG_ANSWERS = {
+    "/v1/chat/completions": LONG_ANSWER,
+    "/v1/completions": {"model": CHAT, "prompt": ["Tell me everything.", "Tell me more."], "n": 2, "max_tokens": 3000},
+}
+
+
+@pytest.mark.parametrize("path", LONG_ANSWERS)
+async def test_departure_is_recorded_with_what_was_made(service: Service, path: str) -> None:
+    issued, secret = await service.issue(tier="enterprise", requests_per_minute=100, tokens_per_minute=10_000_000)
+    with (
+        httpx2.Client(base_url=service.url, headers={"authorization": f"Bearer {secret}"}, timeout=60) as http,
+        http.stream("POST", path, json={**LONG_ANSWERS[path], "stream": True}) as answer,
+    ):
+        lines = answer.iter_lines()
+        for _ in range(40):
+            next(lines)
+    deadline = time.monotonic() + 15
+    while not (records := await service.with_usage(lambda usage: usage.last_requests(issued.key_id, limit=5))):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.5)
+    (record,) = records
+    assert record.status == 499
+    assert 15 <= record.completion_tokens < 12_000
+    assert record.prompt_tokens > 0
+
+
+def test_many_departures_leave_nothing_behind(service: Service, http: httpx2.Client) -> None:
+    for _ in range(10):
+        with http.stream("POST", "/v1/chat/completions", json={**LONG_ANSWER, "stream": True}) as answer:
+            next(answer.iter_lines())
+
+    def in_flight() -> float:
+        pages = [httpx2.get(f"{url}/metrics", timeout=10).text for url in service.ingress_urls()]
+        lines = [line for page in pages for line in page.splitlines() if line.startswith("manta_requests_in_flight ")]
+        assert len(lines) == len(pages)
+        return sum(float(line.split()[1]) for line in lines) - len(pages)  # Each page counts its own request.
+
+    eventually(lambda: in_flight() == 0, 5, "nothing is in flight")
+    eventually(lambda: load_of(service.engine_of(service.running(CHAT)[0])) < 0.1, 5, "the engine rests")
