@@ -1,9 +1,11 @@
 """What the operator says about keys, limits and the database.
 
 `StateConfig` is the part of the deployment's YAML; `resolve_state` turns it into values at build time, on the machine
-that starts the service: environment variables are read and a first pepper is made there, never on import.
+that starts the service: environment variables are read and first secrets are made there, never on import.
 """
 
+import base64
+import binascii
 import os
 import secrets
 from collections.abc import Mapping
@@ -20,6 +22,7 @@ from deployments.state.protocol import Tier
 MAX_REQUESTS_PER_MINUTE = 10_000_000
 MAX_TOKENS_PER_MINUTE = 1_000_000_000_000
 MIN_PEPPER_BYTES = 32
+MASTER_KEY_BYTES = 32
 
 RequestsPerMinute = Annotated[int, Field(ge=1, le=MAX_REQUESTS_PER_MINUTE)]
 TokensPerMinute = Annotated[int, Field(ge=1, le=MAX_TOKENS_PER_MINUTE)]
@@ -89,11 +92,14 @@ class StateConfig(_Section):
     """Where keys and counts are kept, and what the tiers may use.
 
     A `database_url` that carries a password belongs into a reference. None is a SQLite file in the state directory.
+    The `master_key` wraps the keys of all stored content: 32 random bytes in hexadecimal or base64. Whoever loses it
+    loses the content. None is a file in the state directory, as it is for the pepper.
     """
 
     state_dir: Path | EnvReference = EnvReference(env="MANTA_STATE_DIR", default=".manta")
     database_url: str | EnvReference | FileReference | None = None
     pepper: EnvReference | FileReference | None = None
+    master_key: EnvReference | FileReference | None = None
     tiers: Tiers = Tiers()
     limiter: LimiterConfig = LimiterConfig()
     usage_flush_interval_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
@@ -114,10 +120,11 @@ class ResolvedState:
     state_dir: Path
     database_url: str = field(repr=False)
     pepper: bytes = field(repr=False)
+    master_key: bytes = field(repr=False)
 
 
 def resolve_state(config: StateConfig, environ: Mapping[str, str] | None = None) -> ResolvedState:
-    """Follow the references of `config`; make the state directory and a first pepper where there are none.
+    """Follow the references of `config`; make the state directory and first secrets where there are none.
 
     Raises:
         StateError: a reference leads nowhere, or what it leads to cannot be used.
@@ -131,12 +138,27 @@ def resolve_state(config: StateConfig, environ: Mapping[str, str] | None = None)
         text = url if isinstance(url, str) else _follow(url, environ, "database_url")
         resolved_url = parse_database_url(text)
     if config.pepper is None:
-        pepper = _load_or_make_pepper(state_dir / "pepper")
+        pepper = _load_or_make_secret(state_dir / "pepper", "pepper")
     else:
         pepper = _follow(config.pepper, environ, "pepper").encode()
     if len(pepper) < MIN_PEPPER_BYTES:
         raise StateError(f"The pepper is shorter than {MIN_PEPPER_BYTES} bytes: use a long random one.")
-    return ResolvedState(config, state_dir, resolved_url, pepper)
+    return ResolvedState(config, state_dir, resolved_url, pepper, _resolve_master_key(config, state_dir, environ))
+
+
+def parse_master_key(text: str) -> bytes:
+    """Return the 32 bytes of a master key that is written in hexadecimal or base64.
+
+    Raises:
+        StateError: it is neither, or of another length.
+    """
+    try:
+        key = bytes.fromhex(text) if len(text) == 2 * MASTER_KEY_BYTES else base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        key = b""
+    if len(key) != MASTER_KEY_BYTES:
+        raise StateError(f"The master key is not {MASTER_KEY_BYTES} random bytes in hexadecimal or base64.")
+    return key
 
 
 def parse_database_url(text: str) -> str:
@@ -186,6 +208,12 @@ def _resolve_state_dir(config: StateConfig, environ: Mapping[str, str]) -> Path:
     return path
 
 
+def _resolve_master_key(config: StateConfig, state_dir: Path, environ: Mapping[str, str]) -> bytes:
+    if config.master_key is not None:
+        return parse_master_key(_follow(config.master_key, environ, "master_key"))
+    return parse_master_key(_load_or_make_secret(state_dir / "master_key", "master key").decode("ascii", "replace"))
+
+
 def _follow(reference: EnvReference | FileReference, environ: Mapping[str, str], name: str) -> str:
     if isinstance(reference, EnvReference):
         value = environ.get(reference.env) or reference.default
@@ -198,17 +226,17 @@ def _follow(reference: EnvReference | FileReference, environ: Mapping[str, str],
         raise StateError(f"{name} is in the file {reference.file}, which cannot be read: {error}.") from None
 
 
-def _load_or_make_pepper(path: Path) -> bytes:
-    """Return the pepper in the file; where there is none, make one that only the owner can read.
+def _load_or_make_secret(path: Path, name: str) -> bytes:
+    """Return the secret in the file; where there is none, make one that only the owner can read.
 
-    It is written beside its place and linked into it: of several processes that start at once, one makes the pepper
+    It is written beside its place and linked into it: of several processes that start at once, one makes the secret
     and the others read that one, whole.
     """
     if not path.exists():
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_hex(MIN_PEPPER_BYTES))
+            file.write(secrets.token_hex(32))
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileExistsError):
@@ -217,4 +245,4 @@ def _load_or_make_pepper(path: Path) -> bytes:
     try:
         return path.read_bytes().strip()
     except OSError as error:
-        raise StateError(f"The pepper in {path} cannot be read: {error.strerror}.") from None
+        raise StateError(f"The {name} in {path} cannot be read: {error.strerror}.") from None

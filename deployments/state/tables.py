@@ -111,3 +111,12 @@ limiter_charges = Table(
     Column("requests", LargeBinary, nullable=False),
     Column("tokens", LargeBinary, nullable=False),
 )
+
+# The key of each account, wrapped by the master key; it wraps the keys of the account's objects.
+account_keys = Table(
+    "account_keys",
+    metadata,
+    Column("account", String(64), primary_key=True),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("created_at", Double, nullable=False),
+)

@@ -34,7 +34,10 @@ def test_the_first_pepper_is_made_private_and_kept(tmp_path: Path) -> None:
     assert len(first.pepper) == 64
     assert first.pepper == again.pepper
     assert stat.S_IMODE((tmp_path / "pepper").stat().st_mode) == 0o600
-    assert os.listdir(tmp_path) == ["pepper"]
+    assert first.master_key == again.master_key
+    assert len(first.master_key) == 32
+    assert stat.S_IMODE((tmp_path / "master_key").stat().st_mode) == 0o600
+    assert sorted(os.listdir(tmp_path)) == ["master_key", "pepper"]
 
 
 def test_those_who_start_at_once_agree_on_the_pepper(tmp_path: Path) -> None:
@@ -52,6 +55,23 @@ def test_those_who_start_at_once_agree_on_the_pepper(tmp_path: Path) -> None:
         thread.join()
     assert len(peppers) == 8
     assert len(set(peppers)) == 1
+
+
+@pytest.mark.parametrize("written", ["ab" * 32, "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="])
+def test_the_master_key_is_read_in_hexadecimal_or_base64(tmp_path: Path, written: str) -> None:
+    config = StateConfig(state_dir=tmp_path, master_key=EnvReference(env="MASTER"))
+    state = resolve_state(config, {"MASTER": written})
+    assert state.master_key == b"\xab" * 32
+    assert written not in repr(state)
+    assert not (tmp_path / "master_key").exists()
+
+
+@pytest.mark.parametrize("written", ["short", "ab" * 31, "zz" * 32, "q6ur"])
+def test_a_master_key_of_another_size_is_refused(tmp_path: Path, written: str) -> None:
+    config = StateConfig(state_dir=tmp_path, master_key=EnvReference(env="MASTER"))
+    with pytest.raises(StateError, match="32 random bytes") as refused:
+        resolve_state(config, {"MASTER": written})
+    assert written not in str(refused.value)
 
 
 def test_secrets_are_read_from_where_they_are_referred_to(tmp_path: Path) -> None:
