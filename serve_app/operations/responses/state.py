@@ -1,0 +1,276 @@
+"""The state machine of one response: what a generation yields goes in, the legal event stream comes out.
+
+    new -> begun -> (an item is open | none is) ... -> ended
+
+Whatever comes, in whatever order: numbers have no gap, an item is finished before the next one begins, there is one
+terminal event, its `output` is the list of the finished items, and nothing follows it. Does no input or output.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from deployments.models.engine import Usage
+from deployments.models.events import Event, Logprobs
+from serve_app.errors import SERVER_ERROR_MESSAGE
+from serve_app.operations.responses.items import (
+    OpenCall,
+    OpenText,
+    Status,
+    TextKind,
+    call_item,
+    message_item,
+    reasoning_item,
+)
+from serve_app.operations.responses.writer import EventWriter, Item, new_id
+
+ErrorCode = Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
+
+
+class RefusalDelta(NamedTuple):
+    """More of the words with which a model declines to answer; no engine here says them yet."""
+
+    kind: Literal["refusal"]
+    choice: int
+    text: str
+
+
+@dataclass(slots=True)
+class ServerCall:
+    """A call of a tool that the service runs itself; `arguments` are as the model wrote them."""
+
+    call_id: str
+    name: str
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> str:
+        """The whole JSON text, if the model wrote well."""
+        return "".join(self.pieces)
+
+
+class OpenTool:
+    """An item of a tool that the service runs, with events of its own kind."""
+
+    def __init__(self, writer: EventWriter, item: Item, output_index: int) -> None:
+        self.item = item
+        self._writer = writer
+        self._output_index = output_index
+
+    def begin(self) -> bytes:
+        """Return the event that adds the item."""
+        return self._writer.write("response.output_item.added", output_index=self._output_index, item=self.item)
+
+    def tell(self, kind: str, **fields: Any) -> bytes:
+        """Return one of the tool's own events, such as `response.web_search_call.searching`."""
+        return self._writer.write(kind, item_id=self.item["id"], output_index=self._output_index, **fields)
+
+    def close(self, status: Status) -> list[bytes]:
+        """Return the event that ends the item; its status is the tool's word, "failed" where it said none."""
+        if self.item["status"] == "in_progress":
+            self.item["status"] = "failed"
+        return [self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item)]
+
+
+class ResponseState:
+    """One response on its way. `response` is the object as it stands; `usage` adds up all of its generations.
+
+    `server_tools` are the names of the functions that the service runs: a call of one becomes an entry of `calls`
+    instead of an item. Once it has ended, every method returns no events.
+    """
+
+    def __init__(
+        self,
+        response: Item,
+        server_tools: Collection[str] = (),
+        new_id: Callable[[str], str] = new_id,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.response = response
+        self.usage = Usage()
+        self.calls: list[ServerCall] = []
+        self.finish_reason: str | None = None
+        self.has_ended = False
+        self._server_tools = server_tools
+        self._new_id = new_id
+        self._clock = clock
+        self._writer = EventWriter()
+        self._items: list[Item] = []
+        self._open: OpenText | OpenCall | OpenTool | None = None
+        self._call: int | None = None
+        self._server_calls: dict[int, ServerCall] = {}
+
+    @property
+    def num_events(self) -> int:
+        """How many events have been written; the number of the next."""
+        return self._writer.number
+
+    @property
+    def items(self) -> list[Item]:
+        """The items that are finished, in order."""
+        return self._items
+
+    def begin(self, *, queued: bool = False) -> list[bytes]:
+        """Return the events that a stream starts with."""
+        self.response["status"] = "queued" if queued else "in_progress"
+        events = [self._writer.response("created", self.response)]
+        if queued:
+            events.append(self._writer.response("queued", self.response))
+            return events
+        return [*events, self._writer.response("in_progress", self.response)]
+
+    def progress(self) -> list[bytes]:
+        """Return the event that says that a queued response runs now."""
+        self.response["status"] = "in_progress"
+        return [self._writer.response("in_progress", self.response)]
+
+    def take(self, events: Sequence[Event | RefusalDelta]) -> list[bytes]:
+        """Return what the events of one generation add; those of other choices than the first add nothing.
+
+        Arguments of a call that was left for the next one, or never begun, have nowhere to go: the response fails.
+        """
+        written: list[bytes] = []
+        for position, event in enumerate(events):
+            if self.has_ended or self.finish_reason is not None or event.choice != 0:
+                continue
+            match event.kind:
+                case "text" | "refusal" | "reasoning":
+                    following = events[position + 1] if position + 1 < len(events) else None
+                    tokens = following.content if isinstance(following, Logprobs) and event.kind == "text" else None
+                    written += self._take_text(event.kind, event.text, tokens)
+                case "tool_call":
+                    written += self._open_call(event.call, event.id, event.name)
+                case "tool_arguments":
+                    written += self._take_arguments(event.call, event.text)
+                case "logprobs":
+                    if position == 0 or events[position - 1].kind != "text":
+                        written += self._take_text("text", "", event.content)
+                case "finished":
+                    self.finish_reason = event.reason
+        return written
+
+    def _take_text(self, kind: TextKind, text: str, logprobs: list[Any] | None) -> list[bytes]:
+        if not text and not logprobs:
+            return []
+        wanted = "reasoning" if kind == "reasoning" else "message"
+        opened = self._open
+        if isinstance(opened, OpenText) and opened.item["type"] == wanted:
+            return opened.delta(kind, text, logprobs)
+        events = self._close_open("completed")
+        item = reasoning_item(self._new_id) if kind == "reasoning" else message_item(self._new_id)
+        opened = self._open = OpenText(self._writer, item, len(self._items))
+        return [*events, opened.begin(), *opened.delta(kind, text, logprobs)]
+
+    def _open_call(self, call: int, call_id: str, name: str) -> list[bytes]:
+        events = self._close_open("completed")
+        self._call = call
+        if name in self._server_tools:
+            self._server_calls[call] = server_call = ServerCall(call_id, name)
+            self.calls.append(server_call)
+            return events
+        item = call_item(self._new_id, call_id, name)
+        self._open = OpenCall(self._writer, item, len(self._items))
+        return [*events, self._open.begin()]
+
+    def _take_arguments(self, call: int, text: str) -> list[bytes]:
+        if call in self._server_calls:
+            self._server_calls[call].pieces.append(text)
+            return []
+        if call != self._call or not isinstance(self._open, OpenCall):
+            return self.fail("server_error", SERVER_ERROR_MESSAGE)
+        return [self._open.delta(text)]
+
+    def end_generation(self, usage: Usage | None) -> list[bytes]:
+        """Return the events that end the open item, and count what the generation took; another one may follow."""
+        if usage is not None:
+            self.usage.prompt_tokens += usage.prompt_tokens
+            self.usage.completion_tokens += usage.completion_tokens
+            self.usage.cached_tokens += usage.cached_tokens
+            self.usage.reasoning_tokens += usage.reasoning_tokens
+        is_cut = self.finish_reason in ("length", "content_filter", None)
+        return self._close_open("incomplete" if is_cut else "completed")
+
+    def next_generation(self) -> list[ServerCall]:
+        """Make ready for another generation; return the calls that the last one left to the service."""
+        calls, self.calls, self.finish_reason, self._call = self.calls, [], None, None
+        self._server_calls = {}
+        return calls
+
+    def open_tool(self, item: Item) -> tuple[OpenTool, list[bytes]]:
+        """Begin the item of a tool that the service runs; return it, and the events so far."""
+        events = self._close_open("completed")
+        opened = self._open = OpenTool(self._writer, item, len(self._items))
+        return opened, [*events, opened.begin()]
+
+    def close_tool(self) -> list[bytes]:
+        """Return the event that ends the open tool's item."""
+        return self._close_open("completed")
+
+    def end(self) -> list[bytes]:
+        """Return the terminal event of a response that the last generation's finish reason completes or cuts.
+
+        A generation that ended without saying why has failed.
+        """
+        if self.has_ended:
+            return []
+        if self.finish_reason is None:
+            return self.fail("server_error", SERVER_ERROR_MESSAGE)
+        if self.finish_reason == "stop" and not self._items:
+            return [*self._say_nothing(), *self._end("completed")]
+        if self.finish_reason in ("length", "content_filter"):
+            reason = "max_output_tokens" if self.finish_reason == "length" else "content_filter"
+            self.response["incomplete_details"] = {"reason": reason}
+            return self._end("incomplete")
+        return self._end("completed")
+
+    def _say_nothing(self) -> list[bytes]:
+        """Return the events of a message without text: the model's answer was to say nothing."""
+        opened = self._open = OpenText(self._writer, message_item(self._new_id), 0)
+        return [opened.begin(), *opened.open_part("text"), *self._close_open("completed")]
+
+    def fail(self, code: ErrorCode, message: str) -> list[bytes]:
+        """Return the events of a response that cannot go on."""
+        if self.has_ended:
+            return []
+        self.response["error"] = {"code": code, "message": message}
+        return self._end("failed")
+
+    def cancel(self) -> list[bytes]:
+        """Return the events of a response that was taken back.
+
+        There is no terminal event of that name: the stream ends as an incomplete one, its response says `cancelled`.
+        """
+        return self._end("incomplete", status="cancelled")
+
+    def _end(self, kind: str, status: str | None = None) -> list[bytes]:
+        if self.has_ended:
+            return []
+        events = self._close_open("completed" if kind == "completed" else "incomplete")
+        self.has_ended = True
+        self.response |= {
+            "status": status or kind,
+            "completed_at": int(self._clock()) if kind == "completed" else None,
+            "output": self._items,
+            "usage": usage_to_wire(self.usage),
+        }
+        return [*events, self._writer.response(kind, self.response)]
+
+    def _close_open(self, status: Status) -> list[bytes]:
+        opened, self._open = self._open, None
+        if opened is None:
+            return []
+        events = opened.close(status)
+        self._items.append(opened.item)
+        return events
+
+
+def usage_to_wire(usage: Usage) -> dict[str, Any]:
+    """Return a response's `usage` object."""
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.total_tokens,
+    }

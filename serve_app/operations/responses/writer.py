@@ -1,0 +1,66 @@
+"""Writes the events of one response: each a JSON text that begins with its type and takes the next number.
+
+Knows the shape of every event, not when it may come: that is `state`.
+"""
+
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+
+DONE: Final = b"data: [DONE]\n\n"
+"""What ends a stream of server-sent events, after the terminal event."""
+
+_TYPE_AT = len(b'{"type":"')
+
+Item = dict[str, Any]
+
+
+def new_id(prefix: str) -> str:
+    """Return an id that nobody can guess: 128 random bits after the prefix."""
+    return f"{prefix}_{secrets.token_hex(16)}"
+
+
+def type_of(event: bytes) -> bytes:
+    """Return the type of an event that was written here."""
+    return event[_TYPE_AT : event.index(b'"', _TYPE_AT)]
+
+
+def frame(event: bytes) -> bytes:
+    """Return an event as one server-sent event."""
+    return b"".join((b"event: ", type_of(event), b"\ndata: ", event, b"\n\n"))
+
+
+class EventWriter:
+    """Numbers events from `number`, without a gap."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+
+    def write(self, kind: str, **fields: Any) -> bytes:
+        """Return the next event, with its fields in the order given."""
+        number = self.number
+        self.number += 1
+        return orjson.dumps({"type": kind, "sequence_number": number, **fields})
+
+    def response(self, kind: str, response: Item) -> bytes:
+        """Return an event that carries the response object."""
+        return self.write(f"response.{kind}", response=response)
+
+    def deltas(self, kind: str, *, logprobs: bool, **place: Any) -> Callable[..., bytes]:
+        """Return a function from text to delta events of one kind and place.
+
+        What does not change from delta to delta is rendered once: this is what runs for every token.
+        """
+        head = b'{"type":"' + kind.encode() + b'","sequence_number":'
+        where = b"," + orjson.dumps(place)[1:-1] + b',"delta":'
+        tail = b',"logprobs":[]}' if logprobs else b"}"
+
+        def write(text: str, tokens: list[Any] | None = None) -> bytes:
+            number = self.number
+            self.number += 1
+            end = tail if not tokens else b',"logprobs":' + orjson.dumps(tokens) + b"}"
+            return b"".join((head, str(number).encode(), where, orjson.dumps(text), end))
+
+        return write

@@ -1,0 +1,136 @@
+"""An independent reader of response streams: asserts that a stream is legal, and folds it to the response it tells.
+
+Knows the order and the fields of the events from the interface alone; shares no code with what writes them.
+"""
+
+from typing import Any
+
+import orjson
+
+TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
+KEYS = {
+    "id", "object", "created_at", "completed_at", "status", "background", "error", "incomplete_details",
+    "instructions", "max_output_tokens", "max_tool_calls", "model", "output", "parallel_tool_calls",
+    "previous_response_id", "prompt_cache_key", "reasoning", "safety_identifier", "service_tier", "store",
+    "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p", "presence_penalty",
+    "frequency_penalty", "truncation", "usage", "user", "metadata", "conversation",
+}  # fmt: skip
+PARTS = {
+    "output_text": ("response.output_text", "text"),
+    "refusal": ("response.refusal", "refusal"),
+    "reasoning_text": ("response.reasoning_text", "text"),
+}
+
+
+def split(body: bytes) -> list[dict[str, Any]]:
+    """Return the events of a whole stream of server-sent events, which must end with [DONE]."""
+    frames = body.split(b"\n\n")
+    assert frames[-2:] == [b"data: [DONE]", b""], frames[-3:]
+    return [read_frame(frame) for frame in frames[:-2]]
+
+
+def read_frame(frame: bytes) -> dict[str, Any]:
+    first, second = frame.split(b"\n")
+    assert first.startswith(b"event: ")
+    assert second.startswith(b"data: ")
+    event = orjson.loads(second.removeprefix(b"data: "))
+    assert first == b"event: " + event["type"].encode()
+    return event
+
+
+def fold(events: list[dict[str, Any]], *, has_all_keys: bool = True) -> dict[str, Any]:
+    """Return the final response of a stream; asserts that it is legal and that the response is what was streamed."""
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    kinds = [event["type"] for event in events]
+    assert kinds[0] == "response.created"
+    start = 1 + (kinds[1] == "response.queued")
+    is_begun = kinds[start] == "response.in_progress"
+    assert is_begun or (start == 2 and kinds[2] in TERMINAL)  # Taken back while it was queued.
+    for event in [*events[: start + is_begun], events[-1]]:
+        assert not has_all_keys or set(event["response"]) == KEYS
+    for event in events[: start + is_begun]:
+        response = event["response"]
+        assert response["output"] == []
+        assert response["usage"] is None
+        assert response["completed_at"] is None
+    assert kinds[-1] in TERMINAL
+    rest = events[start + is_begun : -1]
+    assert not TERMINAL & {event["type"] for event in rest}
+    items: list[dict[str, Any]] = []
+    while rest:
+        item, rest = _item(rest, len(items))
+        items.append(item)
+    final = events[-1]["response"]
+    _check_final(final, kinds[-1], items)
+    assert len({item["id"] for item in items}) == len(items)
+    return final
+
+
+def _check_final(final: dict[str, Any], kind: str, items: list[dict[str, Any]]) -> None:
+    assert final["output"] == items
+    assert final["status"] in ({"incomplete", "cancelled"} if kind.endswith("incomplete") else {kind[9:]})
+    assert (final["error"] is not None) == (final["status"] == "failed")
+    assert (final["incomplete_details"] is not None) == (final["status"] == "incomplete")
+    assert (final["completed_at"] is not None) == (final["status"] == "completed")
+    usage = final["usage"]
+    assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+    if final["status"] == "completed":
+        assert all(item.get("status") != "incomplete" for item in items)
+
+
+def _item(events: list[dict[str, Any]], index: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the first item that events tell of, and the events after it."""
+    added, *rest = events
+    assert added["type"] == "response.output_item.added"
+    assert added["output_index"] == index
+    item = added["item"]
+    assert item["status"] == "in_progress"
+    item_id = item["id"]
+    end = next(n for n, event in enumerate(rest) if event["type"] == "response.output_item.done")
+    inner, done, after = rest[:end], rest[end], rest[end + 1 :]
+    for event in inner:
+        assert event["item_id"] == item_id
+        assert event["output_index"] == index
+    assert done["output_index"] == index
+    finished = done["item"]
+    assert finished["id"] == item_id
+    assert finished["status"] in ("completed", "incomplete", "failed")
+    if item["type"] in ("message", "reasoning"):
+        assert item["content"] == []
+        assert finished == {**item, "content": _parts(inner), "status": finished["status"]}
+    elif item["type"] == "function_call":
+        assert item["arguments"] == ""
+        *deltas, last = inner
+        assert all(event["type"] == "response.function_call_arguments.delta" for event in deltas)
+        assert last["type"] == "response.function_call_arguments.done"
+        assert last["name"] == item["name"]
+        assert last["arguments"] == "".join(event["delta"] for event in deltas)
+        assert finished == {**item, "arguments": last["arguments"], "status": finished["status"]}
+    else:
+        assert all(event["type"].startswith(f"response.{item['type']}") for event in inner)
+    return finished, after
+
+
+def _parts(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    while events:
+        added = events[0]
+        assert added["type"] == "response.content_part.added"
+        end = next(n for n, event in enumerate(events) if event["type"] == "response.content_part.done")
+        kind, field = PARTS[added["part"]["type"]]
+        assert added["part"][field] == ""
+        *deltas, finished = events[1:end]
+        for event in events[: end + 1]:
+            assert event["content_index"] == len(parts)
+        assert all(event["type"] == f"{kind}.delta" for event in deltas)
+        assert finished["type"] == f"{kind}.done"
+        assert finished[field] == "".join(event["delta"] for event in deltas)
+        part = events[end]["part"]
+        assert part[field] == finished[field]
+        assert set(part) == set(added["part"])
+        if kind == "response.output_text":
+            assert finished["logprobs"] == [token for event in deltas for token in event["logprobs"]]
+            assert [token["token"] for token in part["logprobs"]] == [t["token"] for t in finished["logprobs"]]
+        parts.append(part)
+        events = events[end + 1 :]
+    return parts

@@ -1,0 +1,249 @@
+"""The state machine of a response: any sequence of what a generation may say becomes a legal stream."""
+
+from itertools import count
+from typing import Any
+
+import orjson
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deployments.models.engine import Usage
+from deployments.models.events import Finished, Logprobs, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
+from serve_app.operations.responses.state import RefusalDelta, ResponseState
+from serve_app.operations.responses.writer import DONE, frame, type_of
+from tests.twins.legal import fold, split
+
+USAGE = Usage(prompt_tokens=5, completion_tokens=3, cached_tokens=2, reasoning_tokens=1)
+
+
+def state(server_tools=()) -> ResponseState:
+    numbers = count()
+    response: dict[str, Any] = {"id": "resp_1", "output": [], "usage": None, "completed_at": None, "error": None}
+    response["incomplete_details"] = None
+    return ResponseState(response, server_tools, lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_700_000_000.5)
+
+
+def read(events: list[bytes]) -> list[dict[str, Any]]:
+    return split(b"".join(map(frame, events)) + DONE)
+
+
+def play(events, usage: Usage | None = USAGE) -> dict[str, Any]:
+    machine = state()
+    written = machine.begin()
+    for event in events:
+        written += machine.take([event])
+    written += machine.end_generation(usage) + machine.end()
+    return fold(read(written), has_all_keys=False)
+
+
+def text(*words: str) -> list[TextDelta]:
+    return [TextDelta("text", 0, word) for word in words]
+
+
+def test_text_becomes_one_message():
+    final = play([*text("Hello", " you"), Finished("finished", 0, "stop")])
+    assert final["status"] == "completed"
+    assert final["output"] == [
+        {
+            "id": "msg_0",
+            "type": "message",
+            "status": "completed",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Hello you", "annotations": [], "logprobs": []}],
+        }
+    ]
+    assert final["usage"] == {
+        "input_tokens": 5,
+        "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 0},
+        "output_tokens": 3,
+        "output_tokens_details": {"reasoning_tokens": 1},
+        "total_tokens": 8,
+    }
+
+
+def test_reasoning_text_and_two_calls_are_four_items_in_order():
+    final = play(
+        [
+            ReasoningDelta("reasoning", 0, "Hm."),
+            *text("Let me see."),
+            ToolCallStart("tool_call", 0, 0, "call_a", "first"),
+            ToolArgumentsDelta("tool_arguments", 0, 0, '{"a"'),
+            ToolArgumentsDelta("tool_arguments", 0, 0, ":1}"),
+            ToolCallStart("tool_call", 0, 1, "call_b", "second"),
+            Finished("finished", 0, "tool_calls"),
+        ]
+    )
+    assert [item["type"] for item in final["output"]] == ["reasoning", "message", "function_call", "function_call"]
+    assert [item.get("arguments") for item in final["output"][2:]] == ['{"a":1}', ""]
+    assert [item["call_id"] for item in final["output"][2:]] == ["call_a", "call_b"]
+
+
+def test_refusal_after_text_is_another_part_of_the_message():
+    final = play([*text("Well,"), RefusalDelta("refusal", 0, "no."), Finished("finished", 0, "stop")])
+    (message,) = final["output"]
+    assert [part["type"] for part in message["content"]] == ["output_text", "refusal"]
+    assert message["content"][1]["refusal"] == "no."
+
+
+def test_length_leaves_the_last_item_incomplete():
+    final = play([*text("Once"), Finished("finished", 0, "length")])
+    assert final["status"] == "incomplete"
+    assert final["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert final["output"][0]["status"] == "incomplete"
+
+
+def test_silence_is_a_message_without_text():
+    final = play([Finished("finished", 0, "stop")])
+    assert final["output"][0]["content"][0]["text"] == ""
+
+
+def test_filtered_prompt_has_no_item():
+    final = play([Finished("finished", 0, "content_filter")], Usage())
+    assert final["incomplete_details"] == {"reason": "content_filter"}
+    assert final["output"] == []
+
+
+def test_end_without_a_reason_is_a_failure():
+    assert play(text("Hello"))["status"] == "failed"
+
+
+def test_logprobs_are_beside_their_deltas_and_whole_in_the_part():
+    token = {
+        "token": "a",
+        "bytes": [97],
+        "logprob": -0.5,
+        "top_logprobs": [{"token": "b", "bytes": [98], "logprob": -1}],
+    }
+    machine = state()
+    written = machine.begin() + machine.take([*text("a"), Logprobs("logprobs", 0, [token])])
+    written += machine.take([Logprobs("logprobs", 0, [token])])
+    written += machine.take([Finished("finished", 0, "stop")]) + machine.end_generation(USAGE) + machine.end()
+    events = read(written)
+    final = fold(events, has_all_keys=False)
+    deltas = [event for event in events if event["type"] == "response.output_text.delta"]
+    assert [event["delta"] for event in deltas] == ["a", ""]
+    assert deltas[0]["logprobs"] == [{"token": "a", "logprob": -0.5, "top_logprobs": [{"token": "b", "logprob": -1}]}]
+    assert final["output"][0]["content"][0]["logprobs"] == [token, token]
+
+
+def test_other_choices_and_what_follows_the_end_add_nothing():
+    machine = state()
+    machine.begin()
+    assert machine.take([TextDelta("text", 1, "x")]) == []
+    machine.take([*text("a"), Finished("finished", 0, "stop")])
+    assert machine.take(text("late")) == []
+    machine.end_generation(USAGE)
+    machine.end()
+    number = machine.num_events
+    assert not machine.take(text("later")) + machine.fail("server_error", "x") + machine.cancel() + machine.end()
+    assert machine.num_events == number
+
+
+def test_arguments_of_a_finished_call_fail_the_response():
+    final = play(
+        [
+            ToolCallStart("tool_call", 0, 0, "call_a", "first"),
+            ToolCallStart("tool_call", 0, 1, "call_b", "second"),
+            ToolArgumentsDelta("tool_arguments", 0, 0, "{}"),
+        ]
+    )
+    assert final["status"] == "failed"
+    assert [item["status"] for item in final["output"]] == ["completed", "incomplete"]
+
+
+def test_server_call_is_left_to_the_service_and_its_item_comes_before_the_message():
+    machine = state({"search"})
+    written = machine.begin()
+    written += machine.take([ToolCallStart("tool_call", 0, 0, "call_a", "search")])
+    written += machine.take([ToolArgumentsDelta("tool_arguments", 0, 0, "{}"), Finished("finished", 0, "tool_calls")])
+    written += machine.end_generation(USAGE)
+    (call,) = machine.next_generation()
+    assert (call.name, call.call_id, call.arguments) == ("search", "call_a", "{}")
+    tool, events = machine.open_tool({"id": "ws_1", "type": "web_search_call", "status": "in_progress"})
+    written += [*events, tool.tell("response.web_search_call.searching")]
+    tool.item["status"] = "completed"
+    written += machine.close_tool() + machine.take([*text("Found."), Finished("finished", 0, "stop")])
+    written += machine.end_generation(USAGE) + machine.end()
+    final = fold(read(written), has_all_keys=False)
+    assert [item["type"] for item in final["output"]] == ["web_search_call", "message"]
+    assert final["usage"]["output_tokens"] == 6
+
+
+def test_type_of_reads_what_was_written():
+    event = state().begin()[0]
+    assert type_of(event) == b"response.created"
+    assert orjson.loads(event)["sequence_number"] == 0
+
+
+TEXTS = st.text(max_size=5)
+TOKENS = st.lists(
+    st.fixed_dictionaries(
+        {"token": TEXTS, "bytes": st.none(), "logprob": st.floats(-9, 0), "top_logprobs": st.just([])}
+    ),
+    max_size=2,
+)
+CHOICES = st.sampled_from([0, 0, 0, 0, 1])
+SAID = st.one_of(
+    st.builds(TextDelta, st.just("text"), CHOICES, TEXTS),
+    st.builds(ReasoningDelta, st.just("reasoning"), CHOICES, TEXTS),
+    st.builds(RefusalDelta, st.just("refusal"), CHOICES, TEXTS),
+    st.builds(ToolCallStart, st.just("tool_call"), CHOICES, st.integers(0, 3), TEXTS, st.sampled_from("fgs")),
+    st.builds(ToolArgumentsDelta, st.just("tool_arguments"), CHOICES, st.integers(0, 3), TEXTS),
+    st.builds(Logprobs, st.just("logprobs"), CHOICES, TOKENS),
+    st.builds(
+        Finished, st.just("finished"), CHOICES, st.sampled_from(["stop", "length", "content_filter", "tool_calls"])
+    ),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("take"), st.lists(SAID, max_size=4)),
+        st.tuples(st.sampled_from(["generation", "tool", "tell", "close", "fail", "cancel", "end"]), st.none()),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(steps=STEPS, is_queued=st.booleans(), is_begun=st.booleans())
+def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, is_begun):
+    machine = state({"s"})
+    written = machine.begin(queued=is_queued)
+    if is_queued and not is_begun:
+        written += machine.cancel()
+    elif is_queued:
+        written += machine.progress()
+    tool = None
+    for step, said in steps:
+        if machine.has_ended:
+            assert not machine.take(said or []) + machine.end() + machine.fail("server_error", "x") + machine.cancel()
+            continue
+        match step:
+            case "take":
+                written += machine.take(said)
+                tool = None if said else tool
+            case "generation":
+                written += machine.end_generation(USAGE)
+                machine.next_generation()
+                tool = None
+            case "tool":
+                number = machine.num_events
+                tool, events = machine.open_tool(
+                    {"id": f"ws_{number}", "type": "web_search_call", "status": "in_progress"}
+                )
+                written += events
+            case "tell" if tool is not None:
+                written.append(tool.tell("response.web_search_call.searching"))
+            case "close":
+                written += machine.close_tool()
+                tool = None
+            case "fail":
+                written += machine.fail("server_error", "It broke.")
+            case "cancel":
+                written += machine.cancel()
+            case "end":
+                written += machine.end_generation(USAGE) + machine.end()
+    if not machine.has_ended:
+        written += machine.cancel()
+    final = fold(read(written), has_all_keys=False)
+    assert final == orjson.loads(orjson.dumps(machine.response))
+    assert final["output"] == machine.items
