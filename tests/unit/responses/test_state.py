@@ -205,7 +205,7 @@ STEPS = st.lists(
 
 @settings(max_examples=500, deadline=None)
 @given(steps=STEPS, is_queued=st.booleans(), is_begun=st.booleans())
-def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, is_begun):
+def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, is_begun):  # noqa: C901
     machine = state({"s"})
     written = machine.begin(queued=is_queued)
     if is_queued and not is_begun:
