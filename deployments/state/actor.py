@@ -8,9 +8,10 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayError
 
-from deployments.state.config import ResolvedState, StateError
+from deployments.state.config import ResolvedState
 from deployments.state.gatekeeper import Gatekeeper, fingerprint
 from deployments.state.messages import Exchange, Exchanged, Hello, Identified, TransportDown
+from deployments.state.references import StateError
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from deployments.state.object_config import ObjectStoreConfig, ResolvedObjectStore, resolve_object_store
 from deployments.state.protocol import Tier
+from deployments.state.references import EnvReference, FileReference, Section, StateError, follow
 
 MAX_REQUESTS_PER_MINUTE = 10_000_000
 MAX_TOKENS_PER_MINUTE = 1_000_000_000_000
@@ -36,35 +38,14 @@ _DRIVERS = {
 }
 
 
-class StateError(ValueError):
-    """The configured state cannot be used; the message says what to change."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class EnvReference(_Section):
-    """The value of an environment variable, read when the service is built."""
-
-    env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-    default: str | None = None
-
-
-class FileReference(_Section):
-    """The content of a file, without white space around it; relative paths start at the working directory."""
-
-    file: Path
-
-
-class TierLimits(_Section):
+class TierLimits(Section):
     """What one key of a tier may use in any 60 seconds; None where it must be set for each key."""
 
     requests_per_minute: RequestsPerMinute | None
     tokens_per_minute: TokensPerMinute | None
 
 
-class Tiers(_Section):
+class Tiers(Section):
     """The limits of every tier."""
 
     free: TierLimits = TierLimits(requests_per_minute=10, tokens_per_minute=40_000)
@@ -77,7 +58,7 @@ class Tiers(_Section):
         return limits
 
 
-class LimiterConfig(_Section):
+class LimiterConfig(Section):
     """How the gatekeeper and the ingress replicas share the counting. Times in seconds."""
 
     lease_s: Annotated[float, Field(ge=0.25, le=0.5)] = 0.4
@@ -88,7 +69,7 @@ class LimiterConfig(_Section):
     away_grace_s: Annotated[float, Field(ge=0, le=3600)] = 300.0
 
 
-class StateConfig(_Section):
+class StateConfig(Section):
     """Where keys and counts are kept, and what the tiers may use.
 
     A `database_url` that carries a password belongs into a reference. None is a SQLite file in the state directory.
@@ -100,6 +81,7 @@ class StateConfig(_Section):
     database_url: str | EnvReference | FileReference | None = None
     pepper: EnvReference | FileReference | None = None
     master_key: EnvReference | FileReference | None = None
+    object_store: ObjectStoreConfig = ObjectStoreConfig()
     tiers: Tiers = Tiers()
     limiter: LimiterConfig = LimiterConfig()
     usage_flush_interval_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
@@ -121,6 +103,7 @@ class ResolvedState:
     database_url: str = field(repr=False)
     pepper: bytes = field(repr=False)
     master_key: bytes = field(repr=False)
+    object_store: ResolvedObjectStore
 
 
 def resolve_state(config: StateConfig, environ: Mapping[str, str] | None = None) -> ResolvedState:
@@ -135,15 +118,17 @@ def resolve_state(config: StateConfig, environ: Mapping[str, str] | None = None)
     if url is None:
         resolved_url = f"sqlite+aiosqlite:///{state_dir / 'manta.db'}"
     else:
-        text = url if isinstance(url, str) else _follow(url, environ, "database_url")
+        text = url if isinstance(url, str) else follow(url, environ, "database_url")
         resolved_url = parse_database_url(text)
     if config.pepper is None:
         pepper = _load_or_make_secret(state_dir / "pepper", "pepper")
     else:
-        pepper = _follow(config.pepper, environ, "pepper").encode()
+        pepper = follow(config.pepper, environ, "pepper").encode()
     if len(pepper) < MIN_PEPPER_BYTES:
         raise StateError(f"The pepper is shorter than {MIN_PEPPER_BYTES} bytes: use a long random one.")
-    return ResolvedState(config, state_dir, resolved_url, pepper, _resolve_master_key(config, state_dir, environ))
+    master_key = _resolve_master_key(config, state_dir, environ)
+    objects = resolve_object_store(config.object_store, state_dir, environ)
+    return ResolvedState(config, state_dir, resolved_url, pepper, master_key, objects)
 
 
 def parse_master_key(text: str) -> bytes:
@@ -182,24 +167,29 @@ def parse_database_url(text: str) -> str:
 
 
 def check_database(config: StateConfig, num_nodes: int, environ: Mapping[str, str] | None = None) -> None:
-    """Refuse a database that `num_nodes` nodes cannot share.
+    """Refuse a database or an object store that `num_nodes` nodes cannot share.
 
     Raises:
-        StateError: more than one node serves and the database is SQLite.
+        StateError: more than one node serves and the database is SQLite, or files are in the state directory.
     """
     url = config.database_url
     if url is not None and not isinstance(url, str):
-        url = _follow(url, os.environ if environ is None else environ, "database_url")
+        url = follow(url, os.environ if environ is None else environ, "database_url")
     if num_nodes > 1 and (url is None or parse_database_url(url).startswith("sqlite")):
         raise StateError(
             f"The database is SQLite, a file on one machine, but {num_nodes} nodes serve. "
             "Set state.database_url to a PostgreSQL URL, or serve from one node."
         )
+    if num_nodes > 1 and config.object_store.url is None:
+        raise StateError(
+            f"Files are kept in a directory on one machine, but {num_nodes} nodes serve. Set state.object_store.url to "
+            "a bucket, or to a directory that all nodes share."
+        )
 
 
 def _resolve_state_dir(config: StateConfig, environ: Mapping[str, str]) -> Path:
     reference = config.state_dir
-    path = Path(_follow(reference, environ, "state_dir")) if isinstance(reference, EnvReference) else reference
+    path = Path(follow(reference, environ, "state_dir")) if isinstance(reference, EnvReference) else reference
     path = path.expanduser().absolute()
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -210,20 +200,8 @@ def _resolve_state_dir(config: StateConfig, environ: Mapping[str, str]) -> Path:
 
 def _resolve_master_key(config: StateConfig, state_dir: Path, environ: Mapping[str, str]) -> bytes:
     if config.master_key is not None:
-        return parse_master_key(_follow(config.master_key, environ, "master_key"))
+        return parse_master_key(follow(config.master_key, environ, "master_key"))
     return parse_master_key(_load_or_make_secret(state_dir / "master_key", "master key").decode("ascii", "replace"))
-
-
-def _follow(reference: EnvReference | FileReference, environ: Mapping[str, str], name: str) -> str:
-    if isinstance(reference, EnvReference):
-        value = environ.get(reference.env) or reference.default
-        if not value:
-            raise StateError(f"{name} is in the environment variable {reference.env}, which is not set.")
-        return value
-    try:
-        return reference.file.expanduser().read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise StateError(f"{name} is in the file {reference.file}, which cannot be read: {error}.") from None
 
 
 def _load_or_make_secret(path: Path, name: str) -> bytes:

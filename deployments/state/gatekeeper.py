@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from deployments.state.background import BackgroundLoop
 from deployments.state.clock import SteadyClock
-from deployments.state.config import ResolvedState, StateError
+from deployments.state.config import ResolvedState
 from deployments.state.core import GatekeeperCore
 from deployments.state.database import Database, connect
 from deployments.state.journal import FileJournal, read_journal
@@ -29,6 +29,7 @@ from deployments.state.ledger import Ledger
 from deployments.state.limits import WINDOW_S
 from deployments.state.messages import Exchange, Exchanged, Hello, Identified, TransportDown
 from deployments.state.protocol import RequestRecord
+from deployments.state.references import StateError
 from deployments.state.snapshots import Snapshot, load_snapshot, save_snapshot
 from deployments.state.usage import Numbered, UsageStore
 

@@ -12,10 +12,11 @@ import yaml
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from deployments.state.config import ResolvedState, StateConfig, StateError, parse_database_url, resolve_state
+from deployments.state.config import ResolvedState, StateConfig, parse_database_url, resolve_state
 from deployments.state.database import Database, connect
 from deployments.state.key_store import KeyNotFound, KeyRefused, KeyStore
 from deployments.state.keys import explain
+from deployments.state.references import StateError
 from deployments.state.usage import UsageStore
 
 T = TypeVar("T")

@@ -15,8 +15,9 @@ import psutil
 import typer
 import yaml
 
-from deployments.state.config import StateError, resolve_state
+from deployments.state.config import resolve_state
 from deployments.state.database import connect
+from deployments.state.references import StateError
 from serve_app.cli.ports import describe_holder, haproxy_ports, is_free
 from serve_app.cli.process_tree import abandoned_processes
 from serve_app.config import ServiceConfig, check_file

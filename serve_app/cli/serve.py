@@ -22,10 +22,11 @@ import yaml
 from rich.console import Console
 
 from deployments.models.demo import resolve_source
-from deployments.state.config import ResolvedState, StateError, resolve_state
+from deployments.state.config import ResolvedState, resolve_state
 from deployments.state.database import connect
 from deployments.state.key_store import KeyStore
 from deployments.state.keys import NewKey
+from deployments.state.references import StateError
 from serve_app.cli.ports import describe_holder, haproxy_ports, is_free
 from serve_app.cli.process_tree import ProcessTree, abandoned_processes, end_processes, serve_command
 from serve_app.cli.readiness import Progress, ReadinessProbe

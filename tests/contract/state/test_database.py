@@ -13,8 +13,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from deployments.state import database as database_module
-from deployments.state.config import StateError
 from deployments.state.database import Database, connect, head_revision
+from deployments.state.references import StateError
 from deployments.state.tables import metadata
 
 MIGRATIONS = Path(database_module.__file__).parent / "migrations"

@@ -7,14 +7,13 @@ import pytest
 from pydantic import ValidationError
 
 from deployments.state.config import (
-    EnvReference,
-    FileReference,
     StateConfig,
-    StateError,
     check_database,
     parse_database_url,
     resolve_state,
 )
+from deployments.state.object_config import ObjectStoreConfig
+from deployments.state.references import EnvReference, FileReference, StateError
 
 
 def test_the_default_is_a_sqlite_file_in_the_state_directory(tmp_path: Path) -> None:
@@ -151,4 +150,36 @@ def test_sqlite_is_refused_for_more_than_one_node(url: str | EnvReference | None
 
 
 def test_postgresql_serves_any_number_of_nodes() -> None:
-    check_database(StateConfig(database_url="postgresql://db/manta"), 20)
+    objects = ObjectStoreConfig(url="s3://bucket/manta")
+    check_database(StateConfig(database_url="postgresql://db/manta", object_store=objects), 20)
+
+
+def test_a_directory_of_one_node_is_refused_where_more_serve() -> None:
+    with pytest.raises(StateError, match=r"object_store\.url"):
+        check_database(StateConfig(database_url="postgresql://db/manta"), 2)
+
+
+def test_the_object_store_is_a_directory_unless_a_bucket_is_named(tmp_path: Path) -> None:
+    assert resolve_state(StateConfig(state_dir=tmp_path), {}).object_store.url == f"file://{tmp_path}/objects"
+    secret = tmp_path / "secret"
+    secret.write_text("hidden-value")
+    objects = ObjectStoreConfig(
+        url=EnvReference(env="BUCKET"),
+        region="eu-central-1",
+        access_key_id=EnvReference(env="KEY_ID"),
+        secret_access_key=FileReference(file=secret),
+    )
+    state = resolve_state(
+        StateConfig(state_dir=tmp_path, object_store=objects), {"BUCKET": "s3://bucket/here", "KEY_ID": "id"}
+    )
+    assert state.object_store.url == "s3://bucket/here"
+    options = {"region": "eu-central-1", "access_key_id": "id", "secret_access_key": "hidden-value"}
+    assert state.object_store.options == options
+    assert "hidden-value" not in repr(state)
+
+
+@pytest.mark.parametrize("url", ["ftp://x/y", "bucket", "s3://", "file://", "s3://me:secret@bucket"])
+def test_an_object_store_of_another_kind_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError, match=r"object_store\.url") as refused:
+        ObjectStoreConfig(url=url)
+    assert "secret@" not in refused.value.errors()[0]["msg"]
