@@ -125,7 +125,7 @@ class BucketStore:
         if options.get("endpoint", "").startswith("http://"):
             client["allow_http"] = True
         retry: Any = {"max_retries": 4, "retry_timeout": timeout}
-        self._store = from_url(config.url, config=options or None, client_options=client, retry_config=retry)  # type: ignore[arg-type]
+        self._store = from_url(config.url, config=options or None, client_options=client, retry_config=retry)
 
     @asynccontextmanager
     async def create(self, key: str) -> AsyncIterator[ObjectWriter]:

@@ -120,3 +120,75 @@ account_keys = Table(
     Column("wrapped_key", LargeBinary, nullable=False),
     Column("created_at", Double, nullable=False),
 )
+
+# A file's name is sealed, as its content is: `wrapped_key` opens both, and deleting the row destroys them.
+files = Table(
+    "files",
+    metadata,
+    Column("file_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("key_id", String(40), nullable=False),
+    Column("purpose", String(32), nullable=False),
+    Column("num_bytes", BigInteger, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    Column("object_key", String(128), nullable=False, index=True),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_name", LargeBinary, nullable=False),
+    Index("ix_files_account", "account", "created_at", "file_id"),
+)
+
+# `epoch` counts the claims of a batch: whoever holds an older one than the row's can change nothing any more.
+# `done` has a bit for each line whose outcome is in a segment. `wrapped_key` opens the sealed metadata.
+batches = Table(
+    "batches",
+    metadata,
+    Column("batch_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("key_id", String(40), nullable=False),
+    Column("principal", JSON, nullable=False),
+    Column("endpoint", String(64), nullable=False),
+    Column("input_file_id", String(64), nullable=False, index=True),
+    Column("completion_window", String(8), nullable=False),
+    Column("output_expires_after_s", Integer),
+    Column("status", String(16), nullable=False, index=True),
+    Column("errors", JSON(none_as_null=True)),
+    Column("output_file_id", String(64)),
+    Column("error_file_id", String(64)),
+    Column("created_at", Double, nullable=False),
+    Column("in_progress_at", Double),
+    Column("expires_at", Double, nullable=False),
+    Column("finalizing_at", Double),
+    Column("completed_at", Double),
+    Column("failed_at", Double),
+    Column("expired_at", Double),
+    Column("cancelling_at", Double),
+    Column("cancelled_at", Double),
+    Column("num_total", Integer, nullable=False),
+    Column("num_completed", Integer, nullable=False),
+    Column("num_failed", Integer, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("enqueued_tokens", BigInteger, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("done", LargeBinary, nullable=False),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_metadata", LargeBinary),
+    Index("ix_batches_account", "account", "created_at", "batch_id"),
+)
+
+# Outcomes of lines, some to an object; `entries` says which, and where each is in it. Gone when the batch has ended.
+batch_segments = Table(
+    "batch_segments",
+    metadata,
+    Column("segment_id", String(64), primary_key=True),
+    Column("batch_id", String(64), nullable=False, index=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("object_key", String(128), nullable=False, index=True),
+    Column("num_bytes", BigInteger, nullable=False),
+    Column("entries", LargeBinary, nullable=False),
+    Column("wrapped_key", LargeBinary, nullable=False),
+)

@@ -1,0 +1,191 @@
+"""Files over real databases and object stores: what is written comes back, to its account only, until it is gone."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import select, update
+
+from deployments.state.account_keys import Vault
+from deployments.state.database import Database
+from deployments.state.file_content import NewFile
+from deployments.state.files import FileInUse, FileNotFound, FileStore, Page, StoredFile
+from deployments.state.objects import StoreFull, StoreUnavailable
+from deployments.state.tables import files
+from tests.batches import insert_batch
+from tests.twins.gatekeeper import TestClock
+from tests.twins.objects import MemoryObjects
+
+MIB = 1024 * 1024
+
+
+class Shelf:
+    """A file store, and what is beneath it."""
+
+    def __init__(self, database: Database) -> None:
+        self.clock = TestClock()
+        self.objects = MemoryObjects()
+        self.database = database
+        self.store = FileStore(database, self.objects, Vault(database, b"m" * 32), self.clock)
+        self._count = 0
+
+    async def add(
+        self, content: bytes = b"content", account: str = "acct", lives_s: float = 3600, **more
+    ) -> StoredFile:
+        self._count += 1
+        new = NewFile(account, "key-1", more.pop("file_id", f"file-{self._count}"))
+        async with self.store.create(new) as writer:
+            for start in range(0, len(content), 100_000):
+                await writer.write(content[start : start + 100_000])
+        now = self.clock()
+        values = {"purpose": "batch", "filename": "in.jsonl", "created_at": now, "expires_at": now + lives_s, **more}
+        return await self.store.record(writer.row(**values))
+
+    async def content(self, file: StoredFile, *span: int) -> bytes:
+        return b"".join([piece async for piece in self.store.read(file, *span)])
+
+
+@pytest.fixture
+def shelf(database: Database) -> Shelf:
+    return Shelf(database)
+
+
+async def test_a_file_comes_back_whole_and_by_range(shelf: Shelf) -> None:
+    content = os.urandom(2 * MIB + 77)
+    file = await shelf.add(content, filename="naïve name.jsonl")
+    found = await shelf.store.find("acct", file.file_id)
+    assert found == file
+    assert found.filename == "naïve name.jsonl"
+    assert found.num_bytes == len(content)
+    assert await shelf.content(found) == content
+    for start, stop in [(0, 1), (65_535, 65_537), (MIB - 1, MIB + 1), (len(content) - 1, len(content)), (5, 5)]:
+        assert await shelf.content(found, start, stop) == content[start:stop]
+
+
+async def test_an_empty_file_is_a_file(shelf: Shelf) -> None:
+    file = await shelf.add(b"")
+    assert await shelf.content(file) == b""
+
+
+async def test_nothing_is_stored_in_the_clear(shelf: Shelf) -> None:
+    await shelf.add(b"Kanarienvogel" * 1000, filename="Kanarienvogel.jsonl")
+    assert all(b"Kanarienvogel" not in content for content in shelf.objects.objects.values())
+    async with shelf.database.read() as connection:
+        row = (await connection.execute(select(files))).mappings().one()
+    assert "Kanarienvogel" not in repr(dict(row))
+
+
+async def test_a_file_of_another_account_does_not_exist(shelf: Shelf) -> None:
+    file = await shelf.add()
+    other = await shelf.add(account="other")
+    attempts: list[Callable] = [
+        lambda: shelf.store.find("other", file.file_id),
+        lambda: shelf.store.delete("other", file.file_id),
+        lambda: shelf.store.list_files("other", Page(after=file.file_id)),
+        lambda: shelf.store.find("acct", "file-none"),
+        lambda: shelf.store.find("acct", "nul\0"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(FileNotFound):
+            await attempt()
+    assert await shelf.store.list_files("other", Page()) == ([other], False)
+
+
+async def test_a_list_is_paged_both_ways(shelf: Shelf) -> None:
+    ids = []
+    for number in range(5):
+        if number % 2:
+            shelf.clock.advance(1)
+        ids.append((await shelf.add()).file_id)
+    for order, expected in (("asc", ids), ("desc", ids[::-1])):
+        seen: list[str] = []
+        has_more = True
+        while has_more:
+            page = Page(limit=2, order=order, after=seen[-1] if seen else None)
+            found, has_more = await shelf.store.list_files("acct", page)
+            seen += [file.file_id for file in found]
+        assert seen == expected
+
+
+async def test_a_list_is_narrowed_by_purpose(shelf: Shelf) -> None:
+    await shelf.add()
+    kept = await shelf.add(purpose="user_data")
+    assert await shelf.store.list_files("acct", Page(purpose="user_data")) == ([kept], False)
+
+
+async def test_deleting_destroys_the_key_and_the_content(shelf: Shelf) -> None:
+    file = await shelf.add()
+    await shelf.store.delete("acct", file.file_id)
+    assert shelf.objects.objects == {}
+    async with shelf.database.read() as connection:
+        assert (await connection.execute(select(files))).all() == []
+    with pytest.raises(FileNotFound):
+        await shelf.content(file)
+
+
+async def test_a_file_that_a_batch_needs_is_neither_deleted_nor_swept(shelf: Shelf) -> None:
+    file = await shelf.add(lives_s=10)
+    await insert_batch(shelf.database, input_file_id=file.file_id, status="in_progress")
+    with pytest.raises(FileInUse, match="batch_"):
+        await shelf.store.delete("acct", file.file_id)
+    shelf.clock.advance(11)
+    assert await shelf.store.sweep() == 0
+    assert await shelf.store.find("acct", file.file_id, even_expired=True) == file
+
+
+async def test_a_file_ends_at_its_expiry_and_is_then_swept(shelf: Shelf) -> None:
+    file, kept = await shelf.add(lives_s=10), await shelf.add(lives_s=100)
+    await insert_batch(shelf.database, input_file_id=file.file_id, status="completed")
+    shelf.clock.advance(10)
+    with pytest.raises(FileNotFound):
+        await shelf.store.find("acct", file.file_id)
+    assert await shelf.store.list_files("acct", Page()) == ([kept], False)
+    assert await shelf.store.sweep() == 1
+    assert len(shelf.objects.objects) == 1
+    assert await shelf.content(kept) == b"content"
+
+
+async def test_what_has_no_row_is_swept_once_it_is_old(shelf: Shelf) -> None:
+    kept = await shelf.add()
+    await shelf.objects.put("files/orphan", b"x")
+    await shelf.objects.put("segments/other", b"x")
+    assert await shelf.store.sweep_orphans(3600) == 0
+    shelf.clock.advance(3601)
+    assert await shelf.store.sweep_orphans(3600) == 1
+    assert await shelf.content(kept) == b"content"
+    assert "segments/other" in shelf.objects.objects
+
+
+async def test_content_that_was_changed_or_swapped_is_not_given_out(shelf: Shelf) -> None:
+    one, two = await shelf.add(b"one"), await shelf.add(b"two")
+    first, second = shelf.objects.objects
+    shelf.objects.objects[first] = shelf.objects.objects[second]
+    with pytest.raises(StoreUnavailable):
+        await shelf.content(one)
+    assert await shelf.content(two) == b"two"
+    del shelf.objects.objects[second]
+    with pytest.raises(StoreUnavailable):
+        await shelf.content(two)
+
+
+async def test_a_key_cannot_be_moved_to_another_account(shelf: Shelf) -> None:
+    file = await shelf.add()
+    async with shelf.database.write() as connection:
+        await connection.execute(update(files).values(account="thief"))
+    with pytest.raises(Exception, match="cannot be opened"):
+        await shelf.store.find("thief", file.file_id)
+
+
+async def test_a_full_store_leaves_nothing_behind(shelf: Shelf) -> None:
+    shelf.objects.room_bytes = 1000
+    with pytest.raises(StoreFull):
+        await shelf.add(b"x" * 2000)
+    assert shelf.objects.objects == {}
+    assert await shelf.store.list_files("acct", Page()) == ([], False)
+
+
+async def test_bytes_are_counted_by_account(shelf: Shelf) -> None:
+    await shelf.add(b"12345")
+    await shelf.add(b"123")
+    assert await shelf.store.num_bytes_of("acct") == 8
+    assert await shelf.store.num_bytes_of("other") == 0
