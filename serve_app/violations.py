@@ -82,7 +82,7 @@ def translate_violation(error: ValidationError, body: dict[str, Any]) -> BadRequ
     if has_too_many_findings(error):
         finding = next((other for other in findings if other["type"] == "extra_forbidden"), finding)
     branch = _branch_of(finding["loc"])
-    if branch is not None:
+    while branch is not None:  # Unions may lie in each other.
         union = finding["loc"][:branch]
         path, value = _walk(body, union)
         siblings = [other for other in findings if other["loc"][:branch] == union and len(other["loc"]) > branch]
@@ -91,6 +91,7 @@ def translate_violation(error: ValidationError, body: dict[str, Any]) -> BadRequ
             labels = dict.fromkeys(str(other["loc"][branch])[1:] for other in siblings)
             return _wrong_type(path, _listed(" or ".join(labels)), value)
         finding = fitting[0]
+        branch = _branch_of(finding["loc"], branch + 1)
     return _TRANSLATORS.get(finding["type"], _translate_other)(finding, body)
 
 
@@ -129,8 +130,9 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _branch_of(location: Location) -> int | None:
-    return next((index for index, part in enumerate(location) if isinstance(part, str) and part[:1] == "?"), None)
+def _branch_of(location: Location, start: int = 0) -> int | None:
+    labels = (index for index, part in enumerate(location) if isinstance(part, str) and part[:1] == "?")
+    return next((index for index in labels if index >= start), None)
 
 
 def _fits(label: str, value: Any) -> bool:

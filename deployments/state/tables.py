@@ -192,3 +192,74 @@ batch_segments = Table(
     Column("entries", LargeBinary, nullable=False),
     Column("wrapped_key", LargeBinary, nullable=False),
 )
+
+# Responses and conversations. Their content is in the rows themselves: it is small and belongs to one row, and so is
+# there or gone with it, in the same transaction. Deleting a row deletes its wrapped key.
+# A chain is stored as each turn's own items and the id of the turn before: continuing it reads every item once.
+responses = Table(
+    "responses",
+    metadata,
+    Column("response_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("previous_id", String(64), index=True),
+    Column("status", String(16), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_items", LargeBinary, nullable=False),
+    Column("sealed_response", LargeBinary, nullable=False),
+)
+
+# Where an item that a later request refers to can be found.
+response_items = Table(
+    "response_items",
+    metadata,
+    Column("item_id", String(128), primary_key=True),
+    Column("response_id", String(64), primary_key=True),
+    Index("ix_response_items_response", "response_id"),
+)
+
+# A response that runs in the background: who runs it may write as long as the epoch is the one it was given.
+response_jobs = Table(
+    "response_jobs",
+    metadata,
+    Column("response_id", String(64), primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("lease_until", Double, nullable=False, index=True),
+    Column("is_cancelled", Boolean, nullable=False),
+    Column("was_followed", Boolean, nullable=False),
+    Column("num_events", Integer, nullable=False),
+    Column("sealed_job", LargeBinary, nullable=False),
+)
+
+response_events = Table(
+    "response_events",
+    metadata,
+    Column("response_id", String(64), primary_key=True),
+    Column("first", Integer, primary_key=True),
+    Column("last", Integer, nullable=False),
+    Column("sealed_events", LargeBinary, nullable=False),
+)
+
+conversations = Table(
+    "conversations",
+    metadata,
+    Column("conversation_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    Column("next_position", BigInteger, nullable=False),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_metadata", LargeBinary, nullable=False),
+)
+
+conversation_items = Table(
+    "conversation_items",
+    metadata,
+    Column("conversation_id", String(64), primary_key=True),
+    Column("item_id", String(128), primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_item", LargeBinary, nullable=False),
+    Index("ix_conversation_items_position", "conversation_id", "position"),
+)

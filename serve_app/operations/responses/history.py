@@ -1,0 +1,217 @@
+"""From the items of a conversation to the messages of a chat, in the order that chat templates want.
+
+An assistant's reasoning, text and calls that follow each other are one message; the outputs of its calls come right
+after it, wherever they stood. What is cut off to fit is whole turns, so a call is never parted from its output.
+"""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from serve_app.errors import BadRequest, shorten
+from serve_app.operations.responses.writer import Item
+from serve_app.schemas.base import estimate_tokens
+
+Message = dict[str, Any]
+
+_COMPACTED = "What was said before, in short:\n"
+_MESSAGE_TOKENS = 4
+_IMAGE_TOKENS = 765
+
+
+@dataclass(slots=True)
+class _Call:
+    call_id: str
+    name: str
+    arguments: str
+    is_whole: bool = True
+    output: Any = None
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the assistant said in one go."""
+
+    reasoning: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    calls: list[_Call] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRun:
+    """What a tool of the service was asked and what it answered: its item alone does not say."""
+
+    name: str
+    arguments: str
+    output: str
+
+
+class History:
+    """Reads items into messages. `runs` tells, by item id, of the tools that the service ran.
+
+    `own_from` is where the request's own items begin: what is wrong with one of those is named by its place.
+    """
+
+    def __init__(self, items: Sequence[Item], own_from: int = 0, runs: Mapping[str, ServerRun] | None = None) -> None:
+        self._own_from = own_from
+        self._runs = runs or {}
+        self._entries: list[Message | _Said] = []
+        self._waiting: dict[str, _Call] = {}
+        self._answered: set[str] = set()
+        for index, item in enumerate(items):
+            self._read(index, item)
+
+    def _read(self, index: int, item: Item) -> None:
+        match item["type"]:
+            case "message" if item["role"] == "assistant":
+                said = self._said(starts_anew=True)
+                said.text.append("".join(part.get("text") or part.get("refusal") or "" for part in item["content"]))
+            case "message":
+                self._entries.append({"role": item["role"], "content": _content(item["content"])})
+            case "reasoning":
+                thought = "\n".join(part["text"] for part in item.get("content") or item["summary"])
+                if thought:
+                    self._said(starts_anew=True).reasoning.append(thought)
+            case "function_call":
+                call = _Call(item["call_id"], item["name"], item["arguments"], item["status"] == "completed")
+                self._said(starts_anew=False).calls.append(call)
+                self._waiting[call.call_id] = call
+                self._answered.discard(call.call_id)
+            case "function_call_output":
+                self._answer(index, item)
+            case "compaction":
+                self._entries.append({"role": "system", "content": _COMPACTED + item["text"]})
+            case _ if item["id"] in self._runs:
+                run = self._runs[item["id"]]
+                call = _Call(f"call_{item['id']}", run.name, run.arguments, output=run.output)
+                self._said(starts_anew=False).calls.append(call)
+
+    def _said(self, *, starts_anew: bool) -> _Said:
+        """Return what the assistant is saying; text after a call, and a thought after text, begin something new."""
+        last = self._entries[-1] if self._entries else None
+        if not isinstance(last, _Said) or any(call.output is not None for call in last.calls):
+            last = None
+        if last is not None and starts_anew and (last.calls or last.text):
+            last = None
+        if last is None:
+            last = _Said()
+            self._entries.append(last)
+        return last
+
+    def _answer(self, index: int, item: Item) -> None:
+        call_id = item["call_id"]
+        call = self._waiting.pop(call_id, None)
+        if call is None:
+            why = "Another output for" if call_id in self._answered else "No tool call found for"
+            raise BadRequest(
+                f"{why} function call output with call_id {shorten(call_id)}.",
+                param=f"input[{index - self._own_from}].call_id" if index >= self._own_from else "input",
+                code="invalid_value",
+            )
+        output = item["output"]
+        call.output = output if isinstance(output, str) else "\n".join(_text_of(part) for part in output)
+        self._answered.add(call_id)
+
+    def messages(self, instructions: str | None = None) -> list[Message]:
+        """Return the messages, the instructions first.
+
+        Raises:
+            BadRequest: a call has no output.
+        """
+        messages: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
+        for entry in self._entries:
+            if isinstance(entry, _Said):
+                messages += _render(entry)
+            else:
+                messages.append(entry)
+        return messages
+
+
+def _render(said: _Said) -> list[Message]:
+    calls = [call for call in said.calls if call.is_whole or call.output is not None]
+    for call in calls:
+        if call.output is None:
+            raise BadRequest(f"No tool output found for function call {shorten(call.call_id)}.", param="input")
+    text = "".join(said.text)
+    if not text and not calls:
+        if not said.text:
+            return []
+        return [{"role": "assistant", "content": ""}]
+    message: Message = {"role": "assistant", "content": text or None}
+    if said.reasoning:
+        message["reasoning"] = "\n".join(said.reasoning)
+    if not calls:
+        return [message]
+    message["tool_calls"] = [
+        {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in calls
+    ]
+    return [message, *({"role": "tool", "tool_call_id": call.call_id, "content": call.output} for call in calls)]
+
+
+def _content(parts: Sequence[Item]) -> str | list[Item]:
+    """Return the parts as a chat message has them: one text where all are text."""
+    if all(part["type"] != "input_image" for part in parts):
+        return "\n".join(_text_of(part) for part in parts)
+    return [
+        {"type": "image_url", "image_url": {"url": part["image_url"], "detail": _detail(part["detail"])}}
+        if part["type"] == "input_image"
+        else {"type": "text", "text": _text_of(part)}
+        for part in parts
+    ]
+
+
+def _detail(detail: str) -> str:
+    return "high" if detail == "original" else detail
+
+
+def _text_of(part: Item) -> str:
+    if part["type"] != "input_file":
+        return str(part["text"])
+    try:
+        text = b64decode(part["file_data"].partition(",")[2], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise BadRequest(
+            "Invalid file data: expected base64-encoded text in UTF-8.", param="input", code="invalid_value"
+        ) from None
+    return f"{part['filename']}:\n{text}" if part.get("filename") else text
+
+
+def drop_oldest_turns(messages: Sequence[Message], max_tokens: int) -> list[Message]:
+    """Return messages that take about `max_tokens` at most, without the oldest turns where they are too many.
+
+    A turn begins where the user speaks and ends before the user speaks again. Instructions always stay, and so does
+    the last turn.
+    """
+    turns = _turns(messages)
+    total = sum(tokens for _, tokens in turns)
+    kept: list[Message] = []
+    for index, (turn, tokens) in enumerate(turns):
+        if total > max_tokens and index < len(turns) - 1:
+            instructions = [message for message in turn if message["role"] in ("system", "developer")]
+            kept += instructions
+            total -= tokens - sum(map(message_tokens, instructions))
+        else:
+            kept += turn
+    return kept
+
+
+def _turns(messages: Sequence[Message]) -> list[tuple[list[Message], int]]:
+    turns: list[list[Message]] = [[]]
+    for message in messages:
+        if message["role"] == "user" and turns[-1] and turns[-1][-1]["role"] != "user":
+            turns.append([])
+        turns[-1].append(message)
+    return [(turn, sum(map(message_tokens, turn))) for turn in turns]
+
+
+def message_tokens(message: Message) -> int:
+    """Return about how many tokens a message takes."""
+    content = message["content"]
+    texts = [content] if isinstance(content, str) else [part["text"] for part in content or () if "text" in part]
+    images = 0 if isinstance(content, str) else sum(part["type"] == "image_url" for part in content or ())
+    for call in message.get("tool_calls", ()):
+        texts += [call["function"]["name"], call["function"]["arguments"]]
+    return estimate_tokens(texts) + _MESSAGE_TOKENS + _IMAGE_TOKENS * images

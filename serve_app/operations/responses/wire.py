@@ -1,0 +1,169 @@
+"""The response object, and the chat body that a response asks of its model."""
+
+from typing import Any
+
+from serve_app.operations.responses.history import Message
+from serve_app.operations.responses.writer import Item
+from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.response_tools import AllowedTools, FunctionTool, NamedChoice
+from serve_app.schemas.responses import JsonSchemaFormat, PromptedRequest, ResponseRequest, TextConfig
+
+
+def create_response(request: ResponseRequest, response_id: str, model: str, created_at: int, *, stored: bool) -> Item:
+    """Return the object of a response that has not begun: every key of the interface, null where nothing is known."""
+    reasoning = request.reasoning
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": created_at,
+        "completed_at": None,
+        "status": "in_progress",
+        "background": bool(request.background),
+        "error": None,
+        "incomplete_details": None,
+        "instructions": request.instructions,
+        "max_output_tokens": request.max_output_tokens,
+        "max_tool_calls": request.max_tool_calls,
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": request.parallel_tool_calls is not False,
+        "previous_response_id": request.previous_response_id,
+        "prompt_cache_key": request.prompt_cache_key,
+        "reasoning": {
+            "effort": reasoning.effort if reasoning else None,
+            "summary": reasoning.summary or reasoning.generate_summary if reasoning else None,
+        },
+        "safety_identifier": request.safety_identifier,
+        "service_tier": "default",
+        "store": stored,
+        "temperature": _or(request.temperature, 1.0),
+        "text": text_to_wire(request.text),
+        "tool_choice": _choice_to_wire(request),
+        "tools": [tool_to_wire(tool) for tool in request.tools or ()],
+        "top_logprobs": request.top_logprobs or 0,
+        "top_p": _or(request.top_p, 1.0),
+        "presence_penalty": _or(request.presence_penalty, 0.0),
+        "frequency_penalty": _or(request.frequency_penalty, 0.0),
+        "truncation": request.truncation or "disabled",
+        "usage": None,
+        "user": request.user,
+        "metadata": request.metadata or {},
+        "conversation": {"id": request.conversation_id} if request.conversation_id else None,
+    }
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
+def text_to_wire(text: TextConfig | None) -> Item:
+    """Return `text` as a response echoes it."""
+    wanted = text.format if text is not None else None
+    told: Item = {"type": "text"}
+    if isinstance(wanted, JsonSchemaFormat):
+        told = {
+            "type": "json_schema",
+            "name": wanted.name,
+            "description": wanted.description,
+            "schema": wanted.definition,
+            "strict": bool(wanted.strict),
+        }
+    elif wanted is not None:
+        told = {"type": wanted.type}
+    return {"format": told, "verbosity": (text.verbosity if text is not None else None) or "medium"}
+
+
+def tool_to_wire(tool: FunctionTool) -> Item:
+    """Return a function as a response echoes it.
+
+    Functions are strict unless the caller says otherwise, as far as their schema lets them be.
+    """
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": _is_strict(tool),
+    }
+
+
+def _is_strict(tool: FunctionTool) -> bool:
+    if tool.strict is not None or tool.parameters is None:
+        return bool(tool.strict)
+    try:
+        check_json_schema(tool.parameters, "", strict=True)
+    except Exception:  # The schema is within bounds, so it is only not strict.
+        return False
+    return True
+
+
+def _choice_to_wire(request: ResponseRequest) -> Any:
+    choice = request.tool_choice
+    return (choice or "auto") if choice is None or isinstance(choice, str) else choice.model_dump()
+
+
+def create_chat(request: PromptedRequest, messages: list[Message], functions: list[Item]) -> Item:
+    """Return the body of the chat completion that makes a response's text.
+
+    `functions` are those of the tools that the service runs, in the chat's own form.
+    """
+    chat: Item = {"model": request.model, "messages": messages}
+    tools, choice = _tools_of(request, functions)
+    if tools:
+        chat |= {"tools": tools, "tool_choice": choice}
+        if request.parallel_tool_calls is False:
+            chat["parallel_tool_calls"] = False
+    response_format = _format_of(request.text)
+    if response_format is not None:
+        chat["response_format"] = response_format
+    if request.reasoning is not None and request.reasoning.effort is not None:
+        chat["reasoning_effort"] = request.reasoning.effort
+    if isinstance(request, ResponseRequest):
+        chat |= _sampling_of(request)
+    return chat
+
+
+def _sampling_of(request: ResponseRequest) -> Item:
+    names = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "prompt_cache_key")
+    sampling: Item = {name: getattr(request, name) for name in names if getattr(request, name) is not None}
+    if request.max_output_tokens is not None:
+        sampling["max_completion_tokens"] = request.max_output_tokens
+    if request.wants_logprobs:
+        sampling |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
+    return sampling
+
+
+def _tools_of(request: PromptedRequest, functions: list[Item]) -> tuple[list[Item], Any]:
+    names = [tool.name for tool in request.tools or ()]
+    choice: Any = "auto"
+    if isinstance(request.tool_choice, AllowedTools):
+        allowed = {tool.name for tool in request.tool_choice.tools}
+        names = [name for name in names if name in allowed]
+        choice = request.tool_choice.mode
+    elif isinstance(request.tool_choice, NamedChoice):
+        choice = {"type": "function", "function": {"name": request.tool_choice.name}}
+    elif request.tool_choice is not None:
+        choice = request.tool_choice
+    tools = [_function_of(tool) for tool in request.tools or () if tool.name in names]
+    return [*tools, *functions], choice
+
+
+def _function_of(tool: FunctionTool) -> Item:
+    function: Item = {"name": tool.name, "strict": _is_strict(tool)}
+    if tool.description is not None:
+        function["description"] = tool.description
+    if tool.parameters is not None:
+        function["parameters"] = tool.parameters
+    return {"type": "function", "function": function}
+
+
+def _format_of(text: TextConfig | None) -> Item | None:
+    wanted = text.format if text is not None else None
+    if wanted is None or wanted.type == "text":
+        return None
+    if isinstance(wanted, JsonSchemaFormat):
+        schema: Item = {"name": wanted.name, "schema": wanted.definition, "strict": bool(wanted.strict)}
+        if wanted.description is not None:
+            schema["description"] = wanted.description
+        return {"type": "json_schema", "json_schema": schema}
+    return {"type": wanted.type}

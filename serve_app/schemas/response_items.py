@@ -1,0 +1,283 @@
+"""The items of a response's input: messages, function calls and their outputs, reasoning, references, compactions.
+
+Every item that an answer holds can be sent back as it came, also with the fields that client libraries add to it.
+"""
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, Tag, model_validator
+
+from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
+from serve_app.schemas.messages import PromptCacheBreakpoint
+
+ItemId = Annotated[str, Field(min_length=1, max_length=128)]
+CallId = Annotated[str, Field(min_length=1, max_length=256)]
+Status = Literal["in_progress", "completed", "incomplete"]
+
+_IMAGE_DATA = re.compile(r"data:image/(?:png|jpe?g|webp|gif);base64,")
+_TEXT_DATA = re.compile(r"data:text/[a-z.+-]+(?:;charset=utf-8)?;base64,|data:application/json;base64,")
+_INPUT_PARTS = "'input_text', 'input_image', and 'input_file'"
+_OUTPUT_PARTS = "'output_text' and 'refusal'"
+UNSUPPORTED_ITEMS = frozenset(
+    {
+        "additional_tools",
+        "apply_patch_call",
+        "apply_patch_call_output",
+        "code_interpreter_call",
+        "computer_call",
+        "computer_call_output",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "file_search_call",
+        "image_generation_call",
+        "local_shell_call",
+        "local_shell_call_output",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "mcp_call",
+        "mcp_list_tools",
+        "shell_call",
+        "shell_call_output",
+        "tool_search_call",
+        "tool_search_output",
+        "web_search_call",
+    }
+)
+
+
+class InputTextPart(WireModel):
+    """Text that the model reads."""
+
+    type: Literal["input_text"]
+    text: str
+    prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
+
+
+class InputImagePart(WireModel):
+    """An image, carried in its URL."""
+
+    type: Literal["input_image"]
+    image_url: str | None = None
+    file_id: str | None = None
+    detail: Literal["low", "high", "auto", "original"] | None = "auto"
+    prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.file_id is not None:
+            raise refusal("unsupported_value", _NO_FILES, ".file_id")
+        if self.image_url is None:
+            raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", ".image_url")
+        if _IMAGE_DATA.match(self.image_url) is None:
+            raise refusal(
+                "invalid_image_url",
+                "Invalid '{param}': expected a data URL that holds a base64-encoded image "
+                "(data:image/png;base64,...). The service does not download images.",
+                ".image_url",
+            )
+        return self
+
+
+_NO_FILES = (
+    "Unsupported value: '{param}' cannot name an uploaded file in this version of the service. Send the content itself "
+    "as a data URL."
+)
+
+
+class InputFilePart(WireModel):
+    """A file of text, carried as a data URL."""
+
+    type: Literal["input_file"]
+    file_data: str | None = None
+    filename: Annotated[str, Field(max_length=512)] | None = None
+    file_id: str | None = None
+    file_url: str | None = None
+    detail: Literal["low", "high", "auto"] | None = None
+    prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.file_id is not None:
+            raise refusal("unsupported_value", _NO_FILES, ".file_id")
+        if self.file_url is not None:
+            raise refusal(
+                "unsupported_value",
+                "Unsupported value: '{param}'. The service does not download files. Send the content itself as "
+                "'file_data'.",
+                ".file_url",
+            )
+        if self.file_data is None:
+            raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", ".file_data")
+        if _TEXT_DATA.match(self.file_data) is None:
+            raise refusal(
+                "unsupported_value",
+                "Unsupported value: '{param}' must be a data URL that holds base64-encoded text "
+                "(data:text/plain;base64,...). No model here reads files of other types.",
+                ".file_data",
+            )
+        return self
+
+
+class OutputTextPart(WireModel):
+    """Text that the model wrote, as an answer held it."""
+
+    type: Literal["output_text"]
+    text: str
+    annotations: list[Any] | None = None
+    logprobs: list[Any] | None = None
+    parsed: Any = None
+
+
+class OutputRefusalPart(WireModel):
+    """The model's words for declining."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+Part = Annotated[
+    InputTextPart | InputImagePart | InputFilePart | OutputTextPart | OutputRefusalPart, Field(discriminator="type")
+]
+
+
+class MessageItem(WireModel):
+    """A message: what the user or the application says, or what the model said."""
+
+    type: Literal["message"] = "message"
+    role: Literal["user", "assistant", "system", "developer"]
+    content: (
+        Annotated[str, Tag("?string")]
+        | Annotated[list[Part], Field(fail_fast=True, min_length=1), Tag("?array of objects")]
+    )
+    id: ItemId | None = None
+    status: Status | None = None
+    phase: Literal["commentary", "final_answer"] | None = None
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
+        if isinstance(self.content, str):
+            return self
+        is_assistant = self.role == "assistant"
+        for index, part in enumerate(self.content):
+            if isinstance(part, OutputTextPart | OutputRefusalPart) != is_assistant:
+                supported = _OUTPUT_PARTS if is_assistant else _INPUT_PARTS
+                raise refusal(
+                    "invalid_value",
+                    f"Invalid value: '{part.type}'. Supported values are: {supported}.",
+                    f".content[{index}].type",
+                )
+            if self.role != "user" and isinstance(part, InputImagePart | InputFilePart):
+                raise refusal(
+                    "invalid_value",
+                    f"Invalid value: '{part.type}'. Supported values are: 'input_text'.",
+                    f".content[{index}].type",
+                )
+        return self
+
+
+class FunctionCallItem(WireModel):
+    """A call that the model made; the last fields are what client libraries add when they hand it back."""
+
+    type: Literal["function_call"]
+    call_id: CallId
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern=NAME_PATTERN)]
+    arguments: str
+    id: ItemId | None = None
+    status: Status | None = None
+    namespace: str | None = None
+    caller: Any = None
+    parsed_arguments: Any = None
+    created_by: str | None = None
+
+
+class FunctionCallOutputItem(WireModel):
+    """What a call returned."""
+
+    type: Literal["function_call_output"]
+    call_id: CallId
+    output: (
+        Annotated[str, Tag("?string")]
+        | Annotated[
+            list[Annotated[InputTextPart | InputFilePart, Field(discriminator="type")]],
+            Field(fail_fast=True),
+            Tag("?array of objects"),
+        ]
+    )
+    id: ItemId | None = None
+    status: Status | None = None
+    name: str | None = None
+    namespace: str | None = None
+    caller: Any = None
+    created_by: str | None = None
+
+
+class SummaryPart(WireModel):
+    """A piece of a summary of reasoning."""
+
+    type: Literal["summary_text"]
+    text: str
+
+
+class ReasoningPart(WireModel):
+    """A piece of reasoning."""
+
+    type: Literal["reasoning_text"]
+    text: str
+
+
+class ReasoningItem(WireModel):
+    """What the model thought; `encrypted_content` is what the service handed out for it."""
+
+    type: Literal["reasoning"]
+    id: ItemId | None = None
+    summary: Annotated[list[SummaryPart], Field(fail_fast=True)]
+    content: Annotated[list[ReasoningPart], Field(fail_fast=True)] | None = None
+    encrypted_content: str | None = None
+    status: Status | None = None
+
+
+class CompactionItem(WireModel):
+    """A conversation, compacted by this service."""
+
+    type: Literal["compaction"]
+    encrypted_content: str
+    id: ItemId | None = None
+    created_by: str | None = None
+
+
+class ItemReference(WireModel):
+    """An item that the service has, by its id."""
+
+    type: Literal["item_reference"]
+    id: ItemId
+
+
+def _read_type(item: Any) -> Any:
+    """Return a message that leaves its type out, with it; anything else as it is, if there are such items here."""
+    if not isinstance(item, dict):
+        return item
+    kind = item.get("type")
+    if kind is None and "role" in item:
+        return {**item, "type": "message"}
+    if isinstance(kind, str) and kind in UNSUPPORTED_ITEMS:
+        raise refusal(
+            "unsupported_value",
+            f"Unsupported value: '{{param}}' does not support '{kind}': the tool that such items belong to is not "
+            "available in this version of the service.",
+            ".type",
+        )
+    return item
+
+
+InputItem = Annotated[
+    Annotated[
+        MessageItem | FunctionCallItem | FunctionCallOutputItem | ReasoningItem | CompactionItem | ItemReference,
+        Field(discriminator="type"),
+    ],
+    BeforeValidator(_read_type),
+]
+
+
+InputItems = Annotated[list[InputItem], Field(fail_fast=True)]
+Input = Annotated[str, Tag("?string")] | Annotated[InputItems, Tag("?array of objects")]
