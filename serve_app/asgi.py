@@ -9,15 +9,21 @@ from starlette.routing import Route
 
 from serve_app.errors import ClientGone, MethodNotAllowed, UnknownUrl
 from serve_app.middleware import Bounds, Front
-from serve_app.routes import admin_keys, documentation, generation, health, models
+from serve_app.routes import admin_keys, documentation, files, generation, health, models
 from serve_app.services import Services
 
 _KEYS = "/v1/organization/admin/keys"
+_FILES = "/v1/files"
 
 ROUTES = [
     Route("/v1/chat/completions", generation.create_chat_completion, methods=["POST"]),
     Route("/v1/completions", generation.create_completion, methods=["POST"]),
     Route("/v1/embeddings", generation.create_embeddings, methods=["POST"]),
+    Route(_FILES, files.list_files),
+    Route(_FILES, files.create_file, methods=["POST"]),
+    Route(_FILES + "/{file_id}", files.retrieve_file),
+    Route(_FILES + "/{file_id}", files.delete_file, methods=["DELETE"]),
+    Route(_FILES + "/{file_id}/content", files.download_file),
     Route("/v1/models", models.list_models),
     Route("/v1/models/{model:path}", models.retrieve_model),
     Route(_KEYS, admin_keys.list_keys),
@@ -45,7 +51,7 @@ def create_asgi_app(services: Services) -> Starlette:
                 observer=services.observer,
                 routes={route.endpoint: route.path for route in ROUTES},
             ),
-            Middleware(Bounds, bounds=services.body_bounds),
+            Middleware(Bounds, bounds=services.body_bounds, exceptions={_FILES: services.upload_bounds()}),
         ],
         exception_handlers={HTTPException: _answer_unrouted, ClientDisconnect: _note_departure},
     )

@@ -16,12 +16,14 @@
     ├── ReceiveTimeout              408  the body did not arrive in time
     ├── Conflict                    409  the object is in a state that forbids this
     ├── BodyTooLarge                413  the body is over the limit
+    ├── RangeNotSatisfiable         416  the range asked for begins beyond the end
     ├── UnsupportedMediaType        415  the body is not of the type that the path takes
     ├── RateLimited                 429  the key's minute is used up
     ├── QuotaExceeded               429  the account's quota is used up
     ├── ClientGone                  499  the caller took the request back
-    └── Unavailable                 503  something the service needs is away; try again
-        └── EngineOverloaded        503  every place in the engine is taken
+    ├── Unavailable                 503  something the service needs is away; try again
+    │   └── EngineOverloaded        503  every place in the engine is taken
+    └── InsufficientStorage         507  there is no room left to store it
 
 A message is written for the caller: what was wrong, then what to do. It never holds request content beyond
 a short scalar, nor class names, paths or secrets. Nothing here knows the web framework.
@@ -248,6 +250,19 @@ class BodyTooLarge(ApiError):
         )
 
 
+class RangeNotSatisfiable(ApiError):
+    """The range that is asked for begins beyond the end of the file."""
+
+    status = 416
+    default_type = "invalid_request_error"
+
+    def __init__(self, num_bytes: int) -> None:
+        super().__init__(
+            f"The file has {num_bytes} bytes; the range that was asked for is not among them.",
+            headers={"content-range": f"bytes */{num_bytes}"},
+        )
+
+
 class UnsupportedMediaType(ApiError):
     """The body is not of the type that the path takes."""
 
@@ -325,6 +340,17 @@ class EngineOverloaded(Unavailable):
 
     def __init__(self, retry_after_s: float = 1.0) -> None:
         super().__init__("The engine is currently overloaded, please try again later.", retry_after_s)
+
+
+class InsufficientStorage(ApiError):
+    """There is no room left to store what was sent; nothing of it was kept."""
+
+    status = 507
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There is no room left to store this. Delete files that you no longer need, or ask the operator."
+        )
 
 
 def translate_engine_error(error: EngineError) -> ApiError:

@@ -14,11 +14,14 @@ from starlette.types import ASGIApp
 
 from deployments.models.directory import ConfiguredDirectory
 from deployments.models.remote import RemoteEngine
+from deployments.state.account_keys import Vault
 from deployments.state.actor import RayTransport, start_gatekeeper
 from deployments.state.client import GatekeeperClient
 from deployments.state.config import ResolvedState
 from deployments.state.database import connect
+from deployments.state.files import FileStore
 from deployments.state.key_store import KeyStore
+from deployments.state.objects import BucketStore
 from deployments.state.request_log import ShippedRequestLog
 from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
@@ -64,6 +67,8 @@ class Ingress:
             observer=Observer(self._request_log, ClusterMetrics(metrics)),
             metrics=metrics,
             keys=KeyStore(self._database, state.pepper, state.config.tiers),
+            files=FileStore(self._database, BucketStore(state.object_store), Vault(self._database, state.master_key)),
+            file_rules=state.config.files,
             body_bounds=BodyBounds(
                 config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s
             ),

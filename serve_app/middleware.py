@@ -33,12 +33,14 @@ _STATIC_HEADERS = (
 class BodyBounds:
     """How large a request body may be and how slowly it may come.
 
-    A body has `grace_s` to arrive, and a second more for every `min_bytes_per_s` that have arrived.
+    A body has `grace_s` to arrive, and a second more for every `min_bytes_per_s` that have arrived. `param` is the
+    parameter that an error blames.
     """
 
     max_bytes: int = 64 * 1024 * 1024
     grace_s: float = 30.0
     min_bytes_per_s: float = 64 * 1024
+    param: str | None = None
 
 
 class Front:
@@ -103,11 +105,15 @@ class Front:
 
 
 class Bounds:
-    """Refuses bodies that are too large or too slow, before the rest of them is read."""
+    """Refuses bodies that are too large or too slow, before the rest of them is read.
 
-    def __init__(self, app: ASGIApp, *, bounds: BodyBounds) -> None:
+    `exceptions` holds the bounds of paths that have their own.
+    """
+
+    def __init__(self, app: ASGIApp, *, bounds: BodyBounds, exceptions: Mapping[str, BodyBounds] | None = None) -> None:
         self._app = app
         self._bounds = bounds
+        self._exceptions = exceptions or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its body bounded.
@@ -118,9 +124,10 @@ class Bounds:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if _declared_bytes(scope) > self._bounds.max_bytes:
-            raise BodyTooLarge(self._bounds.max_bytes)
-        await self._app(scope, _BoundedReceive(receive, self._bounds), send)
+        bounds = self._exceptions.get(scope["path"], self._bounds)
+        if _declared_bytes(scope) > bounds.max_bytes:
+            raise BodyTooLarge(bounds.max_bytes, bounds.param)
+        await self._app(scope, _BoundedReceive(receive, bounds), send)
 
 
 class _BoundedReceive:
@@ -141,7 +148,7 @@ class _BoundedReceive:
         message = await self._receive_in_time()
         self._num_bytes += len(message.get("body", b""))
         if self._num_bytes > self._bounds.max_bytes:
-            raise BodyTooLarge(self._bounds.max_bytes)
+            raise BodyTooLarge(self._bounds.max_bytes, self._bounds.param)
         self._is_complete = not message.get("more_body", False)
         return message
 

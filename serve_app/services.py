@@ -1,15 +1,20 @@
 """What a route may use, in one value; tests fill it with twins, the ingress with what it was bound to."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from deployments.models.engine import ModelDirectory
+from deployments.state.files import FileStore
 from deployments.state.keys import ApiKey, KeyChange, NewKey
 from deployments.state.protocol import Gatekeeper
+from deployments.state.retention import FilesConfig
 from serve_app.admission import Admission
 from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer
 from serve_app.operations.registry import Operations
+
+_FORM_BYTES = 64 * 1024
+"""What a form may take beside the file in it."""
 
 
 class MetricsPage(Protocol):
@@ -61,4 +66,11 @@ class Services:
     observer: Observer
     metrics: MetricsPage
     keys: KeyAdmin
+    files: FileStore
+    file_rules: FilesConfig = field(default_factory=FilesConfig)
     body_bounds: BodyBounds = field(default_factory=BodyBounds)
+
+    def upload_bounds(self) -> BodyBounds:
+        """Return the bounds of the bodies that bring files: as slow as others, as large as the largest file's form."""
+        max_bytes = max(self.file_rules.max_file_bytes, self.file_rules.max_batch_file_bytes) + _FORM_BYTES
+        return replace(self.body_bounds, max_bytes=max_bytes, param="file")

@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 from deployments.state.object_config import ObjectStoreConfig, ResolvedObjectStore, resolve_object_store
 from deployments.state.protocol import Tier
 from deployments.state.references import EnvReference, FileReference, Section, StateError, follow
+from deployments.state.retention import FilesConfig
 
 MAX_REQUESTS_PER_MINUTE = 10_000_000
 MAX_TOKENS_PER_MINUTE = 1_000_000_000_000
@@ -82,6 +83,7 @@ class StateConfig(Section):
     pepper: EnvReference | FileReference | None = None
     master_key: EnvReference | FileReference | None = None
     object_store: ObjectStoreConfig = ObjectStoreConfig()
+    files: FilesConfig = FilesConfig()
     tiers: Tiers = Tiers()
     limiter: LimiterConfig = LimiterConfig()
     usage_flush_interval_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0

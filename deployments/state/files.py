@@ -71,7 +71,7 @@ class FileStore:
         self.objects = objects
         self.vault = vault
         self._database = database
-        self._clock = clock
+        self.clock = clock
 
     @asynccontextmanager
     async def create(self, new: NewFile) -> AsyncIterator[FileWriter]:
@@ -107,7 +107,7 @@ class FileStore:
         Raises:
             FileNotFound: `page.after` is no file of this account.
         """
-        query = select(files).where(files.c.account == account, files.c.expires_at > self._clock())
+        query = select(files).where(files.c.account == account, files.c.expires_at > self.clock())
         if page.purpose is not None:
             query = query.where(files.c.purpose == page.purpose)
         if page.after is not None:
@@ -157,7 +157,7 @@ class FileStore:
         """Destroy what has expired and no batch needs any more; return how many files that was."""
         query = (
             select(files.c.file_id, files.c.object_key)
-            .where(files.c.expires_at <= self._clock(), ~exists(_users_of(files.c.file_id)))
+            .where(files.c.expires_at <= self.clock(), ~exists(_users_of(files.c.file_id)))
             .limit(1000)
         )
         async with self._database.write() as connection:
@@ -175,7 +175,7 @@ class FileStore:
         Raises:
             StoreUnavailable: the object store fails.
         """
-        before = self._clock() - older_than_s
+        before = self.clock() - older_than_s
         old = [one.key async for one in self.objects.list_objects("files") if one.modified_at < before]
         num_dropped = await self.objects.drop_unfinished(older_than_s)
         for start in range(0, len(old), 400):
@@ -200,7 +200,7 @@ class FileStore:
         if "\0" not in file_id:
             async with self._database.read() as connection:
                 row = (await connection.execute(query)).mappings().one_or_none()
-        if row is None or (row["expires_at"] <= self._clock() and not even_expired):
+        if row is None or (row["expires_at"] <= self.clock() and not even_expired):
             raise FileNotFound
         return dict(row)
 

@@ -56,7 +56,8 @@ def _section(method: str, path: str, operation: dict[str, Any], schemas: dict[st
     head = f"<h2><b>{method.upper()}</b>{escape(path)}</h2><p>{escape(operation['summary'])}.</p>"
     if "requestBody" not in operation:
         return head
-    name = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+    (content,) = operation["requestBody"]["content"].values()
+    name = content["schema"]["$ref"].rpartition("/")[2]
     schema = schemas[name]
     rows = [
         _row(field, about, is_required=field in schema.get("required", ()))

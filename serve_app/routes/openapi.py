@@ -10,6 +10,7 @@ from serve_app.routes.admin_keys import Rotation
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.completions import CompletionRequest
 from serve_app.schemas.embeddings import EmbeddingRequest
+from serve_app.schemas.files import PURPOSES
 
 _REFERENCE = "#/components/schemas/{model}"
 _BODIES: tuple[type[BaseModel], ...] = (
@@ -20,6 +21,12 @@ _BODIES: tuple[type[BaseModel], ...] = (
     KeyChange,
     Rotation,
 )
+_FILE_QUERY: dict[str, Any] = {
+    "purpose": {"type": "string"},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 10_000},
+    "order": {"enum": ["asc", "desc"], "default": "desc"},
+    "after": {"type": "string"},
+}
 _KEYS = "/v1/organization/admin/keys"
 _ERRORS = {
     "400": "The body or a parameter is at fault.",
@@ -43,7 +50,7 @@ def create_document() -> dict[str, Any]:
             "description": "Language models behind an interface that OpenAI's client libraries speak.",
         },
         "security": [{"key": []}],
-        "paths": {**_model_paths(), **_admin_paths(), **_operator_paths()},
+        "paths": {**_model_paths(), **_file_paths(), **_admin_paths(), **_operator_paths()},
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
             "schemas": {**definitions.get("$defs", {}), **_answer_schemas()},
@@ -65,6 +72,23 @@ def _model_paths() -> dict[str, Any]:
         "/v1/models/{model}": {
             "get": _operation("Describe a model; its id may hold slashes", "Model", parameters=[model])
         },
+    }
+
+
+def _file_paths() -> dict[str, Any]:
+    file_id = [{"name": "file_id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    filters = [{"name": name, "in": "query", "schema": schema} for name, schema in _FILE_QUERY.items()]
+    upload = _operation("Upload a file", "File")
+    upload["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _reference("FileUpload")}}}
+    content = _operation("Download a file, or a range of it", "File", parameters=file_id)
+    content["responses"]["200"]["content"] = {"application/octet-stream": {"schema": {"type": "string"}}}
+    return {
+        "/v1/files": {"get": _operation("List files", "FileList", parameters=filters), "post": upload},
+        "/v1/files/{file_id}": {
+            "get": _operation("Describe a file", "File", parameters=file_id),
+            "delete": _operation("Destroy a file", "Deleted", parameters=file_id),
+        },
+        "/v1/files/{file_id}/content": {"get": content},
     }
 
 
@@ -166,5 +190,17 @@ def _answer_schemas() -> dict[str, Any]:
         "ModelList": _list_of("Model"),
         "ApiKey": _object(id=text, object={"const": "organization.api_key"}, name=text, tier=text),
         "ApiKeyList": _list_of("ApiKey"),
+        "File": _object(
+            id=text,
+            object={"const": "file"},
+            bytes=number,
+            created_at=number,
+            expires_at=number,
+            filename=text,
+            purpose=text,
+            status={"const": "processed"},
+        ),
+        "FileList": _list_of("File", first_id=maybe_text, last_id=maybe_text, has_more={"type": "boolean"}),
+        "FileUpload": _object(file={"type": "string", "format": "binary"}, purpose={"enum": list(PURPOSES)}),
         "Deleted": _object(id=text, object=text, deleted={"const": True}),
     }

@@ -12,9 +12,12 @@ import openai
 import pytest
 import uvicorn
 
+from deployments.state.account_keys import Vault
 from deployments.state.database import connect
+from deployments.state.files import FileStore
 from deployments.state.key_store import KeyStore
 from deployments.state.protocol import Principal
+from deployments.state.retention import FilesConfig
 from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
 from serve_app.middleware import BodyBounds
@@ -27,6 +30,7 @@ from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
 from tests.contract.http.waiting import eventually
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
+from tests.twins.objects import MemoryObjects
 
 
 def principal(**overrides: object) -> Principal:
@@ -55,7 +59,10 @@ class World:
     metrics: PrometheusMetrics
     safety: dict[str, SafetyConfig] = field(default_factory=dict)
     bounds: BodyBounds = field(default_factory=BodyBounds)
-    keys: Any = field(default_factory=lambda: _Keyless())
+    keys: Any = field(default_factory=lambda: _Absent())
+    files: Any = field(default_factory=lambda: _Absent())
+    file_rules: FilesConfig = field(default_factory=FilesConfig)
+    objects: MemoryObjects = field(default_factory=MemoryObjects)
 
     def app(self):
         salt = cache_salts(b"salt")
@@ -69,6 +76,8 @@ class World:
                 observer=Observer(self.log, self.metrics),
                 metrics=self.metrics,
                 keys=self.keys,
+                files=self.files,
+                file_rules=self.file_rules,
                 body_bounds=self.bounds,
             )
         )
@@ -90,11 +99,11 @@ class World:
         self.gatekeeper.principals[secret] = principal(**overrides)
 
 
-class _Keyless:
-    """Key administration that nobody may reach."""
+class _Absent:
+    """What nobody may reach, because the test did not ask for it."""
 
     def __getattr__(self, name: str):
-        raise AssertionError(f"keys.{name} was called")
+        raise AssertionError(f"{name} was called")
 
 
 @pytest.fixture
@@ -103,6 +112,15 @@ async def key_store(tmp_path, world) -> AsyncIterator[KeyStore]:
     database = await connect(f"sqlite+aiosqlite:///{tmp_path}/keys.db")
     world.keys = KeyStore(database, b"pepper" * 6, clock=world.clock)
     yield world.keys
+    await database.close()
+
+
+@pytest.fixture
+async def file_store(tmp_path, world) -> AsyncIterator[FileStore]:
+    """The real file store behind the routes, over a database of its own and objects in memory."""
+    database = await connect(f"sqlite+aiosqlite:///{tmp_path}/files.db")
+    world.files = FileStore(database, world.objects, Vault(database, b"m" * 32), world.clock)
+    yield world.files
     await database.close()
 
 

@@ -196,6 +196,12 @@ GOLDEN = [
 ]
 
 
+GOLDEN += [
+    (errors.RangeNotSatisfiable(10), 416, "invalid_request_error", None, None, "The file has 10 bytes;"),
+    (errors.InsufficientStorage(), 507, "server_error", None, None, "There is no room left to store this."),
+]
+
+
 @pytest.mark.parametrize(
     ("error", "status", "kind", "code", "param", "start"), GOLDEN, ids=lambda value: type(value).__name__
 )

@@ -1,0 +1,42 @@
+"""How large files may be and how long what is stored lives: the operator's rules, by a key's retention policy."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from deployments.state.protocol import Retention
+from deployments.state.references import Section
+
+MIB = 1024 * 1024
+DAY_S = 86_400.0
+
+_Days = Annotated[float, Field(gt=0, le=3650)]
+
+
+class FilesConfig(Section):
+    """What may be stored, and for how long. Nothing is kept without an end.
+
+    A file that names no expiry lives `lifetime_days`. The output of a batch lives as long as the retention policy of
+    the key that created it says, or less where the batch asked for less.
+    """
+
+    max_file_bytes: Annotated[int, Field(ge=1024)] = 512 * MIB
+    max_batch_file_bytes: Annotated[int, Field(ge=1024)] = 200 * MIB
+    max_account_bytes: Annotated[int, Field(ge=1024)] = 100 * 1024 * MIB
+    lifetime_days: _Days = 30
+    ephemeral_output_days: _Days = 7
+    stored_output_days: _Days = 30
+
+    def max_bytes(self, purpose: str | None) -> int:
+        """Return how large a file may be; None stands for a purpose that is not known yet."""
+        return self.max_batch_file_bytes if purpose == "batch" else self.max_file_bytes
+
+    def output_lifetime_s(self, retention: Retention, asked_s: float | None) -> float:
+        """Return how long the output of a batch lives, in seconds."""
+        days = self.stored_output_days if retention == "stored" else self.ephemeral_output_days
+        return min(days * DAY_S, DAY_S * days if asked_s is None else asked_s)
+
+
+def keeps_input(retention: Retention) -> bool:
+    """Say whether the input of a batch lives on when the batch has ended."""
+    return retention == "stored"

@@ -1,0 +1,115 @@
+"""/v1/files: uploads streamed into storage, lists, content by range, deletion."""
+
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from deployments.state.files import FileInUse, FileNotFound, Page, StoredFile
+from deployments.state.protocol import Principal
+from serve_app.errors import Conflict, NotFound, RetentionForbids, shorten
+from serve_app.operations.scopes import check_operation
+from serve_app.routes.access import caller, json_response, services_of
+from serve_app.routes.storage import parse_query, parse_range, storage_errors
+from serve_app.routes.upload import receive_file
+from serve_app.schemas.files import FileQuery, file_to_wire, page_to_wire
+
+
+async def create_file(request: Request) -> Response:
+    """Store the file of a multipart form; its content is never held whole."""
+    principal = await _caller(request)
+    if principal.retention == "strict":
+        raise RetentionForbids("files to be stored")
+    services = services_of(request)
+    with storage_errors():
+        file = await receive_file(request, services.files, services.file_rules, principal)
+    return json_response(file_to_wire(file))
+
+
+async def list_files(request: Request) -> Response:
+    """Return the account's files, newest first; `purpose`, `limit`, `order` and `after` narrow and page them."""
+    principal = await _caller(request)
+    query = parse_query(request, FileQuery)
+    page = Page(query.purpose, query.limit, query.order, query.after)
+    with storage_errors():
+        try:
+            found, has_more = await services_of(request).files.list_files(principal.account, page)
+        except FileNotFound:
+            raise _unknown(query.after or "", "after") from None
+    return json_response(page_to_wire([file_to_wire(file) for file in found], has_more=has_more))
+
+
+async def retrieve_file(request: Request) -> Response:
+    """Return what is known of a file."""
+    principal = await _caller(request)
+    return json_response(file_to_wire(await _find(request, principal)))
+
+
+async def delete_file(request: Request) -> Response:
+    """Destroy a file."""
+    principal = await _caller(request)
+    file_id = request.path_params["file_id"]
+    with storage_errors():
+        try:
+            await services_of(request).files.delete(principal.account, file_id)
+        except FileNotFound:
+            raise _unknown(file_id) from None
+        except FileInUse as used:
+            raise Conflict(
+                f"File {shorten(file_id)} is the input of batch {used.batch_id}, which has not ended. Cancel the batch "
+                "first, or wait for its end.",
+                param="id",
+                code="file_in_use",
+            ) from None
+    return json_response({"id": file_id, "object": "file", "deleted": True})
+
+
+async def download_file(request: Request) -> Response:
+    """Return a file's content as it was uploaded, or the range of it that is asked for."""
+    principal = await _caller(request)
+    file = await _find(request, principal)
+    span = parse_range(request.headers.get("range"), file.num_bytes)
+    start, stop = span or (0, file.num_bytes)
+    headers = {
+        "accept-ranges": "bytes",
+        "cache-control": "no-store",
+        "content-disposition": f"attachment; filename*=UTF-8''{quote(file.filename)}",
+        "content-length": str(stop - start),
+    }
+    if span is not None:
+        headers["content-range"] = f"bytes {start}-{stop - 1}/{file.num_bytes}"
+    content = await _begin(services_of(request).files.read(file, start, stop))
+    return StreamingResponse(content, 206 if span else 200, headers, media_type="application/octet-stream")
+
+
+async def _begin(content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Return content whose first piece has been read, so that a failure until then still has a status."""
+    with storage_errors():
+        first = await anext(content, b"")
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in content:
+            yield piece
+
+    return pieces()
+
+
+async def _caller(request: Request) -> Principal:
+    principal = await caller(request)
+    check_operation(principal, "files")
+    return principal
+
+
+async def _find(request: Request, principal: Principal) -> StoredFile:
+    file_id = request.path_params["file_id"]
+    with storage_errors():
+        try:
+            return await services_of(request).files.find(principal.account, file_id)
+        except FileNotFound:
+            raise _unknown(file_id) from None
+
+
+def _unknown(file_id: str, param: str = "id") -> NotFound:
+    return NotFound(f"No such File object: {shorten(file_id)}", param=param)

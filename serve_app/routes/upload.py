@@ -1,0 +1,146 @@
+"""The upload of a file: from the pieces of a multipart form, as they come, to a stored file."""
+
+import secrets
+from contextlib import AsyncExitStack
+from typing import Any
+
+from starlette.requests import Request
+
+from deployments.state.file_content import FileWriter, NewFile
+from deployments.state.files import FileStore, StoredFile
+from deployments.state.protocol import Principal
+from deployments.state.retention import DAY_S, FilesConfig
+from serve_app.body import validate_body
+from serve_app.errors import BadRequest, BodyTooLarge, QuotaExceeded
+from serve_app.forms import FormParser, FormRefused, PartBegin, PartData
+from serve_app.routes.storage import parse_number
+from serve_app.schemas.files import FileForm
+
+_MAX_FIELD_BYTES = 4096
+_MAX_NAME_CHARS = 255
+
+
+async def receive_file(request: Request, store: FileStore, rules: FilesConfig, principal: Principal) -> StoredFile:
+    """Return the file that a request uploads, stored.
+
+    Raises:
+        BadRequest: the form is not valid, or its fields are not.
+        BodyTooLarge: the file is larger than its purpose allows; the rest of it is not read.
+        QuotaExceeded: the account's files would hold more than they may together.
+        StoreUnavailable: the object store fails, or is full.
+    """
+    async with AsyncExitStack() as stack:
+        upload = Upload(stack, store, rules, principal)
+        await upload.receive(request)
+        form, writer, filename = upload.result()
+    # The content has appeared; from here on the file counts.
+    created_at = upload.now()
+    asked = form.expires_after
+    lifetime_s = rules.lifetime_days * DAY_S if asked is None else asked.seconds
+    row = writer.row(purpose=form.purpose, filename=filename, created_at=created_at, expires_at=created_at + lifetime_s)
+    return await store.record(row)
+
+
+class Upload:
+    """One form on its way in: its text fields so far, and the file that is being written."""
+
+    def __init__(self, stack: AsyncExitStack, store: FileStore, rules: FilesConfig, principal: Principal) -> None:
+        self._stack = stack
+        self._store = store
+        self._rules = rules
+        self._principal = principal
+        self._fields: dict[str, bytes] = {}
+        self._field: str | None = None
+        self._writer: FileWriter | None = None
+        self._filename = ""
+        self._room_bytes = 0
+
+    def now(self) -> float:
+        """Return the store's time, in Unix seconds."""
+        return self._store.clock()
+
+    async def receive(self, request: Request) -> None:
+        """Read the whole form."""
+        try:
+            parser = FormParser(request.headers.get("content-type", ""))
+            async for piece in request.stream():
+                for event in parser.feed(piece):
+                    if isinstance(event, PartBegin):
+                        await self._begin(event)
+                    elif isinstance(event, PartData):
+                        await self._add(event.data)
+            parser.finish()
+        except FormRefused as refused:
+            raise BadRequest(f"We could not parse the form in the body of your request. {refused}") from None
+
+    def result(self) -> tuple[FileForm, FileWriter, str]:
+        """Return the fields, the file and its name.
+
+        Raises:
+            BadRequest: a field is missing or not valid.
+        """
+        form = self._check_fields()
+        if self._writer is None:
+            raise BadRequest("Missing required parameter: 'file'.", param="file", code="missing_required_parameter")
+        self._check_size(self._writer, form.purpose)
+        _check_name(self._filename, form.purpose)
+        return form, self._writer, self._filename
+
+    async def _begin(self, part: PartBegin) -> None:
+        if part.name != "file" or part.filename is None:
+            if part.name in self._fields:
+                raise BadRequest(f"Duplicate parameter: '{part.name[:64]}'.", param=part.name[:64])
+            self._field = part.name
+            self._fields[part.name] = b""
+            return
+        if self._writer is not None:
+            raise BadRequest("Only one 'file' can be uploaded at a time.", param="file")
+        self._field = None
+        self._filename = _clean(part.filename)
+        if "purpose" in self._fields:  # What can be refused already need not be read first.
+            _check_name(self._filename, self._check_fields().purpose)
+        account = self._principal.account
+        self._room_bytes = self._rules.max_account_bytes - await self._store.num_bytes_of(account)
+        new = NewFile(account, self._principal.key_id, f"file-{secrets.token_hex(16)}")
+        self._writer = await self._stack.enter_async_context(self._store.create(new))
+
+    async def _add(self, data: bytes) -> None:
+        if self._field is not None:
+            value = self._fields[self._field] = self._fields[self._field] + data
+            if len(value) > _MAX_FIELD_BYTES:
+                name = self._field[:64]
+                raise BadRequest(f"Invalid '{name}': too long.", param=name, code="string_above_max_length")
+            return
+        assert self._writer is not None
+        await self._writer.write(data)
+        self._check_size(self._writer, self._fields.get("purpose", b"").decode("utf-8", "replace"))
+
+    def _check_size(self, writer: FileWriter, purpose: str) -> None:
+        limit = self._rules.max_bytes(purpose)
+        if writer.num_bytes > limit:
+            raise BodyTooLarge(limit, param="file")
+        if writer.num_bytes > self._room_bytes:
+            raise QuotaExceeded
+
+    def _check_fields(self) -> FileForm:
+        value: dict[str, Any] = {}
+        for name, raw in self._fields.items():
+            text = raw.decode("utf-8", "replace")
+            if name.startswith("expires_after[") and name.endswith("]"):
+                inner = name[len("expires_after[") : -1]
+                value.setdefault("expires_after", {})[inner] = parse_number(text) if inner == "seconds" else text
+            else:
+                value[name] = text
+        return validate_body(value, FileForm)
+
+
+def _check_name(filename: str, purpose: str) -> None:
+    if purpose == "batch" and not filename.lower().endswith(".jsonl"):
+        raise BadRequest("Invalid file format for Batch API. Must be .jsonl", param="file", code="invalid_file_format")
+
+
+def _clean(filename: str) -> str:
+    """Return the last part of a path that a client gave as a name, without what cannot be printed."""
+    name = filename.replace("\\", "/").rpartition("/")[2]
+    name = "".join(c for c in name if c.isprintable())
+    return name[-_MAX_NAME_CHARS:] or "upload"

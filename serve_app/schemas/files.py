@@ -1,0 +1,63 @@
+"""The wire model of files: what an upload and a list may say, and how a file is shown."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from deployments.state.files import StoredFile
+from serve_app.schemas.base import WireModel
+
+PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
+MIN_LIFETIME_S = 3600
+MAX_LIFETIME_S = 2_592_000
+
+UploadPurpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
+
+
+class ExpiresAfter(WireModel):
+    """When something ends, in seconds after its creation."""
+
+    anchor: Literal["created_at"]
+    seconds: Annotated[int, Field(ge=MIN_LIFETIME_S, le=MAX_LIFETIME_S)]
+
+
+class FileForm(WireModel):
+    """The fields of an upload beside the file itself."""
+
+    purpose: UploadPurpose
+    expires_after: ExpiresAfter | None = None
+
+
+class FileQuery(WireModel):
+    """The query of a list of files."""
+
+    purpose: Annotated[str, Field(max_length=64)] | None = None
+    limit: Annotated[int, Field(ge=1, le=10_000)] = 10_000
+    order: Literal["asc", "desc"] = "desc"
+    after: Annotated[str, Field(max_length=128)] | None = None
+
+
+def file_to_wire(file: StoredFile) -> dict[str, Any]:
+    """Return a file as clients know it."""
+    return {
+        "id": file.file_id,
+        "object": "file",
+        "bytes": file.num_bytes,
+        "created_at": int(file.created_at),
+        "expires_at": int(file.expires_at),
+        "filename": file.filename,
+        "purpose": file.purpose,
+        "status": "processed",
+        "status_details": None,
+    }
+
+
+def page_to_wire(data: list[dict[str, Any]], *, has_more: bool) -> dict[str, Any]:
+    """Return one page of a list."""
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+        "has_more": has_more,
+    }
