@@ -15,14 +15,12 @@ from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.account_keys import Vault
+from deployments.state.batch_ledger import ENDED
 from deployments.state.database import Database
 from deployments.state.encryption import DataKey
 from deployments.state.file_content import FileWriter, NewFile, open_name, read_content
 from deployments.state.objects import ObjectStore, StoreUnavailable
 from deployments.state.tables import batches, files
-
-ENDED = ("completed", "failed", "expired", "cancelled")
-"""The statuses of batches that nothing changes any more."""
 
 ORPHAN_AGE_S = 6 * 3600.0
 """What is in the object store for so long without a row never gets one."""

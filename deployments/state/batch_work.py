@@ -1,0 +1,220 @@
+"""Batches as whoever works on them sees them: claimed, validated, done line by line, sealed, ended.
+
+Every change is a step of `batch_ledger` in one transaction, and needs the newest claim. What lines say is in the object
+store; here are only places and counts.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deployments.state import batch_ledger
+from deployments.state.batch_ledger import ENDED, BatchState
+from deployments.state.batch_rows import (
+    Batch,
+    Segment,
+    StoredSegment,
+    pack_entries,
+    principal_of,
+    state_of,
+    unpack_entries,
+    usage_rows,
+    values_of,
+)
+from deployments.state.batches import BatchStore, one_row, write_row
+from deployments.state.files import record_file
+from deployments.state.tables import batch_segments, batches, files, usage
+
+
+class BatchWork:
+    """The work on the batches of one database."""
+
+    def __init__(self, store: BatchStore) -> None:
+        self._store = store
+        self._database = store.database
+
+    async def claim(self, lease_s: float, busy: Sequence[str] = ()) -> Batch | None:
+        """Return a batch under a new claim, None where there is nothing to do.
+
+        Accounts that are not among `busy`, or stand there least often, come first; then those who have waited longest.
+        """
+        query = select(batches.c.batch_id, batches.c.account).where(
+            batches.c.status.not_in(ENDED), batches.c.lease_until <= self._store.clock()
+        )
+        async with self._database.read() as connection:
+            waiting = (await connection.execute(query.order_by(batches.c.created_at).limit(1000))).all()
+        for batch_id, _ in sorted(waiting, key=lambda row: busy.count(row.account)):
+            async with self._database.write() as connection:
+                row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
+                state = batch_ledger.claim(state_of(row), self._store.clock(), lease_s)
+                if state is None:
+                    continue
+                await write_row(connection, batch_id, values_of(state))
+            return await self._store.to_batch({**row, **values_of(state)})
+        return None
+
+    async def renew(self, batch_id: str, epoch: int, lease_s: float) -> BatchState:
+        """Hold on to a claim; return where the batch is, for it may be on its way to being cancelled.
+
+        Raises:
+            Fenced: the claim is not the newest.
+        """
+        return await self._change(batch_id, lambda s: batch_ledger.renew(s, epoch, self._store.clock(), lease_s))
+
+    async def release(self, batch_id: str, epoch: int) -> BatchState:
+        """Give a claim up, so that the batch need not wait for its end.
+
+        Raises:
+            Fenced: the claim is not the newest.
+        """
+        return await self._change(batch_id, lambda s: batch_ledger.release(s, epoch))
+
+    async def begin(self, batch_id: str, epoch: int, num_total: int, enqueued_tokens: int) -> BatchState:
+        """Note that a batch was found valid, with so many lines that may take so many tokens.
+
+        Raises:
+            Fenced: the claim is not the newest.
+        """
+        return await self._change(
+            batch_id,
+            lambda s: batch_ledger.begin(s, epoch, self._store.clock(), num_total),
+            enqueued_tokens=enqueued_tokens,
+        )
+
+    async def fail(self, batch_id: str, epoch: int, errors: list[dict[str, Any]]) -> BatchState:
+        """Note that a batch was found invalid.
+
+        Raises:
+            Fenced: the claim is not the newest.
+        """
+        return await self._change(batch_id, lambda s: batch_ledger.fail(s, epoch, self._store.clock()), errors=errors)
+
+    async def enqueued_tokens(self, account: str) -> int:
+        """Return how many tokens the lines of an account's unfinished batches may take."""
+        query = select(func.coalesce(func.sum(batches.c.enqueued_tokens), 0)).where(
+            batches.c.account == account, batches.c.status.not_in(ENDED)
+        )
+        async with self._database.read() as connection:
+            return int(await connection.scalar(query) or 0)
+
+    async def commit(self, batch_id: str, epoch: int, segment: Segment) -> tuple[BatchState, int]:
+        """Add a segment's outcomes, and what they used to the account's usage; return the state and how many counted.
+
+        Raises:
+            Fenced: the claim is not the newest, or the outcomes are sealed; nothing of the segment counts.
+        """
+        async with self._database.write() as connection:
+            row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
+            state, accepted = batch_ledger.commit(state_of(row), epoch, segment.outcomes)
+            if not accepted:
+                return state, 0
+            await write_row(connection, batch_id, values_of(state))
+            lines = {outcome.line for outcome in accepted}
+            stored = {
+                "segment_id": segment.segment_id,
+                "batch_id": batch_id,
+                "epoch": epoch,
+                "object_key": segment.object_key,
+                "num_bytes": segment.num_bytes,
+                "entries": pack_entries(entry for entry in segment.entries if entry.line in lines),
+                "wrapped_key": segment.wrapped_key,
+            }
+            await connection.execute(insert(batch_segments).values(stored))
+            totals = usage_rows(principal_of(row["principal"]), accepted, self._store.clock())
+            key = ["key_id", "day", "model"]
+            counts = [c.name for c in usage.c if c.name not in (*key, "account")]
+            await connection.execute(self._database.upsert(usage, key, adding=counts), totals)
+        return state, len(accepted)
+
+    async def seal(self, batch_id: str, epoch: int) -> BatchState:
+        """Accept no outcomes any more, where it is time for that.
+
+        Raises:
+            Fenced: the claim is not the newest.
+        """
+        return await self._change(batch_id, lambda s: batch_ledger.seal(s, epoch, self._store.clock()))
+
+    async def segments(self, batch_id: str) -> list[StoredSegment]:
+        """Return the segments of a batch."""
+        query = select(batch_segments).where(batch_segments.c.batch_id == batch_id)
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [
+            StoredSegment(
+                row["segment_id"],
+                row["object_key"],
+                row["num_bytes"],
+                row["wrapped_key"],
+                unpack_entries(row["entries"]),
+            )
+            for row in rows
+        ]
+
+    async def finish(
+        self,
+        batch_id: str,
+        epoch: int,
+        output: Mapping[str, Any] | None,
+        errors: Mapping[str, Any] | None,
+        *,
+        drops_input: bool,
+    ) -> list[str]:
+        """End a batch: its files count, its segments and, if asked for, its input are destroyed, all at once.
+
+        Return the keys of the objects whose rows are gone.
+
+        Raises:
+            Fenced: the claim is not the newest.
+        """
+        async with self._database.write() as connection:
+            row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
+            state = batch_ledger.finish(state_of(row), epoch, self._store.clock())
+            for file in (output, errors):
+                if file is not None:
+                    await record_file(connection, file)
+            names = {
+                "output_file_id": None if output is None else output["file_id"],
+                "error_file_id": None if errors is None else errors["file_id"],
+            }
+            await write_row(connection, batch_id, {**values_of(state), **names})
+            return await _destroy(connection, row, drops_input=drops_input)
+
+    async def destroy_leftovers(self, batch_id: str, *, drops_input: bool) -> list[str]:
+        """Destroy the segments and, if asked for, the input of a batch that has ended; return as `finish` does."""
+        async with self._database.write() as connection:
+            row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id))
+            return await _destroy(connection, row, drops_input=drops_input)
+
+    async def known_segments(self, object_keys: Sequence[str]) -> set[str]:
+        """Return which of these objects are segments that count."""
+        query = select(batch_segments.c.object_key).where(batch_segments.c.object_key.in_(object_keys))
+        async with self._database.read() as connection:
+            return set((await connection.scalars(query)).all())
+
+    async def _change(self, batch_id: str, step: Callable[[BatchState], BatchState], **more: Any) -> BatchState:
+        async with self._database.write() as connection:
+            row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
+            before = state_of(row)
+            state = step(before)
+            if state != before or more:
+                await write_row(connection, batch_id, {**values_of(state), **more})
+        return state
+
+
+async def _destroy(connection: AsyncConnection, row: Mapping[str, Any], *, drops_input: bool) -> list[str]:
+    """Delete the rows of a batch's segments and input; return the keys of their objects."""
+    of_batch = batch_segments.c.batch_id == row["batch_id"]
+    keys = list((await connection.scalars(select(batch_segments.c.object_key).where(of_batch))).all())
+    await connection.execute(delete(batch_segments).where(of_batch))
+    if drops_input:
+        used = select(batches.c.batch_id).where(
+            batches.c.input_file_id == row["input_file_id"],
+            batches.c.status.not_in(ENDED),
+            batches.c.batch_id != row["batch_id"],
+        )
+        of_input = (files.c.file_id == row["input_file_id"]) & ~used.exists()
+        keys += (await connection.scalars(select(files.c.object_key).where(of_input))).all()
+        await connection.execute(delete(files).where(of_input))
+    return keys
