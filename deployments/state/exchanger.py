@@ -26,13 +26,20 @@ _DEFAULT_LEASE_S = 0.4
 _ROUND_TRIPS = 4
 
 
+class Answer(NamedTuple):
+    """A decision, and until when (on this process's clock) it may be acted upon."""
+
+    decision: Decision
+    until: float = float("inf")
+
+
 class Waiting(NamedTuple):
     """A request that waits for room."""
 
     state: KeyLeases
     principal: Principal
     ask: Ask
-    answer: asyncio.Future[Decision]
+    answer: asyncio.Future[Answer]
 
 
 class Exchanger:
@@ -85,15 +92,23 @@ class Exchanger:
 
     async def ask(self, state: KeyLeases, principal: Principal, ask: Ask) -> Decision:
         """Return the gatekeeper's decision; what is granted beyond the need is kept in `state`."""
-        waiting = Waiting(state, principal, ask, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
-        self._start_pumping()
-        try:
-            return await waiting.answer
-        except asyncio.CancelledError:
-            if waiting.answer.done() and not waiting.answer.cancelled():
-                self._give_back(waiting, waiting.answer.result())
-            raise
+        while True:
+            waiting = Waiting(state, principal, ask, asyncio.get_running_loop().create_future())
+            self._waiting.append(waiting)
+            self._start_pumping()
+            try:
+                answer = await waiting.answer
+            except asyncio.CancelledError:
+                if waiting.answer.done() and not waiting.answer.cancelled():
+                    self._give_back(waiting, waiting.answer.result().decision)
+                raise
+            late_s = self._clock() - answer.until
+            if late_s < 0:
+                return answer.decision
+            # The event loop took so long to get here that the lease has ended: it may not be used any more.
+            self._counts["late_leases"] += 1
+            self._adapt(self._valid_s + late_s)
+            self._give_back(waiting, answer.decision)
 
     async def synchronise(self) -> None:
         """Have an exchange take place that begins from now on."""
@@ -221,13 +236,14 @@ class Exchanger:
                     self._waiting.append(one)
             else:
                 self._counts["leases"] += 1
-                one.answer.set_result(one.state.accept(answer, one.ask.requests, one.ask.tokens, until, now))
+                granted = one.state.accept(answer, one.ask.requests, one.ask.tokens, until, now)
+                one.answer.set_result(Answer(granted, until))
 
     def _refuse(self, one: Waiting, denied: Denied, now: float) -> None:
         self._counts["denied"] += 1
         one.state.remember(denied, now)
         if not one.answer.done():
-            one.answer.set_result(denied)
+            one.answer.set_result(Answer(denied))
 
     def _note_standings(self, reply: Exchanged) -> None:
         now = self._clock()
@@ -258,7 +274,8 @@ class Exchanger:
         for one in waiting:
             one.state.is_asking = False
             if not one.answer.done():
-                one.answer.set_result(self.decide_alone(one.state, one.principal, one.ask.requests, one.ask.tokens))
+                decision = self.decide_alone(one.state, one.principal, one.ask.requests, one.ask.tokens)
+                one.answer.set_result(Answer(decision))
 
     def _give_back(self, waiting: Waiting, decision: Decision) -> None:
         """Give back what was granted to a request that was cancelled before it could take it up."""
