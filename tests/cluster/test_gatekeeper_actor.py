@@ -97,14 +97,12 @@ async def test_many_clients_at_once_get_the_limit_and_no_more(gatekeeping: Gatek
 
     async def insist(client: GatekeeperClient) -> None:
         nonlocal admitted
-        begin = time.monotonic()
-        near_at = None
-        while time.monotonic() < begin + 30 and (near_at is None or time.monotonic() < near_at + 3):
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
             principal = await client.identify(secret)
             assert principal is not None
-            admitted += isinstance(await client.admit(principal), Granted)
-            if admitted >= 590 and near_at is None:
-                near_at = time.monotonic()  # Three seconds more, to see that the limit holds.
+            decision = await client.admit(principal)
+            admitted += isinstance(decision, Granted)
             await asyncio.sleep(0.001)
 
     await asyncio.gather(*(insist(client) for client in clients for _ in range(4)))
