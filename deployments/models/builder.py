@@ -1,13 +1,16 @@
-"""From a model's configuration to its Serve deployment, over `ray.serve.llm`."""
+"""From a model's configuration to its Serve deployment, without loading the engine.
+
+What Serve must know before a replica runs is worked out here: the name, the bundles of resources, the scaling. It is
+what `ray.serve.llm` says of the same model, which a test compares; asking it would import vLLM: ten seconds of CPU.
+"""
 
 from typing import Any
 
+from ray import serve
 from ray.serve.deployment import Application
-from ray.serve.llm import LLMConfig, build_llm_deployment
 
 from deployments.models.config import ModelConfig
-from deployments.models.demo import resolve_source
-from deployments.models.replica.server import ModelServer
+from deployments.models.replica.server import ModelReplica
 
 # What the replica gets on top of the time to drain: to stop the engine.
 STOP_S = 20.0
@@ -15,64 +18,20 @@ STOP_S = 20.0
 
 def build_model_deployment(model: ModelConfig) -> Application:
     """Return the Serve deployment of one model, not yet deployed."""
-    bounds = (model.max_concurrent_requests, model.max_queued_requests)
-    return build_llm_deployment(
-        llm_config_of(model),
-        name_prefix="model:",
-        bind_kwargs={"bounds": bounds, "drain_s": model.drain_s, "stall_s": model.stall_s},
-        deployment_cls=ModelServer,
-    )
+    options = deployment_options(model)
+    return serve.deployment(ModelReplica, name=deployment_name(model.id), **options).bind(model)
 
 
-def llm_config_of(model: ModelConfig) -> LLMConfig:
-    """Return Ray's configuration for a model of ours."""
-    options: dict[str, Any] = {
-        "model_loading_config": {"model_id": model.id, "model_source": resolve_source(model.source)},
-        "engine_kwargs": _engine_kwargs(model),
-        "deployment_config": _deployment_config(model),
-        "runtime_env": {"env_vars": dict(model.env)},
-        "log_engine_metrics": not model.engine_kwargs.get("disable_log_stats", False),
-    }
-    if model.device == "cpu":
-        options["accelerator_config"] = {"kind": "cpu"}
-        options["placement_group_config"] = model.placement_group_config or {"bundles": [{"CPU": 1}]}
-    else:
-        options["accelerator_type"] = model.accelerator_type
-        if model.placement_group_config is not None:
-            options["placement_group_config"] = model.placement_group_config
-    return LLMConfig(**options)
+def deployment_name(model_id: str) -> str:
+    """Return what Serve calls a model's deployment."""
+    return "model:" + model_id.replace("/", "--").replace(".", "_")
 
 
-def _engine_kwargs(model: ModelConfig) -> dict[str, Any]:
-    """Return vLLM's options: ours, which the operator's own replace, beside the few that are not theirs to set."""
-    options: dict[str, Any] = {
-        "enable_prefix_caching": True,
-        "enable_prompt_tokens_details": True,
-        "scheduling_policy": "priority",  # So that batches can stand behind interactive requests.
-        "max_num_seqs": model.max_concurrent_requests,
-        "max_model_len": model.context_tokens,
-        **model.engine_kwargs,
-        # Schemas are tried out with this compiler before the engine sees them; another one would meet them unprepared.
-        "structured_outputs_config": {
-            "backend": "xgrammar",
-            **model.engine_kwargs.get("structured_outputs_config", {}),
-        },
-        "enable_log_requests": False,
-    }
-    if model.task == "embed":
-        options.setdefault("runner", "pooling")
-        options["enable_prefix_caching"] = model.engine_kwargs.get("enable_prefix_caching", False)
-        options.pop("scheduling_policy")
-    if model.tool_parser is not None:
-        options.update(enable_auto_tool_choice=True, tool_call_parser=model.tool_parser)
-    if model.reasoning_parser is not None:
-        options["reasoning_parser"] = model.reasoning_parser
-    if model.chat_template is not None:
-        options["chat_template"] = model.chat_template
-    return options
-
-
-def _deployment_config(model: ModelConfig) -> dict[str, Any]:
+def deployment_options(model: ModelConfig) -> dict[str, Any]:
+    """Return Serve's options for the deployment of a model."""
+    group = model.placement_group_config or {}
+    actor = {"num_cpus": 0, **model.ray_actor_options}  # The engine's bundle is what the replica needs.
+    actor["runtime_env"] = {**actor.get("runtime_env", {}), "env_vars": dict(model.env)}
     return {
         "autoscaling_config": {
             "target_ongoing_requests": max(1, model.max_concurrent_requests // 2),
@@ -80,10 +39,31 @@ def _deployment_config(model: ModelConfig) -> dict[str, Any]:
             "policy": {"policy_function": "deployments.models.autoscaling:desired_replicas"},
         },
         "request_router_config": {"request_router_class": "deployments.models.prefix_router:PrefixRouter"},
-        # The engine's bundle is what the replica needs; Ray would ask for another CPU for the replica itself.
-        "ray_actor_options": {"num_cpus": 0, **model.ray_actor_options},
+        "ray_actor_options": actor,
+        "placement_group_bundles": placement_bundles(model),
+        "placement_group_strategy": group.get("strategy", "PACK"),
         "max_ongoing_requests": 1_000_000,  # Nothing comes over handles; the replica's channel has the real bound.
         "graceful_shutdown_timeout_s": model.drain_s + STOP_S,
         "health_check_period_s": 5.0,
         "health_check_timeout_s": 30.0,
     }
+
+
+def placement_bundles(model: ModelConfig) -> list[dict[str, float]]:
+    """Return the resources of one replica: a bundle for each of the engine's workers, the first also the replica's."""
+    num_workers = model.engine_kwargs.get("tensor_parallel_size", 1)
+    num_workers *= model.engine_kwargs.get("pipeline_parallel_size", 1)
+    group = model.placement_group_config or {}
+    per_worker = group.get("bundle_per_worker")
+    if per_worker is None and not group.get("bundles"):
+        per_worker = {"CPU" if model.device == "cpu" else "GPU": 1}
+    bundles = [dict(per_worker) for _ in range(num_workers)] if per_worker else [dict(one) for one in group["bundles"]]
+    if model.accelerator_type is not None:
+        for bundle in bundles:
+            bundle.setdefault(f"accelerator_type:{model.accelerator_type}", 0.001)
+    actor = {"num_cpus": 0, **model.ray_actor_options}
+    own = {"CPU": actor["num_cpus"], "GPU": actor.get("num_gpus", 0), **actor.get("resources", {})}
+    if "memory" in actor:
+        own["memory"] = actor["memory"]
+    bundles[0] = {name: bundles[0].get(name, 0) + own.get(name, 0) for name in {*bundles[0], *own}}
+    return bundles

@@ -49,10 +49,10 @@ class Guard:
             start_new_session=True,
         )
         self._told: set[int] = {self._process.pid}
-        self._tell()
         threading.Thread(target=self._keep_telling, daemon=True, name="guard").start()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Take in the processes that run now."""
         assert self._process.stdin is not None
         for child in psutil.Process(os.getpid()).children(recursive=True):
             if child.pid not in self._told and (start := _start_of(child.pid)) is not None:
@@ -64,7 +64,7 @@ class Guard:
         while self._process.poll() is None:
             time.sleep(INTERVAL_S)
             try:
-                self._tell()
+                self.tell()
             except (OSError, ValueError, psutil.Error):
                 return
 

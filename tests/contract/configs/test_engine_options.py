@@ -1,4 +1,4 @@
-"""vLLM itself accepts the engine options of every shipped configuration.
+"""vLLM accepts the engine options of every shipped configuration, and Ray places the models where we say.
 
 In a process of its own, since importing vLLM takes long and changes much.
 """
@@ -17,7 +17,9 @@ import dataclasses, sys
 from pathlib import Path
 import yaml
 from vllm.engine.arg_utils import AsyncEngineArgs
-from deployments.models.builder import llm_config_of
+from ray.serve.llm.deployment import LLMServer
+from deployments.models.builder import deployment_options
+from deployments.models.replica.options import llm_config_of
 from serve_app.config import ServiceConfig
 
 known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
@@ -27,8 +29,13 @@ for file in sys.argv[1:]:
         unknown = set(model.engine_kwargs) - known
         if unknown:
             sys.exit(f"{file}: {model.id}: vLLM has no option {sorted(unknown)}")
+        config, ours = llm_config_of(model), deployment_options(model)
+        config.deployment_config["ray_actor_options"] = {"num_cpus": 0, **model.ray_actor_options}
+        rays = LLMServer.get_deployment_options(config)
+        for name in ("placement_group_bundles", "placement_group_strategy"):
+            if rays[name] != ours[name]:
+                sys.exit(f"{file}: {model.id}: {name} is {ours[name]}, Ray says {rays[name]}")
         if model.device == "cpu":
-            config = llm_config_of(model)
             kwargs = {name: value for name, value in config.engine_kwargs.items() if name in known}
             options = AsyncEngineArgs(model=config.model_loading_config.model_source, **kwargs)
             created = options.create_engine_config()

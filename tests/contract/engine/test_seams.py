@@ -47,6 +47,17 @@ def test_rays_engine_holds_vllms_serving_classes_under_their_names():
         assert f"self.{name} " in source or f"self.{name}:" in source
 
 
+def test_rays_engine_starts_vllms_with_the_executor_that_its_configuration_names():
+    from ray.llm._internal.serve.engines.vllm.vllm_engine import VLLMEngine  # noqa: TID251
+    from ray.serve.llm.deployment import LLMServer
+
+    start = VLLMEngine._start_async_llm_engine
+    assert parameters_of(start) == ["self", "vllm_engine_args", "vllm_engine_config", "placement_group"]
+    assert "Executor.get_class(vllm_engine_config)" in inspect.getsource(start)
+    assert "self.engine = self._engine_cls(self._llm_config)" in inspect.getsource(LLMServer.start)
+    assert "await self.engine.start()" in inspect.getsource(LLMServer._start_engine)
+
+
 def test_rays_router_can_choose_without_reserving():
     from ray.serve._private.router import AsyncioRouter  # noqa: TID251
 

@@ -1,0 +1,89 @@
+"""Starting vLLM through Ray's `LLMServer`, and what is attached to the engine. The engine's interface that is not
+public is touched here and in `submit`.
+"""
+
+import asyncio
+from typing import Any
+
+from ray.serve.llm.deployment import LLMServer
+
+from deployments.models.channel.server import Runner
+from deployments.models.config import ModelConfig
+from deployments.models.replica.chat import ChatRunner
+from deployments.models.replica.completions import CompletionRunner
+from deployments.models.replica.embeddings import EmbeddingRunner
+from deployments.models.replica.options import llm_config_of, runs_in_one_process
+from deployments.models.replica.submit import StallWatch
+from deployments.models.schema_budget import SchemaCompiler, describe_tokenizer
+
+# What one new schema may take: length bounds over a vocabulary of 100,000 tokens take two seconds, bombs far more.
+SCHEMA_CPU_S = 5
+
+_ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+
+
+class ReplicaEngine:
+    """The engine of one replica, running; `runners` are by operation."""
+
+    def __init__(self, server: LLMServer, model: ModelConfig) -> None:
+        self._server = server
+        self._engine = server.engine  # Ray's engine holds vLLM's serving classes under these names.
+        self._watch = StallWatch(self._engine._engine_client, model.stall_s)
+        self._schemas: SchemaCompiler | None = None
+        self.runners: dict[str, Runner] = {}
+        if (chat := self._engine._oai_serving_chat) is not None:
+            self.runners["chat"] = ChatRunner(self._engine._engine_client, chat, self._compiler(), model.id)
+        if (completion := self._engine._oai_serving_completion) is not None:
+            self.runners["completions"] = CompletionRunner(completion, model.id)
+        if (embedding := self._engine._oai_serving_embedding) is not None:
+            self.runners["embeddings"] = EmbeddingRunner(embedding, model.id)
+
+    async def check_health(self) -> None:
+        """Raise when the engine must be replaced."""
+        await self._server.check_health()
+        self._watch.check()
+
+    async def stop(self) -> None:
+        """End the engine and what runs beside it."""
+        if self._schemas is not None:
+            await self._schemas.aclose()
+        await self._engine.shutdown()
+        await asyncio.to_thread(self._engine._engine_client.shutdown)
+
+    def _compiler(self) -> SchemaCompiler:
+        """Return the compiler that tries schemas out with this engine's own vocabulary."""
+        config = self._engine._engine_client.vllm_config
+        tokenizer = self._engine._oai_serving_chat.renderer.tokenizer
+        self._schemas = SchemaCompiler(
+            describe_tokenizer(tokenizer, config.model_config.get_vocab_size()),
+            any_whitespace=not config.structured_outputs_config.disable_any_whitespace,
+            cpu_s=SCHEMA_CPU_S,
+        )
+        self._schemas_start = asyncio.create_task(self._schemas.start())  # Takes seconds; the first schema waits.
+        return self._schemas
+
+
+async def start_engine(model: ModelConfig) -> ReplicaEngine:
+    """Return the model's engine, ready for requests.
+
+    Raises:
+        Exception: whatever keeps vLLM from starting; the log has what it said.
+    """
+    server = LLMServer.sync_init(llm_config_of(model))
+    if runs_in_one_process(model):
+        server._engine_cls = _in_one_process(server._engine_cls)
+    # As `server.start()` does, but for the report on usage, for which it would start a process of its own.
+    server.engine = server._engine_cls(server._llm_config)
+    await server.engine.start()
+    return ReplicaEngine(server, model)
+
+
+def _in_one_process(engine_class: type[Any]) -> type[Any]:
+    """Return Ray's engine class, told to run the worker inside the engine's process."""
+
+    class OneProcessEngine(engine_class):  # type: ignore[misc]
+        def _start_async_llm_engine(self, engine_args: Any, engine_config: Any, placement_group: Any) -> Any:
+            engine_config.parallel_config.distributed_executor_backend = _ONE_PROCESS
+            return super()._start_async_llm_engine(engine_args, engine_config, placement_group)
+
+    return OneProcessEngine
