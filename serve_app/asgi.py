@@ -9,11 +9,12 @@ from starlette.routing import Route
 
 from serve_app.errors import ClientGone, MethodNotAllowed, UnknownUrl
 from serve_app.middleware import Bounds, Front
-from serve_app.routes import admin_keys, documentation, files, generation, health, models
+from serve_app.routes import admin_keys, batches, documentation, files, generation, health, models
 from serve_app.services import Services
 
 _KEYS = "/v1/organization/admin/keys"
 _FILES = "/v1/files"
+_BATCHES = "/v1/batches"
 
 ROUTES = [
     Route("/v1/chat/completions", generation.create_chat_completion, methods=["POST"]),
@@ -24,6 +25,10 @@ ROUTES = [
     Route(_FILES + "/{file_id}", files.retrieve_file),
     Route(_FILES + "/{file_id}", files.delete_file, methods=["DELETE"]),
     Route(_FILES + "/{file_id}/content", files.download_file),
+    Route(_BATCHES, batches.list_batches),
+    Route(_BATCHES, batches.create_batch, methods=["POST"]),
+    Route(_BATCHES + "/{batch_id}", batches.retrieve_batch),
+    Route(_BATCHES + "/{batch_id}/cancel", batches.cancel_batch, methods=["POST"]),
     Route("/v1/models", models.list_models),
     Route("/v1/models/{model:path}", models.retrieve_model),
     Route(_KEYS, admin_keys.list_keys),

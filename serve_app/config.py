@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from batch.config import BatchConfig
 from deployments.models.config import ModelConfig
 from deployments.state.config import StateConfig
 from serve_app.operations.safety import SafetyConfig
@@ -54,6 +55,7 @@ class ServiceConfig(Part):
     state: StateConfig = StateConfig()
     http: HttpConfig = HttpConfig()
     ingress: IngressConfig = IngressConfig()
+    batches: BatchConfig = BatchConfig()
     models: tuple[ServedModel, ...] = Field(min_length=1)
 
     @model_validator(mode="after")

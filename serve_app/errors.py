@@ -303,17 +303,14 @@ class RateLimited(ApiError):
 
 
 class QuotaExceeded(ApiError):
-    """The account's quota is used up; waiting does not help."""
+    """The account's quota is used up, or another bound on what it may have; waiting a little does not help."""
 
     status = 429
     default_type = "insufficient_quota"
 
-    def __init__(self) -> None:
-        super().__init__(
-            "You exceeded your current quota. Please ask the operator for more.",
-            code="insufficient_quota",
-            headers={"x-should-retry": "false"},
-        )
+    def __init__(self, message: str = "", code: str = "insufficient_quota") -> None:
+        message = message or "You exceeded your current quota. Please ask the operator for more."
+        super().__init__(message, code=code, headers={"x-should-retry": "false"})
 
 
 class ClientGone(ApiError):

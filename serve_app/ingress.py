@@ -16,6 +16,7 @@ from deployments.models.directory import ConfiguredDirectory
 from deployments.models.remote import RemoteEngine
 from deployments.state.account_keys import Vault
 from deployments.state.actor import RayTransport, start_gatekeeper
+from deployments.state.batches import BatchStore
 from deployments.state.client import GatekeeperClient
 from deployments.state.config import ResolvedState
 from deployments.state.database import connect
@@ -55,6 +56,7 @@ class Ingress:
         directory = ConfiguredDirectory(zip(self._engines, aliases, strict=True))
         policies = {model.id: model.safety for model in config.models if model.safety is not None}
         metrics = PrometheusMetrics()
+        vault = Vault(self._database, state.master_key)
         self._services = Services(
             gatekeeper=self._gatekeeper,
             directory=directory,
@@ -67,7 +69,8 @@ class Ingress:
             observer=Observer(self._request_log, ClusterMetrics(metrics)),
             metrics=metrics,
             keys=KeyStore(self._database, state.pepper, state.config.tiers),
-            files=FileStore(self._database, BucketStore(state.object_store), Vault(self._database, state.master_key)),
+            files=FileStore(self._database, BucketStore(state.object_store), vault),
+            batches=BatchStore(self._database, vault, config.batches.max_unfinished_per_account),
             file_rules=state.config.files,
             body_bounds=BodyBounds(
                 config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s

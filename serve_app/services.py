@@ -1,9 +1,11 @@
 """What a route may use, in one value; tests fill it with twins, the ingress with what it was bound to."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from deployments.models.engine import ModelDirectory
+from deployments.state.batches import BatchStore
 from deployments.state.files import FileStore
 from deployments.state.keys import ApiKey, KeyChange, NewKey
 from deployments.state.protocol import Gatekeeper
@@ -55,9 +57,13 @@ class KeyAdmin(Protocol):
         ...
 
 
+def _do_nothing() -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The objects behind the routes."""
+    """The objects behind the routes. `wake_batches` says that there is something new for whoever runs batches."""
 
     gatekeeper: Gatekeeper
     directory: ModelDirectory
@@ -67,6 +73,8 @@ class Services:
     metrics: MetricsPage
     keys: KeyAdmin
     files: FileStore
+    batches: BatchStore
+    wake_batches: Callable[[], None] = _do_nothing
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     body_bounds: BodyBounds = field(default_factory=BodyBounds)
 

@@ -7,7 +7,7 @@ store; here are only places and counts.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import and_, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state import batch_ledger
@@ -62,6 +62,11 @@ class BatchWork:
             Fenced: the claim is not the newest.
         """
         return await self._change(batch_id, lambda s: batch_ledger.renew(s, epoch, self._store.clock(), lease_s))
+
+    async def look(self, batch_id: str) -> BatchState:
+        """Return where a batch is."""
+        async with self._database.read() as connection:
+            return state_of(await one_row(connection, select(batches).where(batches.c.batch_id == batch_id)))
 
     async def release(self, batch_id: str, epoch: int) -> BatchState:
         """Give a claim up, so that the batch need not wait for its end.
@@ -214,7 +219,13 @@ async def _destroy(connection: AsyncConnection, row: Mapping[str, Any], *, drops
             batches.c.status.not_in(ENDED),
             batches.c.batch_id != row["batch_id"],
         )
-        of_input = (files.c.file_id == row["input_file_id"]) & ~used.exists()
+        # What the row names as input may be another account's file, or no input at all: such a batch was invalid.
+        of_input = and_(
+            files.c.file_id == row["input_file_id"],
+            files.c.account == row["account"],
+            files.c.purpose == "batch",
+            ~used.exists(),
+        )
         keys += (await connection.scalars(select(files.c.object_key).where(of_input))).all()
         await connection.execute(delete(files).where(of_input))
     return keys

@@ -17,7 +17,6 @@ from deployments.state.account_keys import Vault
 from deployments.state.batch_ledger import ENDED, BatchState
 from deployments.state.batch_rows import Batch, NewBatch, principal_of, principal_to_row, state_of, values_of
 from deployments.state.database import Database
-from deployments.state.files import FileNotFound
 from deployments.state.tables import account_keys, batches, files
 
 _METADATA = b"batch metadata"
@@ -28,15 +27,11 @@ class BatchNotFound(LookupError):
 
 
 class TooManyBatches(Exception):
-    """The account has as many batches that have not ended as it may."""
+    """The account has as many batches that have not ended as it may: `limit`."""
 
-
-class WrongPurpose(Exception):
-    """The input file was uploaded for something else; `purpose` says for what."""
-
-    def __init__(self, purpose: str) -> None:
-        super().__init__(f"The file's purpose is {purpose}.")
-        self.purpose = purpose
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"There are {limit} batches already.")
+        self.limit = limit
 
 
 class BatchStore:
@@ -54,8 +49,6 @@ class BatchStore:
         """Return a new batch, waiting to be validated.
 
         Raises:
-            FileNotFound: the account has no such input file.
-            WrongPurpose: the file was not uploaded for batches.
             TooManyBatches: some of the account's batches must end first.
         """
         account, now = new.principal.account, self.clock()
@@ -78,7 +71,7 @@ class BatchStore:
         }
         async with self.database.write() as connection:
             await self._check_room(connection, account)
-            await _check_input(connection, account, new.input_file_id, now)
+            await _lock_input(connection, new.input_file_id)
             await connection.execute(insert(batches).values(row))
         return await self.find(account, batch_id)
 
@@ -147,7 +140,7 @@ class BatchStore:
         await connection.execute(locked)
         query = select(func.count()).where(batches.c.account == account, batches.c.status.not_in(ENDED))
         if (await connection.scalar(query) or 0) >= self._max_unfinished:
-            raise TooManyBatches
+            raise TooManyBatches(self._max_unfinished)
 
 
 async def one_row(connection: AsyncConnection, query: Any, batch_id: str = "") -> dict[str, Any]:
@@ -167,12 +160,7 @@ async def write_row(connection: AsyncConnection, batch_id: str, values: Mapping[
     await connection.execute(update(batches).where(batches.c.batch_id == batch_id).values(**values))
 
 
-async def _check_input(connection: AsyncConnection, account: str, file_id: str, now: float) -> None:
-    query = select(files.c.purpose).where(
-        files.c.file_id == file_id, files.c.account == account, files.c.expires_at > now
-    )
-    purpose = None if "\0" in file_id else await connection.scalar(query.with_for_update())
-    if purpose is None:
-        raise FileNotFound
-    if purpose != "batch":
-        raise WrongPurpose(purpose)
+async def _lock_input(connection: AsyncConnection, file_id: str) -> None:
+    """Have whoever deletes the file wait; where there is no such file, the batch will be found invalid."""
+    if "\0" not in file_id:
+        await connection.execute(select(files.c.file_id).where(files.c.file_id == file_id).with_for_update())

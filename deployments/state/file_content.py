@@ -3,11 +3,20 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
-from deployments.state.encryption import CHUNK_BYTES, SALT_BYTES, AccountKey, DataKey, SealBroken, chunk_span
+from deployments.state.encryption import (
+    CHUNK_BYTES,
+    SALT_BYTES,
+    AccountKey,
+    DataKey,
+    SealBroken,
+    StreamOpener,
+    chunk_span,
+)
 from deployments.state.objects import ObjectMissing, ObjectStore, ObjectWriter, StoreUnavailable
 
 _CONTENT, _NAME = b"file content", b"file name"
-_CHUNKS_PER_READ = 16
+_CHUNKS_PER_WINDOW = 16
+_WINDOW_BYTES = _CHUNKS_PER_WINDOW * CHUNK_BYTES
 
 
 class NewFile(NamedTuple):
@@ -63,28 +72,57 @@ class FileWriter:
         }
 
 
-async def read_content(
-    objects: ObjectStore, row: Mapping[str, Any], key: DataKey, start: int, stop: int
-) -> AsyncIterator[bytes]:
-    """Yield the content of the file in `row` from `start` up to `stop`, in pieces of a mebibyte or less.
+class ContentReader:
+    """Reads the content of one stored file. Keeps the last mebibyte or two, so that neighbours cost nothing."""
 
-    Raises:
-        StoreUnavailable: the object store fails, or what it holds is not what was written there.
-    """
-    object_key, num_bytes = row["object_key"], row["num_bytes"]
-    stop = min(stop, num_bytes)
-    try:
-        opener = key.open_stream(await objects.read(object_key, 0, SALT_BYTES), _CONTENT, num_bytes)
-        for first in range(start // CHUNK_BYTES, -(-stop // CHUNK_BYTES), _CHUNKS_PER_READ):
-            numbers = range(first, min(first + _CHUNKS_PER_READ, -(-stop // CHUNK_BYTES)))
-            spans = [chunk_span(number, num_bytes) for number in numbers]
-            origin = spans[0][0]
-            sealed = await objects.read(object_key, origin, spans[-1][1])
-            opened = [opener.open(n, sealed[a - origin : b - origin]) for n, (a, b) in zip(numbers, spans, strict=True)]
-            piece, offset = b"".join(opened), first * CHUNK_BYTES
-            yield piece[max(0, start - offset) : stop - offset]
-    except (ObjectMissing, SealBroken) as error:
-        raise StoreUnavailable(f"A file's content cannot be read: {type(error).__name__}.") from None
+    def __init__(self, objects: ObjectStore, row: Mapping[str, Any], key: DataKey) -> None:
+        self.num_bytes: int = row["num_bytes"]
+        self._objects = objects
+        self._object_key: str = row["object_key"]
+        self._key = key
+        self._opener: StreamOpener | None = None
+        self._windows: dict[int, bytes] = {}
+
+    async def read(self, start: int, stop: int) -> bytes:
+        """Return the content from `start` up to `stop`.
+
+        Raises:
+            StoreUnavailable: the object store fails, or what it holds is not what was written there.
+        """
+        return b"".join([piece async for piece in self.pieces(start, stop)])
+
+    async def pieces(self, start: int, stop: int) -> AsyncIterator[bytes]:
+        """Yield the content from `start` up to `stop`, in pieces of a mebibyte or less; raises as `read` does."""
+        stop = min(stop, self.num_bytes)
+        while start < stop:
+            number, offset = divmod(start, _WINDOW_BYTES)
+            window = self._windows.get(number) or await self._load(number)
+            piece = window[offset : offset + stop - start]
+            start += len(piece)
+            yield piece
+
+    async def _load(self, number: int) -> bytes:
+        try:
+            window = await self._open(number)
+        except (ObjectMissing, SealBroken) as error:
+            raise StoreUnavailable(f"A file's content cannot be read: {type(error).__name__}.") from None
+        if len(self._windows) > 1:
+            del self._windows[next(iter(self._windows))]
+        self._windows[number] = window
+        return window
+
+    async def _open(self, number: int) -> bytes:
+        if self._opener is None:
+            salt = await self._objects.read(self._object_key, 0, SALT_BYTES)
+            self._opener = self._key.open_stream(salt, _CONTENT, self.num_bytes)
+        opener = self._opener
+        first = number * _CHUNKS_PER_WINDOW
+        numbers = range(first, min(first + _CHUNKS_PER_WINDOW, opener.num_chunks))
+        spans = [chunk_span(each, self.num_bytes) for each in numbers]
+        origin = spans[0][0]
+        sealed = await self._objects.read(self._object_key, origin, spans[-1][1])
+        sealed_chunks = [sealed[start - origin : stop - origin] for start, stop in spans]
+        return b"".join(map(opener.open, numbers, sealed_chunks))
 
 
 def open_name(row: Mapping[str, Any], key: DataKey) -> str:

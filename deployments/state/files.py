@@ -18,7 +18,7 @@ from deployments.state.account_keys import Vault
 from deployments.state.batch_ledger import ENDED
 from deployments.state.database import Database
 from deployments.state.encryption import DataKey
-from deployments.state.file_content import FileWriter, NewFile, open_name, read_content
+from deployments.state.file_content import ContentReader, FileWriter, NewFile, open_name
 from deployments.state.objects import ObjectStore, StoreUnavailable
 from deployments.state.tables import batches, files
 
@@ -124,10 +124,18 @@ class FileStore:
             FileNotFound: the file is gone.
             StoreUnavailable: the object store fails, or what it holds is not what was written there.
         """
-        row = await self._row(file.account, file.file_id, even_expired=True)
-        key = await self._data_key(row)
-        async for piece in read_content(self.objects, row, key, start, file.num_bytes if stop is None else stop):
+        reader = await self.open(file)
+        async for piece in reader.pieces(start, file.num_bytes if stop is None else stop):
             yield piece
+
+    async def open(self, file: StoredFile) -> ContentReader:
+        """Return what reads a file's content, also when it has expired meanwhile.
+
+        Raises:
+            FileNotFound: the file is gone.
+        """
+        row = await self._row(file.account, file.file_id, even_expired=True)
+        return ContentReader(self.objects, row, await self._data_key(row))
 
     async def delete(self, account: str, file_id: str) -> None:
         """Destroy a file.

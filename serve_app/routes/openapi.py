@@ -5,8 +5,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from deployments.state.batch_ledger import STATUSES
 from deployments.state.keys import KeyChange, NewKey
 from serve_app.routes.admin_keys import Rotation
+from serve_app.schemas.batches import BatchCreateRequest
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.completions import CompletionRequest
 from serve_app.schemas.embeddings import EmbeddingRequest
@@ -17,10 +19,12 @@ _BODIES: tuple[type[BaseModel], ...] = (
     ChatRequest,
     CompletionRequest,
     EmbeddingRequest,
+    BatchCreateRequest,
     NewKey,
     KeyChange,
     Rotation,
 )
+_AFTER = {"name": "after", "in": "query", "schema": {"type": "string"}}
 _FILE_QUERY: dict[str, Any] = {
     "purpose": {"type": "string"},
     "limit": {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 10_000},
@@ -50,7 +54,7 @@ def create_document() -> dict[str, Any]:
             "description": "Language models behind an interface that OpenAI's client libraries speak.",
         },
         "security": [{"key": []}],
-        "paths": {**_model_paths(), **_file_paths(), **_admin_paths(), **_operator_paths()},
+        "paths": {**_model_paths(), **_file_paths(), **_batch_paths(), **_admin_paths(), **_operator_paths()},
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
             "schemas": {**definitions.get("$defs", {}), **_answer_schemas()},
@@ -89,6 +93,20 @@ def _file_paths() -> dict[str, Any]:
             "delete": _operation("Destroy a file", "Deleted", parameters=file_id),
         },
         "/v1/files/{file_id}/content": {"get": content},
+    }
+
+
+def _batch_paths() -> dict[str, Any]:
+    batch_id = [{"name": "batch_id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    limit = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
+    filters = [{"name": "limit", "in": "query", "schema": limit}, _AFTER]
+    return {
+        "/v1/batches": {
+            "get": _operation("List batches", "BatchList", parameters=filters),
+            "post": _operation("Create a batch", "Batch", BatchCreateRequest),
+        },
+        "/v1/batches/{batch_id}": {"get": _operation("Describe a batch", "Batch", parameters=batch_id)},
+        "/v1/batches/{batch_id}/cancel": {"post": _operation("Cancel a batch", "Batch", parameters=batch_id)},
     }
 
 
@@ -202,5 +220,16 @@ def _answer_schemas() -> dict[str, Any]:
         ),
         "FileList": _list_of("File", first_id=maybe_text, last_id=maybe_text, has_more={"type": "boolean"}),
         "FileUpload": _object(file={"type": "string", "format": "binary"}, purpose={"enum": list(PURPOSES)}),
+        "Batch": _object(
+            id=text,
+            object={"const": "batch"},
+            endpoint=text,
+            input_file_id=text,
+            status={"enum": list(STATUSES)},
+            output_file_id=maybe_text,
+            error_file_id=maybe_text,
+            request_counts=_object(total=number, completed=number, failed=number),
+        ),
+        "BatchList": _list_of("Batch", first_id=maybe_text, last_id=maybe_text, has_more={"type": "boolean"}),
         "Deleted": _object(id=text, object=text, deleted={"const": True}),
     }

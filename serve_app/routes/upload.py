@@ -120,7 +120,7 @@ class Upload:
         if writer.num_bytes > limit:
             raise BodyTooLarge(limit, param="file")
         if writer.num_bytes > self._room_bytes:
-            raise QuotaExceeded
+            raise QuotaExceeded("Your files take all the room that they may. Delete files that you no longer need.")
 
     def _check_fields(self) -> FileForm:
         value: dict[str, Any] = {}

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,13 @@ import openai
 import pytest
 import uvicorn
 
+from batch.config import BatchConfig
+from batch.coordinator import Coordinator
+from batch.fleet import LocalFleet
+from batch.stores import Stores, create_stores
+from batch.worker import LineWorker
 from deployments.state.account_keys import Vault
+from deployments.state.batches import BatchStore
 from deployments.state.database import connect
 from deployments.state.files import FileStore
 from deployments.state.key_store import KeyStore
@@ -61,6 +67,8 @@ class World:
     bounds: BodyBounds = field(default_factory=BodyBounds)
     keys: Any = field(default_factory=lambda: _Absent())
     files: Any = field(default_factory=lambda: _Absent())
+    batches: Any = field(default_factory=lambda: _Absent())
+    wake_batches: Callable[[], None] = lambda: None
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     objects: MemoryObjects = field(default_factory=MemoryObjects)
 
@@ -78,6 +86,8 @@ class World:
                 keys=self.keys,
                 files=self.files,
                 file_rules=self.file_rules,
+                batches=self.batches,
+                wake_batches=self.wake_batches,
                 body_bounds=self.bounds,
             )
         )
@@ -122,6 +132,47 @@ async def file_store(tmp_path, world) -> AsyncIterator[FileStore]:
     world.files = FileStore(database, world.objects, Vault(database, b"m" * 32), world.clock)
     yield world.files
     await database.close()
+
+
+@dataclass
+class Batching:
+    """What runs the batches of a world, in this process."""
+
+    stores: Stores
+    config: BatchConfig
+    coordinator: Coordinator
+    worker: LineWorker
+
+
+@asynccontextmanager
+async def run_batches(world: World, stores: Stores, **overrides: object) -> AsyncIterator[Batching]:
+    """Have a coordinator with a worker of its own run."""
+    config = BatchConfig(**{"commit_interval_s": 0.02, "poll_interval_s": 0.02, **overrides})
+    operations = create_operations(world.directory, cache_salts(b"salt")).by_path()
+    worker = LineWorker(stores, operations, config)
+    coordinator = Coordinator(stores, LocalFleet(worker), config, world.file_rules)
+    world.wake_batches = coordinator.poke
+    running = asyncio.create_task(coordinator.run())
+    try:
+        yield Batching(stores, config, coordinator, worker)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture
+def batch_stores(world, file_store) -> Stores:
+    """The real stores behind batches, over the database and the objects of `file_store`."""
+    database = file_store._database
+    world.batches = BatchStore(database, file_store.vault, clock=world.clock)
+    return create_stores(database, world.objects, file_store, world.batches)
+
+
+@pytest.fixture
+async def batching(world, batch_stores) -> AsyncIterator[Batching]:
+    """A coordinator that runs."""
+    async with run_batches(world, batch_stores) as running:
+        yield running
 
 
 @asynccontextmanager

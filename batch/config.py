@@ -1,0 +1,52 @@
+"""What the operator says about batches."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from deployments.state.protocol import Tier
+from deployments.state.references import Section
+
+_Tokens = Annotated[int, Field(ge=1)]
+
+
+class EnqueuedTokens(Section):
+    """How many tokens the unfinished batches of an account may hold together, by tier; None for any number.
+
+    This is the batches' own allowance: they neither spend what a key may use in a minute, nor wait for it.
+    """
+
+    free: _Tokens | None = 5_000_000
+    standard: _Tokens | None = 100_000_000
+    enterprise: _Tokens | None = None
+
+    def of(self, tier: Tier) -> int | None:
+        """Return the allowance of one tier."""
+        allowance: int | None = getattr(self, tier)
+        return allowance
+
+
+class BatchConfig(Section):
+    """How batches run. Times in seconds.
+
+    Batches of up to `small_batch_lines` lines go to a worker that is always there and start at once; larger ones get a
+    Ray Data job with `num_workers` workers of their own. Each worker has up to `max_lines_in_flight` lines with the
+    models at once, fewer while replicas refuse them: keep it below the models' `max_concurrent_requests`, so that
+    interactive requests always find a place. `priority` is vLLM's: higher runs later, interactive requests have 0.
+    """
+
+    max_unfinished_per_account: Annotated[int, Field(ge=1)] = 10
+    max_requests: Annotated[int, Field(ge=1, le=1_000_000)] = 50_000
+    max_line_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024 * 1024
+    enqueued_tokens: EnqueuedTokens = EnqueuedTokens()
+    priority: Annotated[int, Field(ge=1, le=1000)] = 10
+    max_lines_in_flight: Annotated[int, Field(ge=1, le=4096)] = 64
+    num_workers: Annotated[int, Field(ge=1, le=256)] = 1
+    num_cpus: Annotated[float, Field(ge=0)] = 0.1
+    small_batch_lines: Annotated[int, Field(ge=0)] = 500
+    slice_lines: Annotated[int, Field(ge=1, le=10_000)] = 1_000
+    max_running: Annotated[int, Field(ge=1, le=100)] = 10
+    lease_s: Annotated[float, Field(ge=2, le=600)] = 15.0
+    poll_interval_s: Annotated[float, Field(gt=0, le=10)] = 0.5
+    commit_interval_s: Annotated[float, Field(gt=0, le=1)] = 0.5
+    sweep_interval_s: Annotated[float, Field(gt=0)] = 30.0

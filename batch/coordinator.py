@@ -1,0 +1,123 @@
+"""The coordinator: claims batches and sees them to their end; destroys what has expired.
+
+Any number may run over the same database: what one has claimed, others leave alone until its claim runs out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from sqlalchemy.exc import DBAPIError
+
+from batch.config import BatchConfig
+from batch.fleet import Fleet
+from batch.run import BatchRun
+from batch.stores import Stores
+from deployments.state.batch_ledger import Fenced
+from deployments.state.batch_rows import Batch
+from deployments.state.files import ORPHAN_AGE_S
+from deployments.state.objects import StoreUnavailable
+from deployments.state.retention import FilesConfig
+from serve_app.observability import log_bug
+
+logger = logging.getLogger(__name__)
+
+_ORPHANS_EVERY_S = 3600.0
+_AFTER_BUG_S = 5.0
+
+
+class Coordinator:
+    """Works on batches until it is closed."""
+
+    def __init__(self, stores: Stores, fleet: Fleet, config: BatchConfig, rules: FilesConfig) -> None:
+        self._stores = stores
+        self._fleet = fleet
+        self._config = config
+        self._rules = rules
+        self._running: dict[asyncio.Task[None], Batch] = {}
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Claim batches as they come, for ever."""
+        sweeping = asyncio.create_task(self._sweep_for_ever())
+        try:
+            while True:
+                await self._claim_all()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._config.poll_interval_s):
+                        await self._wake.wait()
+                self._wake.clear()
+        finally:
+            tasks = [sweeping, *self._running]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def poke(self) -> None:
+        """Look for new batches now."""
+        self._wake.set()
+
+    def running(self) -> list[str]:
+        """Return the ids of the batches that are worked on here."""
+        return [batch.batch_id for batch in self._running.values()]
+
+    async def _claim_all(self) -> None:
+        while len(self._running) < self._config.max_running:
+            busy = [batch.account for batch in self._running.values()]
+            try:
+                batch = await self._stores.work.claim(self._config.lease_s, busy)
+            except (DBAPIError, OSError) as error:
+                logger.warning("Batches cannot be claimed: %s", type(error).__name__)
+                return
+            if batch is None:
+                return
+            task = asyncio.create_task(self._run(batch))
+            self._running[task] = batch
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        self._wake.set()
+
+    async def _run(self, batch: Batch) -> None:
+        try:
+            await BatchRun(self._stores, self._fleet, self._config, self._rules, batch).run()
+        except Fenced as error:
+            logger.info("Another coordinator goes on with %s: %s", batch.batch_id, error)
+        except Exception as error:  # The claim runs out, and the batch is tried again.
+            log_bug(batch.batch_id, error)
+            await asyncio.sleep(_AFTER_BUG_S)
+
+    async def _sweep_for_ever(self) -> None:
+        elapsed_s = _ORPHANS_EVERY_S
+        while True:
+            await _try("Destroying expired files", self._stores.files.sweep)
+            if elapsed_s >= _ORPHANS_EVERY_S:
+                elapsed_s = 0.0
+                await _try("Destroying orphans", self._stores.files.sweep_orphans)
+                await _try("Destroying orphans", self._sweep_segments)
+            await asyncio.sleep(self._config.sweep_interval_s)
+            elapsed_s += self._config.sweep_interval_s
+
+    async def _sweep_segments(self) -> int:
+        before = self._stores.files.clock() - ORPHAN_AGE_S
+        old = [one.key async for one in self._stores.objects.list_objects("segments") if one.modified_at < before]
+        num_dropped = 0
+        for start in range(0, len(old), 400):
+            keys = old[start : start + 400]
+            known = await self._stores.work.known_segments(keys)
+            for key in set(keys) - known:
+                await self._stores.objects.delete(key)
+                num_dropped += 1
+        return num_dropped
+
+
+async def _try(what: str, work: Callable[[], Awaitable[int]]) -> None:
+    try:
+        num = await work()
+    except (DBAPIError, StoreUnavailable, OSError) as error:
+        logger.warning("%s failed: %s", what, type(error).__name__)
+        return
+    if num:
+        logger.info("%s: %d", what, num)

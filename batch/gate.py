@@ -1,0 +1,84 @@
+"""How many lines may be with the models at once, and whose turn it is."""
+
+import asyncio
+from collections import deque
+
+_SHRINK = 0.7
+_START = 8.0
+
+
+class Gate:
+    """Lets lines through, in turns between accounts; holds more of them back after every refusal by a replica.
+
+    The limit grows by one for each round of lines that were not refused and shrinks by a third at a refusal (additive
+    increase, multiplicative decrease, as TCP does). Refusals that come together count once.
+    """
+
+    def __init__(self, max_in_flight: int) -> None:
+        self._max_in_flight = max_in_flight
+        self._limit = min(_START, float(max_in_flight))
+        self._num_in_flight = 0
+        self._to_spare = 0
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @property
+    def limit(self) -> int:
+        """How many lines may be in flight now."""
+        return max(1, int(self._limit))
+
+    @property
+    def num_in_flight(self) -> int:
+        """How many lines are in flight now."""
+        return self._num_in_flight
+
+    async def enter(self, account: str) -> None:
+        """Wait until a line of the account may go; `leave` must follow."""
+        if self._num_in_flight < self.limit and not self._waiting:
+            self._num_in_flight += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(account, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave()
+            else:
+                self._forget(account, turn)
+            raise
+
+    def leave(self) -> None:
+        """Note that a line has come back."""
+        self._num_in_flight -= 1
+        self._let_in()
+
+    def grow(self) -> None:
+        """Note that a replica took a line."""
+        self._to_spare = max(0, self._to_spare - 1)
+        self._limit = min(float(self._max_in_flight), self._limit + 1 / self._limit)
+
+    def shrink(self) -> None:
+        """Note that a replica refused a line, being full."""
+        if self._to_spare:
+            return
+        self._to_spare = self._num_in_flight
+        self._limit = max(1.0, self._limit * _SHRINK)
+
+    def _let_in(self) -> None:
+        while self._waiting and self._num_in_flight < self.limit:
+            account, turns = next(iter(self._waiting.items()))
+            del self._waiting[account]
+            turn = turns.popleft()
+            if turns:
+                self._waiting[account] = turns  # At the end of the line of accounts.
+            if not turn.done():
+                self._num_in_flight += 1
+                turn.set_result(None)
+
+    def _forget(self, account: str, turn: asyncio.Future[None]) -> None:
+        turns = self._waiting.get(account)
+        if turns is not None and turn in turns:
+            turns.remove(turn)
+            if not turns:
+                del self._waiting[account]
+        self._let_in()

@@ -1,0 +1,177 @@
+"""The lines of a batch: from the bytes of an input file to requests, and from outcomes to the lines of an output file.
+
+Pure. Lines are counted from 0 among those that are not blank; errors count from 1 among all, as an editor does.
+"""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from serve_app.errors import WireError
+from serve_app.json_limits import JsonRefused, parse_json
+
+MAX_CUSTOM_ID_CHARS = 512
+_BOM = b"\xef\xbb\xbf"
+_NEEDED = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", "/v1/embeddings": "input"}
+
+
+class Place(NamedTuple):
+    """Where a line is in its input file, in bytes, without the line's end."""
+
+    line: int
+    offset: int
+    length: int
+
+
+class RawLine(NamedTuple):
+    """A line that is not blank; `number` is what an editor calls it. `content` is None where it is too long to keep."""
+
+    place: Place
+    number: int
+    content: bytes | None
+
+
+class LineFault(Exception):
+    """A line cannot be run, and its batch neither: `code`, `message` and `param` say why."""
+
+    def __init__(self, code: str, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.param = param
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """What a line asks for."""
+
+    custom_id: str
+    body: dict[str, Any]
+
+
+class LineSplitter:
+    """Splits a file into lines, whatever pieces it comes in.
+
+    A carriage return before the end of a line is no part of it, nor is a byte order mark before the first line.
+    """
+
+    def __init__(self, max_line_bytes: int) -> None:
+        self._max_line_bytes = max_line_bytes
+        self._kept = bytearray()
+        self._kept_bytes = 0
+        self._offset = 0
+        self._num_lines = 0
+        self._number = 0
+
+    def feed(self, piece: bytes) -> Iterator[RawLine]:
+        """Yield the lines that end in the next piece."""
+        start = 0
+        while (end := piece.find(b"\n", start)) >= 0:
+            self._keep(piece, start, end)
+            start = end + 1
+            yield from self._take(1)
+        self._keep(piece, start, len(piece))
+
+    def finish(self) -> Iterator[RawLine]:
+        """Yield the last line, where the file does not end with the end of one."""
+        yield from self._take(0)
+
+    def _keep(self, piece: bytes, start: int, end: int) -> None:
+        self._kept_bytes += end - start
+        if self._kept_bytes <= self._max_line_bytes + 1:  # One more, which may be a carriage return.
+            self._kept += piece[start:end]
+
+    def _take(self, num_end_bytes: int) -> Iterator[RawLine]:
+        content: bytes | None = bytes(self._kept) if len(self._kept) == self._kept_bytes else None
+        offset, length = self._offset, self._kept_bytes
+        self._offset += self._kept_bytes + num_end_bytes
+        self._kept_bytes = 0
+        self._kept.clear()
+        self._number += 1
+        if content is not None:
+            if self._number == 1 and content.startswith(_BOM):
+                content, offset = content[len(_BOM) :], offset + len(_BOM)
+            content = content.removesuffix(b"\r")
+            if not content.strip():
+                return
+            length = len(content)
+            content = content if length <= self._max_line_bytes else None
+        yield RawLine(Place(self._num_lines, offset, length), self._number, content)
+        self._num_lines += 1
+
+
+def parse_line(content: bytes, endpoint: str) -> BatchRequest:
+    """Return what a line of a batch for `endpoint` asks for; whether its body is right is found when it runs.
+
+    Raises:
+        LineFault: it is not JSON, or something is missing or wrong around the body.
+    """
+    try:
+        value = parse_json(content)
+    except JsonRefused:
+        value = None
+    if not isinstance(value, dict):
+        raise LineFault("invalid_json_line", "This line is not parseable as valid JSON.")
+    for name in ("custom_id", "method", "url", "body"):
+        if value.get(name) is None:
+            raise LineFault("missing_required_parameter", f"Missing required parameter: '{name}'.", name)
+    custom_id = value["custom_id"]
+    if not isinstance(custom_id, str) or not 1 <= len(custom_id) <= MAX_CUSTOM_ID_CHARS:
+        raise LineFault(
+            "invalid_request", f"The custom_id must be a string of 1 to {MAX_CUSTOM_ID_CHARS} characters.", "custom_id"
+        )
+    if value["method"] != "POST":
+        raise LineFault("invalid_method", "The method of this request is not supported. Use 'POST'.", "method")
+    if value["url"] != endpoint:
+        raise LineFault("invalid_url", "The URL provided for this request does not match the batch endpoint.", "url")
+    body = value["body"]
+    if not isinstance(body, dict):
+        raise LineFault("invalid_request", "The body must be an object.", "body")
+    _check_body(body, endpoint)
+    return BatchRequest(custom_id, body)
+
+
+def _check_body(body: dict[str, Any], endpoint: str) -> None:
+    if body.get("stream"):
+        kind = "Chat Completions: " if endpoint == "/v1/chat/completions" else ""
+        raise LineFault("streaming_unsupported", f"{kind}Streaming is not supported in the Batch API.", "body.stream")
+    for name in ("model", _NEEDED.get(endpoint, "model")):
+        if body.get(name) is None:
+            raise LineFault("invalid_request", f"The '{name}' parameter is required.", f"body.{name}")
+
+
+def read_custom_id(content: bytes) -> str:
+    """Return the custom_id of a line that was found valid before."""
+    custom_id: str = orjson.loads(content)["custom_id"]
+    return custom_id
+
+
+def count_embedding_inputs(body: dict[str, Any]) -> int:
+    """Return how many texts the body of an embedding request holds."""
+    texts = body.get("input")
+    return len(texts) if isinstance(texts, list) and texts and not isinstance(texts[0], int) else 1
+
+
+def render_answer(custom_id: str, request_id: str, status: int, body: bytes | WireError) -> bytes:
+    """Return the output line of a request that was run; a body of bytes is JSON already."""
+    answer = body if isinstance(body, bytes) else orjson.dumps(body)
+    if b"\n" in answer:
+        answer = orjson.dumps(orjson.loads(answer))
+    head = {"id": _new_id(), "custom_id": custom_id}
+    response = {"status_code": status, "request_id": request_id}
+    # The answer is put in as it is: parsing it only to write it again would cost more than all the rest.
+    start = orjson.dumps(head)[:-1] + b',"response":' + orjson.dumps(response)[:-1] + b',"body":'
+    return start + answer + b'},"error":null}\n'
+
+
+def render_not_run(custom_id: str, code: str, message: str) -> bytes:
+    """Return the output line of a request that was not run."""
+    line = {"id": _new_id(), "custom_id": custom_id, "response": None, "error": {"code": code, "message": message}}
+    return orjson.dumps(line) + b"\n"
+
+
+def _new_id() -> str:
+    return f"batch_req_{secrets.token_hex(16)}"

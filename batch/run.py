@@ -1,0 +1,226 @@
+"""One claimed batch, from wherever it was left to its end."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Sequence
+
+from batch.calls import Answer
+from batch.config import BatchConfig
+from batch.fleet import Fleet, FleetDown
+from batch.lines import Place, read_custom_id, render_answer
+from batch.merge import merge
+from batch.stores import Stores, patiently
+from batch.validation import LineIndex, Rules, Validation, index_lines, validate
+from batch.worker import Job, must_stop
+from deployments.state.batch_ledger import BatchState, Fenced, Outcome
+from deployments.state.batch_rows import Batch
+from deployments.state.files import FileNotFound, StoredFile
+from deployments.state.retention import FilesConfig, keeps_input
+from serve_app.errors import ApiError
+
+logger = logging.getLogger(__name__)
+
+MAX_TRIES = 3
+_MAX_VALIDATIONS = 10
+_FLEET_WAIT_S = 2.0
+
+
+class BatchRun:
+    """The work on one batch under one claim."""
+
+    def __init__(self, stores: Stores, fleet: Fleet, config: BatchConfig, rules: FilesConfig, batch: Batch) -> None:
+        self._stores = stores
+        self._fleet = fleet
+        self._config = config
+        self._rules = rules
+        self._batch = batch
+        self._id = batch.batch_id
+        self._epoch = batch.state.epoch
+
+    async def run(self) -> None:
+        """Return when the batch has ended.
+
+        Raises:
+            Fenced: somebody else works on it now.
+        """
+        working = asyncio.create_task(self._work())
+        holding = asyncio.create_task(self._hold_claim())
+        try:
+            await asyncio.wait({working, holding}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                await holding
+            await working
+        finally:
+            for task in (working, holding):
+                task.cancel()
+            await asyncio.gather(working, holding, return_exceptions=True)
+
+    async def _hold_claim(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.lease_s / 5)
+            await patiently(
+                "Renewing a claim", lambda: self._stores.work.renew(self._id, self._epoch, self._config.lease_s)
+            )
+
+    async def _work(self) -> None:
+        work = self._stores.work
+        index = await self._index()
+        if index is None:
+            await self._clean_up()
+            return
+        await self._run_lines(index)
+        state = await patiently("Sealing a batch", lambda: work.seal(self._id, self._epoch))
+        if state.finalizing_at is None:
+            raise Fenced(f"The batch is {state.status}.")
+        await self._finish(state, index)
+
+    async def _finish(self, state: BatchState, index: LineIndex) -> None:
+        batch, stores = self._batch, self._stores
+        retention = batch.principal.retention
+        lifetime_s = self._rules.output_lifetime_s(retention, batch.output_expires_after_s)
+        merged = await patiently("Writing a batch's output", lambda: merge(stores, batch, state, index, lifetime_s))
+        keys = await patiently(
+            "Ending a batch",
+            lambda: stores.work.finish(
+                self._id, self._epoch, merged.output, merged.errors, drops_input=not keeps_input(retention)
+            ),
+        )
+        await self._drop(keys)
+
+    async def _clean_up(self) -> None:
+        """Destroy what a batch leaves that never ran."""
+        drops_input = not keeps_input(self._batch.principal.retention)
+        await self._drop(
+            await patiently(
+                "Ending a batch", lambda: self._stores.work.destroy_leftovers(self._id, drops_input=drops_input)
+            )
+        )
+
+    async def _drop(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            await self._stores.files.drop_object(key)
+
+    async def _index(self) -> LineIndex | None:
+        """Return where the lines are, validated if they were not yet; None where that was the end of the batch."""
+        state = self._batch.state
+        if state.status == "cancelling" and not state.num_total:
+            return LineIndex()
+        if state.num_total:
+            return await patiently("Reading a batch's input", self._read_index)
+        found = await self._validate()
+        if not found.errors:
+            state = await patiently(
+                "Noting a valid batch",
+                lambda: self._stores.work.begin(self._id, self._epoch, len(found.index), found.estimated_tokens),
+            )
+            return found.index
+        state = await patiently(
+            "Noting an invalid batch", lambda: self._stores.work.fail(self._id, self._epoch, found.errors)
+        )
+        return LineIndex() if state.status == "cancelling" else None
+
+    async def _read_index(self) -> LineIndex:
+        file = await self._input_file()
+        return await index_lines(self._stores.files.read(file), self._config.max_line_bytes)
+
+    async def _validate(self) -> Validation:
+        config, batch = self._config, self._batch
+        if self._epoch > _MAX_VALIDATIONS:  # Whoever tried before did not come back.
+            return _invalid("internal_error", "The input file could not be validated. Please contact the operator.")
+        rules = Rules(batch.endpoint, config.max_requests, config.max_line_bytes)
+
+        async def read() -> Validation:
+            file = await self._input_file()
+            if file.expires_at <= batch.state.created_at:
+                raise FileNotFound
+            if file.purpose != "batch":
+                message = f"File {file.file_id} was not uploaded with the purpose 'batch', but '{file.purpose}'."
+                return _invalid("invalid_request", message, "file_id")
+            return await validate(self._stores.files.read(file), rules)
+
+        try:
+            found = await patiently("Reading a batch's input", read)
+        except FileNotFound:
+            return _invalid(
+                "invalid_request",
+                f"Cannot find file {batch.input_file_id}, or organization {batch.principal.organization} does not have "
+                "access to it.",
+                "file_id",
+            )
+        allowance = config.enqueued_tokens.of(batch.principal.tier)
+        if allowance is not None and not found.errors:
+            enqueued = await patiently("Counting tokens", lambda: self._stores.work.enqueued_tokens(batch.account))
+            if enqueued + found.estimated_tokens > allowance:
+                return _invalid(
+                    "token_limit_exceeded",
+                    f"Enqueued token limit reached in organization {batch.principal.organization}. Limit: {allowance} "
+                    "enqueued tokens. Please try again once some in_progress batches have been completed.",
+                )
+        return found
+
+    async def _input_file(self) -> StoredFile:
+        return await self._stores.files.find(self._batch.account, self._batch.input_file_id, even_expired=True)
+
+    async def _run_lines(self, index: LineIndex) -> None:
+        """Return when every line is done, or no more are to be run.
+
+        Where a worker dies over lines, they are given out once more; then those that may be to blame, which were
+        started first, run one by one.
+        """
+        job: Job | None = None
+        num_rounds = 0
+        while True:
+            state = await self._look()
+            missing = state.missing()
+            if not missing or must_stop(state, self._stores.batches.clock()):
+                return
+            batch = self._batch
+            job = job or Job(self._id, self._epoch, batch.endpoint, batch.principal, await self._input_file())
+            num_rounds += 1
+            if num_rounds <= 2:
+                await self._give_out(job, index.places(missing))
+            else:
+                for line in missing[: self._config.max_lines_in_flight]:
+                    await self._run_alone(job, index.place(line))
+                num_rounds = 0
+
+    async def _run_alone(self, job: Job, place: Place) -> None:
+        for _ in range(MAX_TRIES):
+            await self._give_out(job, [place])
+            state = await self._look()
+            if state.done >> place.line & 1 or must_stop(state, self._stores.batches.clock()):
+                return
+        logger.warning("A line of %s ended its worker %d times and is given up.", job.batch_id, MAX_TRIES)
+        reader = await self._stores.files.open(job.input_file)
+        content = await patiently(
+            "Reading a batch's input", lambda: reader.read(place.offset, place.offset + place.length)
+        )
+        request_id = f"req_{secrets.token_hex(16)}"
+        rendered = render_answer(read_custom_id(content), request_id, ApiError.status, ApiError().to_wire())
+        answer = Answer(Outcome(place.line, is_failed=True), rendered)
+        segment, sealed = await self._stores.segments.prepare(self._batch.account, [answer])
+        await patiently("Writing a segment", lambda: self._stores.segments.write(segment, sealed))
+        await patiently("Committing a segment", lambda: self._stores.work.commit(self._id, self._epoch, segment))
+
+    async def _give_out(self, job: Job, places: Sequence[Place]) -> None:
+        while True:
+            try:
+                await self._fleet.run(job, places)
+            except FleetDown as error:
+                logger.warning("No worker for %s: %s", job.batch_id, error)
+                await asyncio.sleep(_FLEET_WAIT_S)
+                if must_stop(await self._look(), self._stores.batches.clock()):
+                    return
+            else:
+                return
+
+    async def _look(self) -> BatchState:
+        state = await patiently("Looking at a batch", lambda: self._stores.work.look(self._id))
+        if state.epoch != self._epoch:
+            raise Fenced("Somebody else has claimed the batch.")
+        return state
+
+
+def _invalid(code: str, message: str, param: str | None = None) -> Validation:
+    return Validation(errors=[{"code": code, "message": message, "param": param, "line": None}])

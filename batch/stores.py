@@ -1,0 +1,76 @@
+"""What every process that works on batches holds: database, object store and keys; and how to wait for them."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlalchemy.exc import DBAPIError
+
+from batch.segments import SegmentStore
+from deployments.state.account_keys import Vault
+from deployments.state.batch_work import BatchWork
+from deployments.state.batches import BatchStore
+from deployments.state.config import ResolvedState
+from deployments.state.database import Database, connect
+from deployments.state.files import FileStore
+from deployments.state.objects import BucketStore, ObjectStore, StoreUnavailable
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_FIRST_WAIT_S = 0.2
+_MAX_WAIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Everything that outlives a process, as one that works on batches sees it."""
+
+    database: Database
+    objects: ObjectStore
+    files: FileStore
+    batches: BatchStore
+    work: BatchWork
+    segments: SegmentStore
+
+    async def close(self) -> None:
+        """Close the database."""
+        await self.database.close()
+
+
+def create_stores(database: Database, objects: ObjectStore, files: FileStore, batches: BatchStore) -> Stores:
+    """Return the stores over a database and an object store."""
+    return Stores(database, objects, files, batches, BatchWork(batches), SegmentStore(objects, files.vault))
+
+
+async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
+    """Return the stores that a configuration names, opened.
+
+    Raises:
+        StateError: the database cannot be used.
+    """
+    database = await connect(state.database_url)
+    objects = BucketStore(state.object_store)
+    vault = Vault(database, state.master_key)
+    files = FileStore(database, objects, vault)
+    return create_stores(database, objects, files, BatchStore(database, vault, max_unfinished))
+
+
+async def patiently(
+    what: str, work: Callable[[], Awaitable[T]], sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+) -> T:
+    """Return what `work` returns; while the database or the object store is away, try again.
+
+    Work that is done twice must be as good as done once: an answer may have been lost on its way here.
+    """
+    num_failures = 0
+    while True:
+        try:
+            return await work()
+        except (DBAPIError, StoreUnavailable, OSError) as error:
+            num_failures += 1
+            if num_failures in (1, 10) or num_failures % 100 == 0:
+                logger.warning("%s failed %d times: %s", what, num_failures, type(error).__name__)
+        await sleep(min(_MAX_WAIT_S, _FIRST_WAIT_S * 2**num_failures))

@@ -1,0 +1,110 @@
+"""/v1/batches: created, shown, listed, cancelled. What runs them is in the package `batch`."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.state.batch_ledger import CannotCancel
+from deployments.state.batch_rows import NewBatch
+from deployments.state.batches import BatchNotFound, TooManyBatches
+from deployments.state.protocol import Principal
+from serve_app.body import parse_json_body
+from serve_app.errors import BadRequest, Conflict, NotFound, QuotaExceeded, RetentionForbids, shorten
+from serve_app.operations.scopes import check_operation
+from serve_app.routes.access import caller, json_response, services_of
+from serve_app.routes.storage import parse_query, storage_errors
+from serve_app.schemas.batches import WINDOW_S, BatchCreateRequest, BatchQuery, batch_to_wire
+from serve_app.schemas.files import page_to_wire
+
+
+async def create_batch(request: Request) -> Response:
+    """Create a batch; whether its input is valid is found out afterwards."""
+    principal = await _caller(request)
+    if principal.retention == "strict":
+        raise RetentionForbids("batches, whose input and output are stored")
+    body = parse_json_body(await request.body(), BatchCreateRequest)
+    _check_endpoint(request, principal, body.endpoint)
+    asked = body.output_expires_after
+    new = NewBatch(
+        principal=principal,
+        input_file_id=body.input_file_id,
+        endpoint=body.endpoint,
+        completion_window=body.completion_window,
+        window_s=WINDOW_S,
+        metadata=body.metadata,
+        output_expires_after_s=None if asked is None else asked.seconds,
+    )
+    services = services_of(request)
+    with storage_errors():
+        try:
+            batch = await services.batches.create(new)
+        except TooManyBatches as refused:
+            raise QuotaExceeded(
+                f"You have {refused.limit} batches that have not ended, which is the limit. Wait for one of them to "
+                "end, or cancel one.",
+                code="batch_limit_exceeded",
+            ) from None
+    services.wake_batches()
+    return json_response(batch_to_wire(batch))
+
+
+async def list_batches(request: Request) -> Response:
+    """Return the account's batches, newest first; `limit` and `after` page them."""
+    principal = await _caller(request)
+    query = parse_query(request, BatchQuery)
+    with storage_errors():
+        try:
+            found, has_more = await services_of(request).batches.list_batches(
+                principal.account, query.limit, query.after
+            )
+        except BatchNotFound:
+            raise _unknown(query.after or "", "after") from None
+    return json_response(page_to_wire([batch_to_wire(batch) for batch in found], has_more=has_more))
+
+
+async def retrieve_batch(request: Request) -> Response:
+    """Return a batch, with its progress."""
+    principal = await _caller(request)
+    batch_id = request.path_params["batch_id"]
+    with storage_errors():
+        try:
+            return json_response(batch_to_wire(await services_of(request).batches.find(principal.account, batch_id)))
+        except BatchNotFound:
+            raise _unknown(batch_id) from None
+
+
+async def cancel_batch(request: Request) -> Response:
+    """Have a batch stop; what is done is kept."""
+    principal = await _caller(request)
+    batch_id = request.path_params["batch_id"]
+    services = services_of(request)
+    with storage_errors():
+        try:
+            batch = await services.batches.cancel(principal.account, batch_id)
+        except BatchNotFound:
+            raise _unknown(batch_id) from None
+        except CannotCancel as refused:
+            raise Conflict(f"Cannot cancel a batch with status '{refused.status}'.") from None
+    services.wake_batches()
+    return json_response(batch_to_wire(batch))
+
+
+async def _caller(request: Request) -> Principal:
+    principal = await caller(request)
+    check_operation(principal, "batches")
+    return principal
+
+
+def _check_endpoint(request: Request, principal: Principal, endpoint: str) -> None:
+    operations = services_of(request).operations.by_path()
+    if endpoint not in operations:
+        offered = ", ".join(f"'{path}'" for path in operations)
+        raise BadRequest(
+            f"Invalid value: '{shorten(endpoint)}'. Supported values are: {offered}.",
+            param="endpoint",
+            code="invalid_value",
+        )
+    check_operation(principal, operations[endpoint].name)
+
+
+def _unknown(batch_id: str, param: str = "id") -> NotFound:
+    return NotFound(f"No batch found with id '{shorten(batch_id)}'.", param=param)
