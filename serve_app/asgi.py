@@ -9,12 +9,24 @@ from starlette.routing import Route
 
 from serve_app.errors import ClientGone, MethodNotAllowed, UnknownUrl
 from serve_app.middleware import Bounds, Front
-from serve_app.routes import admin_keys, batches, documentation, files, generation, health, models
+from serve_app.routes import (
+    admin_keys,
+    batches,
+    conversations,
+    documentation,
+    files,
+    generation,
+    health,
+    models,
+    responses,
+)
 from serve_app.services import Services
 
 _KEYS = "/v1/organization/admin/keys"
 _FILES = "/v1/files"
 _BATCHES = "/v1/batches"
+_RESPONSE = "/v1/responses/{response_id}"
+_CONVERSATION = "/v1/conversations/{conversation_id}"
 
 ROUTES = [
     Route("/v1/chat/completions", generation.create_chat_completion, methods=["POST"]),
@@ -29,6 +41,21 @@ ROUTES = [
     Route(_BATCHES, batches.create_batch, methods=["POST"]),
     Route(_BATCHES + "/{batch_id}", batches.retrieve_batch),
     Route(_BATCHES + "/{batch_id}/cancel", batches.cancel_batch, methods=["POST"]),
+    Route("/v1/responses", responses.create_response, methods=["POST"]),
+    Route("/v1/responses/input_tokens", responses.count_input_tokens, methods=["POST"]),
+    Route("/v1/responses/compact", responses.compact_response, methods=["POST"]),
+    Route(_RESPONSE, responses.retrieve_response),
+    Route(_RESPONSE, responses.delete_response, methods=["DELETE"]),
+    Route(_RESPONSE + "/cancel", responses.cancel_response, methods=["POST"]),
+    Route(_RESPONSE + "/input_items", responses.list_input_items),
+    Route("/v1/conversations", conversations.create_conversation, methods=["POST"]),
+    Route(_CONVERSATION, conversations.retrieve_conversation),
+    Route(_CONVERSATION, conversations.update_conversation, methods=["POST"]),
+    Route(_CONVERSATION, conversations.delete_conversation, methods=["DELETE"]),
+    Route(_CONVERSATION + "/items", conversations.list_items),
+    Route(_CONVERSATION + "/items", conversations.create_items, methods=["POST"]),
+    Route(_CONVERSATION + "/items/{item_id}", conversations.retrieve_item),
+    Route(_CONVERSATION + "/items/{item_id}", conversations.delete_item, methods=["DELETE"]),
     Route("/v1/models", models.list_models),
     Route("/v1/models/{model:path}", models.retrieve_model),
     Route(_KEYS, admin_keys.list_keys),

@@ -16,14 +16,18 @@ from deployments.models.directory import ConfiguredDirectory
 from deployments.models.remote import RemoteEngine
 from deployments.state.account_keys import Vault
 from deployments.state.actor import RayTransport, start_gatekeeper
+from deployments.state.background_responses import BackgroundStore
 from deployments.state.batches import BatchStore
 from deployments.state.client import GatekeeperClient
 from deployments.state.config import ResolvedState
+from deployments.state.conversations import ConversationStore
 from deployments.state.database import connect
 from deployments.state.files import FileStore
 from deployments.state.key_store import KeyStore
 from deployments.state.objects import BucketStore
 from deployments.state.request_log import ShippedRequestLog
+from deployments.state.responses import ResponseStore
+from deployments.state.sealed_tokens import SealedTokens
 from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
 from serve_app.cluster_metrics import ClusterMetrics
@@ -31,6 +35,8 @@ from serve_app.config import ServiceConfig
 from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer, PrometheusMetrics, log_to
 from serve_app.operations.registry import create_operations
+from serve_app.operations.responses.background import BackgroundRunner
+from serve_app.operations.responses.storage import Storage
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety import create_policies
 from serve_app.serve_seam import OwnRequestIds
@@ -57,17 +63,29 @@ class Ingress:
         policies = {model.id: model.safety for model in config.models if model.safety is not None}
         metrics = PrometheusMetrics()
         vault = Vault(self._database, state.master_key)
+        storage = Storage(
+            ResponseStore(self._database, vault),
+            BackgroundStore(self._database, vault),
+            ConversationStore(self._database, vault),
+            SealedTokens(vault),
+        )
+        operations = create_operations(
+            directory,
+            cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256")),
+            create_policies(policies, directory),
+            storage,
+        )
+        observer = Observer(self._request_log, ClusterMetrics(metrics))
+        assert operations.responses is not None
+        self._background = BackgroundRunner(operations.responses, self._gatekeeper, observer)
         self._services = Services(
             gatekeeper=self._gatekeeper,
             directory=directory,
             admission=Admission(self._gatekeeper),
-            operations=create_operations(
-                directory,
-                cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256")),
-                create_policies(policies, directory),
-            ),
-            observer=Observer(self._request_log, ClusterMetrics(metrics)),
+            operations=operations,
+            observer=observer,
             metrics=metrics,
+            background=self._background,
             keys=KeyStore(self._database, state.pepper, state.config.tiers),
             files=FileStore(self._database, BucketStore(state.object_store), vault),
             batches=BatchStore(self._database, vault, config.batches.max_unfinished_per_account),
@@ -80,6 +98,7 @@ class Ingress:
     async def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the application (called by Serve, after the constructor)."""
         log_to(sys.stderr)
+        self._background.watch()
         # What start-up made stays for good: without this the collector walks all of it again and again, and falls
         # into requests when it does (280 us a request against 197).
         gc.collect()
@@ -87,7 +106,8 @@ class Ingress:
         return OwnRequestIds(create_asgi_app(self._services))
 
     async def __del__(self) -> None:
-        """Hand over what has not been told yet (called by Serve on shutdown)."""
+        """Hand over what has not been told yet, and what still runs (called by Serve on shutdown)."""
+        await self._background.close()
         closing: list[Any] = [self._request_log.close(), self._gatekeeper.close(), self._database.close()]
         await asyncio.gather(*closing, return_exceptions=True)
         for engine in self._engines:

@@ -14,6 +14,7 @@ from serve_app.admission import Admission
 from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer
 from serve_app.operations.registry import Operations
+from serve_app.operations.responses.background import BackgroundRunner
 
 _FORM_BYTES = 64 * 1024
 """What a form may take beside the file in it."""
@@ -74,6 +75,7 @@ class Services:
     keys: KeyAdmin
     files: FileStore
     batches: BatchStore
+    background: BackgroundRunner
     wake_batches: Callable[[], None] = _do_nothing
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     body_bounds: BodyBounds = field(default_factory=BodyBounds)

@@ -87,6 +87,7 @@ class StateConfig(Section):
     tiers: Tiers = Tiers()
     limiter: LimiterConfig = LimiterConfig()
     usage_flush_interval_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
+    sweep_interval_s: Annotated[float, Field(ge=1, le=3600)] = 60.0
     request_log_days: Annotated[int, Field(ge=1, le=3650)] = 30
 
     @model_validator(mode="after")

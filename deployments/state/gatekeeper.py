@@ -17,9 +17,11 @@ from collections import deque
 from pathlib import Path
 from typing import NamedTuple
 
+from deployments.state.account_keys import Vault
 from deployments.state.background import BackgroundLoop
 from deployments.state.clock import SteadyClock
 from deployments.state.config import ResolvedState
+from deployments.state.conversations import ConversationStore
 from deployments.state.core import GatekeeperCore
 from deployments.state.database import Database, connect
 from deployments.state.journal import FileJournal, read_journal
@@ -30,6 +32,7 @@ from deployments.state.limits import WINDOW_S
 from deployments.state.messages import Exchange, Exchanged, Hello, Identified, TransportDown
 from deployments.state.protocol import RequestRecord
 from deployments.state.references import StateError
+from deployments.state.responses import ResponseStore
 from deployments.state.snapshots import Snapshot, load_snapshot, save_snapshot
 from deployments.state.usage import Numbered, UsageStore
 
@@ -171,6 +174,7 @@ class Gatekeeper:
         self._background.repeat("The limiter's snapshot", config.limiter.snapshot_interval_s, self._snapshot)
         self._background.repeat("Writing request records", config.usage_flush_interval_s, self._flush_records)
         self._background.repeat("Dropping old request records", 3600.0, self._drop_old_records)
+        self._background.repeat("Sweeping expired responses", config.sweep_interval_s, self._sweep_responses)
 
     async def _poll_keys(self) -> None:
         core = self._ready()
@@ -215,6 +219,14 @@ class Gatekeeper:
 
     async def _drop_old_records(self) -> None:
         await self._usage.drop_log_before(self._state.config.request_log_days)
+
+    async def _sweep_responses(self) -> None:
+        """Destroy the stored responses and conversations that have expired."""
+        database = self._database
+        assert database is not None
+        vault = Vault(database, self._state.master_key)
+        await ResponseStore(database, vault).sweep()
+        await ConversationStore(database, vault).sweep()
 
     async def _stop(self) -> None:
         if self._core is not None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from deployments.models.engine import Engine, EngineRequest, EngineStream, ModelCard, ModelDirectory, Operation
-from deployments.models.render import ChatBody, ChatChunks, Renderer, parse_events
+from deployments.models.render import ChatBody, ChatChunks, EventLines, Renderer, parse_events
 from deployments.state.protocol import Principal
 from serve_app.errors import BadRequest
 from serve_app.operations.outcome import Cost, Outcome
@@ -38,8 +38,34 @@ class ChatOperation:
             ApiError: this key may not use the model, or the model cannot do what the body asks.
         """
         engine = find_engine(self._directory, body.model, self.name, principal)
-        _check_features(body, engine.card)
-        request = EngineRequest(
+        check_features(body, engine.card)
+        request = self._request(body, raw, principal, request_id=request_id, priority=priority)
+        policy = self._policies.get(engine.card.id)
+        stream = engine.run(request) if policy is None else _run_safely(engine, request, body, policy)
+        return Outcome(stream, body.is_stream, cost_of(body, engine.card))
+
+    def run_as_events(
+        self,
+        engine: Engine,
+        body: ChatRequest,
+        raw: bytes,
+        principal: Principal,
+        *,
+        request_id: str,
+        priority: int = 0,
+    ) -> EngineStream:
+        """Return an answer for an operation that makes something else of it: its pieces are for `parse_events`."""
+        request = self._request(body, raw, principal, request_id=request_id, priority=priority)
+        request = replace(request, render="events")
+        policy = self._policies.get(engine.card.id)
+        if policy is None:
+            return engine.run(request)
+        return SafeStream(engine, policy, _watched(request, body, EventLines()))
+
+    def _request(
+        self, body: ChatRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int
+    ) -> EngineRequest:
+        return EngineRequest(
             operation="chat",
             request_id=request_id,
             body=body.to_engine_body(raw),
@@ -48,17 +74,19 @@ class ChatOperation:
             priority=priority,
             affinity=affinity_of(principal.account, body.affinity_prefix()),
         )
-        policy = self._policies.get(engine.card.id)
-        stream = engine.run(request) if policy is None else _run_safely(engine, request, body, policy)
-        return Outcome(stream, body.is_stream, _cost(body, engine.card))
 
 
-def _check_features(body: ChatRequest, card: ModelCard) -> None:
+def check_features(body: ChatRequest, card: ModelCard, param: str = "messages") -> None:
+    """Return if the model can do what the body asks; `param` is where the caller put the messages.
+
+    Raises:
+        BadRequest: it cannot call tools, or cannot see.
+    """
     if body.has_tools and not card.has_tools:
         raise unsupported_parameter("tools" if body.tools else "functions")
     if body.has_images and not card.has_images:
         raise BadRequest(
-            "Invalid content type. image_url is not supported with this model.", param="messages", code="invalid_value"
+            "Invalid content type. image_url is not supported with this model.", param=param, code="invalid_value"
         )
 
 
@@ -69,17 +97,21 @@ def _run_safely(engine: Engine, request: EngineRequest, body: ChatRequest, polic
     if body.is_stream:
         include_usage = bool(body.stream_options and body.stream_options.include_usage)
         renderer = ChatChunks(completion_id, engine.card.id, created, include_usage=include_usage)
-    watched = Watched(
-        request=replace(request, render="events"),
+    return SafeStream(engine, policy, _watched(replace(request, render="events"), body, renderer))
+
+
+def _watched(request: EngineRequest, body: ChatRequest, renderer: Renderer) -> Watched:
+    return Watched(
+        request=request,
         prompt_text="\n".join(text for message in body.messages for text in texts_of(message)),
         num_choices=body.num_choices,
         parse=parse_events,
         renderer=renderer,
     )
-    return SafeStream(engine, policy, watched)
 
 
-def _cost(body: ChatRequest, card: ModelCard) -> Cost:
+def cost_of(body: ChatRequest, card: ModelCard) -> Cost:
+    """Return what a body may take."""
     prompt_tokens = body.prompt_estimate_tokens()
     bound = body.max_tokens_bound()
     return Cost(

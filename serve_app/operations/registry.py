@@ -10,6 +10,10 @@ from serve_app.operations.chat import ChatOperation
 from serve_app.operations.completions import CompletionOperation
 from serve_app.operations.embeddings import EmbeddingOperation
 from serve_app.operations.outcome import Outcome
+from serve_app.operations.responses.operation import ResponseOperation
+from serve_app.operations.responses.prepare import Preparation
+from serve_app.operations.responses.storage import Storage
+from serve_app.operations.responses.tools import Tool
 from serve_app.operations.routing import CacheSalt
 from serve_app.operations.safety import SafetyPolicy
 from serve_app.schemas.base import WireModel
@@ -46,22 +50,38 @@ class Operations:
     chat: ChatOperation
     completions: CompletionOperation
     embeddings: EmbeddingOperation
+    responses: ResponseOperation | None = None
 
     def by_path(self) -> Mapping[str, Operation[Any]]:
         """Return the operations by the URL path, version included, under which clients know them."""
-        return {
+        paths: dict[str, Operation[Any]] = {
             "/v1/chat/completions": self.chat,
             "/v1/completions": self.completions,
             "/v1/embeddings": self.embeddings,
         }
+        if self.responses is not None:
+            paths["/v1/responses"] = self.responses
+        return paths
 
 
 def create_operations(
-    directory: ModelDirectory, salt: CacheSalt, policies: Mapping[str, SafetyPolicy] | None = None
+    directory: ModelDirectory,
+    salt: CacheSalt,
+    policies: Mapping[str, SafetyPolicy] | None = None,
+    storage: Storage | None = None,
+    tools: Mapping[str, Tool] | None = None,
 ) -> Operations:
-    """Return the operations over a model directory; `policies` are by model id."""
+    """Return the operations over a model directory; `policies` are by model id.
+
+    Without a `storage` there are no responses. `tools` are those that the service runs in a response, by name.
+    """
+    chat = ChatOperation(directory, salt, policies)
+    responses = None
+    if storage is not None:
+        responses = ResponseOperation(chat, Preparation(directory, storage), storage, tools, clock=storage.clock)
     return Operations(
-        chat=ChatOperation(directory, salt, policies),
+        chat=chat,
         completions=CompletionOperation(directory, salt, policies),
         embeddings=EmbeddingOperation(directory, salt),
+        responses=responses,
     )

@@ -97,7 +97,8 @@ def _item(events: list[dict[str, Any]], index: int) -> tuple[dict[str, Any], lis
     assert finished["status"] in ("completed", "incomplete", "failed")
     if item["type"] in ("message", "reasoning"):
         assert item["content"] == []
-        assert finished == {**item, "content": _parts(inner), "status": finished["status"]}
+        sealed = {name: finished[name] for name in ("encrypted_content",) if name in finished}
+        assert finished == {**item, "content": _parts(inner), "status": finished["status"], **sealed}
     elif item["type"] == "function_call":
         assert item["arguments"] == ""
         *deltas, last = inner

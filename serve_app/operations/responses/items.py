@@ -18,14 +18,26 @@ _DONE_FIELD: dict[TextKind, str] = {"text": "text", "refusal": "refusal", "reaso
 
 
 class OpenText:
-    """A message or a reasoning item: content parts, one after the other, each of one kind of text."""
+    """A message or a reasoning item: content parts, one after the other, each of one kind of text.
 
-    def __init__(self, writer: EventWriter, item: Item, output_index: int) -> None:
+    `cuts` holds, for each finished part, the lengths of its deltas and how many tokens each told the probability of.
+    """
+
+    def __init__(
+        self,
+        writer: EventWriter,
+        item: Item,
+        output_index: int,
+        seal_reasoning: Callable[[str], str] | None = None,
+    ) -> None:
+        self._seal_reasoning = seal_reasoning
         self.item = item
         self._writer = writer
         self._output_index = output_index
+        self.cuts: list[Any] = []
         self._kind: TextKind | None = None
         self._pieces: list[str] = []
+        self._tokens: list[int] = []
         self._logprobs: list[Any] = []
         self._write_delta: Callable[..., bytes]
 
@@ -37,6 +49,7 @@ class OpenText:
         """Return the events for more text; where the part open now is of another kind, that one is closed first."""
         events = [] if kind == self._kind else self.open_part(kind)
         self._pieces.append(text)
+        self._tokens.append(len(logprobs or ()))
         if not logprobs:
             events.append(self._write_delta(text))
             return events
@@ -44,10 +57,21 @@ class OpenText:
         events.append(self._write_delta(text, [_delta_logprob(token) for token in logprobs]))
         return events
 
+    @property
+    def num_deltas(self) -> int:
+        """How many deltas the open part has."""
+        return len(self._pieces)
+
+    def partial_text(self) -> str | None:
+        """Return the text of the open part, None unless it is a message's first and only one, without more to it."""
+        if self.cuts or self._kind != "text" or self._logprobs:
+            return None
+        return "".join(self._pieces)
+
     def open_part(self, kind: TextKind) -> list[bytes]:
         """Return the events that begin a part, after those that end the one before."""
         events = self._close_part()
-        self._kind, self._pieces, self._logprobs = kind, [], []
+        self._kind, self._pieces, self._tokens, self._logprobs = kind, [], [], []
         place = self._place()
         self._write_delta = self._writer.deltas(f"{_EVENTS[kind]}.delta", logprobs=kind == "text", **place)
         events.append(self._writer.write("response.content_part.added", **place, part=_part(kind, "", [])))
@@ -67,6 +91,8 @@ class OpenText:
             told["logprobs"] = [_delta_logprob(token) for token in self._logprobs]
         part = _part(kind, text, self._logprobs)
         self.item["content"].append(part)
+        lengths = [len(piece) for piece in self._pieces]
+        self.cuts.append([lengths, self._tokens] if self._logprobs else [lengths])
         self._kind = None
         return [
             self._writer.write(f"{_EVENTS[kind]}.done", **place, **told),
@@ -77,6 +103,9 @@ class OpenText:
         """Return the events that end the item."""
         events = self._close_part()
         self.item["status"] = status
+        if self._seal_reasoning is not None and self.item["type"] == "reasoning":
+            text = "\n".join(part["text"] for part in self.item["content"])
+            self.item["encrypted_content"] = self._seal_reasoning(text)
         done = self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item)
         return [*events, done]
 
@@ -91,6 +120,11 @@ class OpenCall:
         self._pieces: list[str] = []
         self._place = {"item_id": item["id"], "output_index": output_index}
         self._write_delta = writer.deltas("response.function_call_arguments.delta", logprobs=False, **self._place)
+
+    @property
+    def cuts(self) -> list[Any]:
+        """The lengths of the deltas."""
+        return [len(piece) for piece in self._pieces]
 
     def begin(self) -> bytes:
         """Return the event that adds the item."""

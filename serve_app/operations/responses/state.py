@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import orjson
+
 from deployments.models.engine import Usage
 from deployments.models.events import Event, Logprobs
 from serve_app.errors import SERVER_ERROR_MESSAGE
@@ -36,6 +38,9 @@ class RefusalDelta(NamedTuple):
     text: str
 
 
+Said = Event | RefusalDelta
+
+
 @dataclass(slots=True)
 class ServerCall:
     """A call of a tool that the service runs itself; `arguments` are as the model wrote them."""
@@ -51,10 +56,14 @@ class ServerCall:
 
 
 class OpenTool:
-    """An item of a tool that the service runs, with events of its own kind."""
+    """An item of a tool that the service runs, with events of its own kind.
+
+    `cuts` holds the item as it began, then the kind and the fields of each event.
+    """
 
     def __init__(self, writer: EventWriter, item: Item, output_index: int) -> None:
         self.item = item
+        self.cuts: list[Any] = [orjson.loads(orjson.dumps(item))]
         self._writer = writer
         self._output_index = output_index
 
@@ -64,6 +73,7 @@ class OpenTool:
 
     def tell(self, kind: str, **fields: Any) -> bytes:
         """Return one of the tool's own events, such as `response.web_search_call.searching`."""
+        self.cuts.append([kind, fields])
         return self._writer.write(kind, item_id=self.item["id"], output_index=self._output_index, **fields)
 
     def close(self, status: Status) -> list[bytes]:
@@ -76,6 +86,8 @@ class OpenTool:
 class ResponseState:
     """One response on its way. `response` is the object as it stands; `usage` adds up all of its generations.
 
+    `cuts` says of each finished item in which pieces it came; with the response that is the whole stream (`replay`).
+
     `server_tools` are the names of the functions that the service runs: a call of one becomes an entry of `calls`
     instead of an item. Once it has ended, every method returns no events.
     """
@@ -86,6 +98,7 @@ class ResponseState:
         server_tools: Collection[str] = (),
         new_id: Callable[[str], str] = new_id,
         clock: Callable[[], float] = time.time,
+        seal_reasoning: Callable[[str], str] | None = None,
     ) -> None:
         self.response = response
         self.usage = Usage()
@@ -95,7 +108,9 @@ class ResponseState:
         self._server_tools = server_tools
         self._new_id = new_id
         self._clock = clock
+        self._seal_reasoning = seal_reasoning
         self._writer = EventWriter()
+        self.cuts: list[Any] = []
         self._items: list[Item] = []
         self._open: OpenText | OpenCall | OpenTool | None = None
         self._call: int | None = None
@@ -111,6 +126,18 @@ class ResponseState:
         """The items that are finished, in order."""
         return self._items
 
+    def partial_text(self) -> str | None:
+        """Return the text said so far if that is all there is to go on from, "" for nothing yet, None for any else."""
+        if self.has_ended or self._items or self.calls:
+            return None
+        if self._open is None:
+            return ""
+        return self._open.partial_text() if isinstance(self._open, OpenText) else None
+
+    def num_deltas(self) -> int:
+        """Return how many deltas of text the open item has."""
+        return self._open.num_deltas if isinstance(self._open, OpenText) else 0
+
     def begin(self, *, queued: bool = False) -> list[bytes]:
         """Return the events that a stream starts with."""
         self.response["status"] = "queued" if queued else "in_progress"
@@ -120,12 +147,16 @@ class ResponseState:
             return events
         return [*events, self._writer.response("in_progress", self.response)]
 
+    def continue_at(self, number: int) -> None:
+        """Give the next event this number: that many have been shown."""
+        self._writer.number = number
+
     def progress(self) -> list[bytes]:
         """Return the event that says that a queued response runs now."""
         self.response["status"] = "in_progress"
         return [self._writer.response("in_progress", self.response)]
 
-    def take(self, events: Sequence[Event | RefusalDelta]) -> list[bytes]:
+    def take(self, events: Sequence[Said]) -> list[bytes]:
         """Return what the events of one generation add; those of other choices than the first add nothing.
 
         Arguments of a call that was left for the next one, or never begun, have nowhere to go: the response fails.
@@ -159,7 +190,7 @@ class ResponseState:
             return opened.delta(kind, text, logprobs)
         events = self._close_open("completed")
         item = reasoning_item(self._new_id) if kind == "reasoning" else message_item(self._new_id)
-        opened = self._open = OpenText(self._writer, item, len(self._items))
+        opened = self._open = OpenText(self._writer, item, len(self._items), self._seal_reasoning)
         return [*events, opened.begin(), *opened.delta(kind, text, logprobs)]
 
     def _open_call(self, call: int, call_id: str, name: str) -> list[bytes]:
@@ -184,12 +215,16 @@ class ResponseState:
     def end_generation(self, usage: Usage | None) -> list[bytes]:
         """Return the events that end the open item, and count what the generation took; another one may follow."""
         if usage is not None:
-            self.usage.prompt_tokens += usage.prompt_tokens
-            self.usage.completion_tokens += usage.completion_tokens
-            self.usage.cached_tokens += usage.cached_tokens
-            self.usage.reasoning_tokens += usage.reasoning_tokens
+            self.count(usage)
         is_cut = self.finish_reason in ("length", "content_filter", None)
         return self._close_open("incomplete" if is_cut else "completed")
+
+    def count(self, usage: Usage) -> None:
+        """Add tokens to those that the response has taken."""
+        self.usage.prompt_tokens += usage.prompt_tokens
+        self.usage.completion_tokens += usage.completion_tokens
+        self.usage.cached_tokens += usage.cached_tokens
+        self.usage.reasoning_tokens += usage.reasoning_tokens
 
     def next_generation(self) -> list[ServerCall]:
         """Make ready for another generation; return the calls that the last one left to the service."""
@@ -203,9 +238,9 @@ class ResponseState:
         opened = self._open = OpenTool(self._writer, item, len(self._items))
         return opened, [*events, opened.begin()]
 
-    def close_tool(self) -> list[bytes]:
-        """Return the event that ends the open tool's item."""
-        return self._close_open("completed")
+    def close_item(self, status: Status = "completed") -> list[bytes]:
+        """Return the events that end the open item."""
+        return self._close_open(status)
 
     def end(self) -> list[bytes]:
         """Return the terminal event of a response that the last generation's finish reason completes or cuts.
@@ -216,7 +251,7 @@ class ResponseState:
             return []
         if self.finish_reason is None:
             return self.fail("server_error", SERVER_ERROR_MESSAGE)
-        if self.finish_reason == "stop" and not self._items:
+        if self.finish_reason in ("stop", "tool_calls") and not self._items:
             return [*self._say_nothing(), *self._end("completed")]
         if self.finish_reason in ("length", "content_filter"):
             reason = "max_output_tokens" if self.finish_reason == "length" else "content_filter"
@@ -243,6 +278,16 @@ class ResponseState:
         """
         return self._end("incomplete", status="cancelled")
 
+    def fail_instead(self, message: str) -> list[bytes]:
+        """Return the terminal event of a response that ended well and is not good after all.
+
+        It takes the place of the terminal event before it, which must not have been sent.
+        """
+        self.has_ended = False
+        self._writer.number -= 1
+        self.response["incomplete_details"] = None
+        return self.fail("server_error", message)
+
     def _end(self, kind: str, status: str | None = None) -> list[bytes]:
         if self.has_ended:
             return []
@@ -262,6 +307,7 @@ class ResponseState:
             return []
         events = opened.close(status)
         self._items.append(opened.item)
+        self.cuts.append(opened.cuts)
         return events
 
 

@@ -29,6 +29,8 @@ from serve_app.asgi import create_asgi_app
 from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer, PrometheusMetrics
 from serve_app.operations.registry import create_operations
+from serve_app.operations.responses.background import BackgroundRunner, Timing
+from serve_app.operations.responses.storage import Storage
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety import SafetyConfig, create_policies
 from serve_app.services import Services
@@ -37,6 +39,13 @@ from tests.contract.http.waiting import eventually
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.objects import MemoryObjects
+from tests.twins.responses import (
+    MemoryBackground,
+    MemoryConversations,
+    MemoryResponses,
+    MemorySealer,
+    MemoryState,
+)
 
 
 def principal(**overrides: object) -> Principal:
@@ -71,23 +80,36 @@ class World:
     wake_batches: Callable[[], None] = lambda: None
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     objects: MemoryObjects = field(default_factory=MemoryObjects)
+    state: MemoryState = field(default_factory=MemoryState)
+    tools: dict[str, Any] = field(default_factory=dict)
+    timing: Timing = field(default_factory=lambda: Timing(1.0, 0.05, 0.005, 0.05, 0.01, 0.01))
+    runners: list[BackgroundRunner] = field(default_factory=list)
+
+    def storage(self) -> Storage:
+        kinds = (MemoryResponses, MemoryBackground, MemoryConversations)
+        return Storage(*(kind(self.state) for kind in kinds), MemorySealer(), self.clock)
 
     def app(self):
         salt = cache_salts(b"salt")
         policies = create_policies(self.safety, self.directory)
+        operations = create_operations(self.directory, salt, policies, self.storage(), self.tools)
+        observer = Observer(self.log, self.metrics)
+        runner = BackgroundRunner(operations.responses, self.gatekeeper, observer, self.timing)
+        self.runners.append(runner)
         return create_asgi_app(
             Services(
                 gatekeeper=self.gatekeeper,
                 directory=self.directory,
                 admission=Admission(self.gatekeeper),
-                operations=create_operations(self.directory, salt, policies),
-                observer=Observer(self.log, self.metrics),
+                operations=operations,
+                observer=observer,
                 metrics=self.metrics,
                 keys=self.keys,
                 files=self.files,
                 file_rules=self.file_rules,
                 batches=self.batches,
                 wake_batches=self.wake_batches,
+                background=runner,
                 body_bounds=self.bounds,
             )
         )
@@ -198,9 +220,16 @@ async def live(world) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-def world() -> World:
+async def world() -> AsyncIterator[World]:
+    made = _world()
+    yield made
+    for runner in made.runners:
+        await runner.close()
+
+
+def _world() -> World:
     clock = TestClock()
-    chat = ScriptedEngine(model_card(MODEL, has_tools=True), answer)
+    chat = ScriptedEngine(model_card(MODEL, "chat", "completions", "responses", has_tools=True), answer)
     embeddings = ScriptedEngine(model_card(EMBEDDING_MODEL, "embeddings", max_model_len=256), answer)
     return World(
         gatekeeper=MemoryGatekeeper({SECRET: principal()}, clock),
@@ -210,4 +239,5 @@ def world() -> World:
         directory=MemoryDirectory([chat, embeddings], {"chat": MODEL}),
         log=MemoryRequestLog(),
         metrics=PrometheusMetrics(),
+        state=MemoryState(clock),
     )

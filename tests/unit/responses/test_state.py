@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from deployments.models.engine import Usage
 from deployments.models.events import Finished, Logprobs, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
+from deployments.state.response_protocol import StoredTurn
+from serve_app.operations.responses.replay import replay
 from serve_app.operations.responses.state import RefusalDelta, ResponseState
 from serve_app.operations.responses.writer import DONE, frame, type_of
 from tests.twins.legal import fold, split
@@ -162,7 +164,7 @@ def test_server_call_is_left_to_the_service_and_its_item_comes_before_the_messag
     tool, events = machine.open_tool({"id": "ws_1", "type": "web_search_call", "status": "in_progress"})
     written += [*events, tool.tell("response.web_search_call.searching")]
     tool.item["status"] = "completed"
-    written += machine.close_tool() + machine.take([*text("Found."), Finished("finished", 0, "stop")])
+    written += machine.close_item() + machine.take([*text("Found."), Finished("finished", 0, "stop")])
     written += machine.end_generation(USAGE) + machine.end()
     final = fold(read(written), has_all_keys=False)
     assert [item["type"] for item in final["output"]] == ["web_search_call", "message"]
@@ -234,7 +236,7 @@ def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, i
             case "tell" if tool is not None:
                 written.append(tool.tell("response.web_search_call.searching"))
             case "close":
-                written += machine.close_tool()
+                written += machine.close_item()
                 tool = None
             case "fail":
                 written += machine.fail("server_error", "It broke.")
@@ -247,3 +249,6 @@ def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, i
     final = fold(read(written), has_all_keys=False)
     assert final == orjson.loads(orjson.dumps(machine.response))
     assert final["output"] == machine.items
+    if not is_queued:
+        kept = orjson.loads(orjson.dumps({"response": machine.response, "cuts": machine.cuts}))
+        assert replay(StoredTurn(kept["response"], [], {}, kept["cuts"])) == written

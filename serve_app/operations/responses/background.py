@@ -1,0 +1,315 @@
+"""Runs responses in the background: the client may leave, and the process may die.
+
+Events are kept in the database in groups, under a lease, and shown only once they are kept: whoever follows, from any
+replica, sees the same. When a runner dies, its lease lapses and another replica takes the response over. If nobody had
+seen any of it, it begins again; if somebody had, the generation goes on from the text that was shown; where that is
+impossible (a call or a thought was under way), the response fails, and its stream ends as such.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+import orjson
+
+from deployments.models.engine import Usage
+from deployments.models.errors import EngineDied, EngineError, Overloaded
+from deployments.state.protocol import Gatekeeper, Granted, Principal
+from deployments.state.response_protocol import Claimed, Item, LeaseLost
+from serve_app.errors import SERVER_ERROR_MESSAGE, ApiError, translate_engine_error
+from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, Observer, log_bug
+from serve_app.operations.responses.answer import stored_turn
+from serve_app.operations.responses.operation import ResponseOperation
+from serve_app.operations.responses.replay import resume
+from serve_app.operations.responses.run import ResponseRun, Turn
+from serve_app.schemas.responses import ResponseRequest
+
+T = TypeVar("T")
+Settle = Callable[[Usage | None], None]
+
+ROUTE = "/v1/responses (background)"
+INTERRUPTED = "The response was interrupted and could not be continued. Please retry your request."
+_MAX_TRIES = 6
+_MAX_EPOCHS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When what happens, in seconds.
+
+    A runner renews its lease every `heartbeat_s` at least and writes events every `group_s` at most; `claim_s` is how
+    often a replica looks for lapsed leases, `follow_s` how often it looks for events of a response that runs elsewhere.
+    """
+
+    lease_s: float = 6.0
+    heartbeat_s: float = 1.0
+    group_s: float = 0.05
+    claim_s: float = 1.0
+    follow_s: float = 0.1
+    retry_s: float = 1.0
+
+
+@dataclass(slots=True)
+class _Job:
+    """A response that this process runs: what it has written and not kept yet, and who is to be told."""
+
+    run: ResponseRun
+    epoch: int
+    settle: Settle
+    made: list[bytes] = field(default_factory=list)
+    has_news: asyncio.Event = field(default_factory=asyncio.Event)
+    shown: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add(self, events: list[bytes]) -> None:
+        self.made += events
+        self.has_news.set()
+
+    def show(self) -> None:
+        """Tell those who follow that there is more."""
+        shown, self.shown = self.shown, asyncio.Event()
+        shown.set()
+
+
+class BackgroundRunner:
+    """The background responses that run in this process, and those of others that it may take over."""
+
+    def __init__(
+        self, operation: ResponseOperation, gatekeeper: Gatekeeper, observer: Observer, timing: Timing | None = None
+    ) -> None:
+        self._operation = operation
+        self._store = operation.storage.background
+        self._gatekeeper = gatekeeper
+        self._observer = observer
+        self._timing = timing or Timing()
+        self._jobs: dict[str, _Job] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, turn: Turn, raw: bytes, settle: Settle, *, is_followed: bool) -> Item:
+        """Keep a response that begins, and run it; return the object. `settle` is told what it took."""
+        assert turn.expires_at is not None
+        run = self._operation.start(turn)
+        events = run.state.begin(queued=True)
+        begun: Item = orjson.loads(orjson.dumps(run.state.response))
+        epoch = await self._store.start(
+            turn.principal.account,
+            stored_turn(run),
+            {"body": orjson.loads(raw), "principal": _principal_to_wire(turn.principal), "request": turn.request_id},
+            events=events,
+            expires_at=turn.expires_at,
+            lease_s=self._timing.lease_s,
+            is_followed=is_followed,
+        )
+        self._launch(_Job(run, epoch, settle))
+        return begun
+
+    def watch(self) -> None:
+        """Look for responses whose runner is gone, from now on."""
+        self._keep_task(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._timing.claim_s)
+            try:
+                while (claimed := await self._store.claim(self._timing.lease_s)) is not None:
+                    await self._take_over(claimed)
+            except Exception as error:
+                log_bug("background", error)
+
+    async def _take_over(self, claimed: Claimed) -> None:
+        principal = _principal_of(claimed.job["principal"])
+        request = ResponseRequest.model_validate(claimed.job["body"])
+        request_id = f"{claimed.job['request']}-e{claimed.epoch}"
+        turn, refusal = await self._operation.preparation.again(
+            request, orjson.dumps(claimed.job["body"]), principal, claimed.turn, request_id=request_id
+        )
+        run = self._operation.start(turn)
+        partial = run.take_state(resume(claimed.turn.response, claimed.events, turn.seal_reasoning))
+
+        def settle(usage: Usage | None) -> None:
+            if usage is not None:  # Nothing is held for it: what was reserved is gone with whoever held it.
+                used = usage.total_tokens
+                self._gatekeeper.settle(principal, granted=Granted(time.time()), reserved=0, used=used)
+
+        job = _Job(run, claimed.epoch, settle)
+        if claimed.is_cancelled:
+            job.add(run.state.cancel())
+        elif refusal is not None:
+            job.add(run.state.fail("server_error", refusal.message))
+        elif partial is None or claimed.epoch > _MAX_EPOCHS:
+            job.add(run.state.fail("server_error", INTERRUPTED))
+        self._launch(job)
+
+    def _launch(self, job: _Job) -> None:
+        self._jobs[job.run.turn.response["id"]] = job
+        self._keep_task(self._guard(job))
+
+    def _keep_task(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guard(self, job: _Job) -> None:
+        """Do a job; whatever ends it, its tokens are counted and it is written into the log."""
+        turn = job.run.turn
+        exchange = Exchange(turn.request_id, "POST", time.time(), time.perf_counter(), principal=turn.principal)
+        exchange.model, exchange.status = turn.response["model"], 200
+        self._observer.begin()
+        try:
+            await self._do(job)
+        except LeaseLost:  # It was deleted, or another replica runs it.
+            exchange.status, exchange.code = CLIENT_CLOSED_REQUEST, "lease_lost"
+        except asyncio.CancelledError:
+            exchange.status, exchange.code = CLIENT_CLOSED_REQUEST, "shutdown"
+            with suppress(Exception):
+                await self._store.release(turn.response["id"], job.epoch)
+            raise
+        except Exception as error:
+            exchange.status = 500
+            log_bug(turn.request_id, error)
+        finally:
+            self._jobs.pop(turn.response["id"], None)
+            job.show()
+            exchange.usage = job.run.usage()
+            job.settle(exchange.usage)
+            self._observer.end(exchange, route=ROUTE, ended=time.perf_counter())
+
+    async def _do(self, job: _Job) -> None:
+        making = asyncio.create_task(self._make(job))
+        making.add_done_callback(lambda _: job.has_news.set())
+        try:
+            await self._keep(job, making)
+        finally:
+            making.cancel()
+            await asyncio.wait([making])
+
+    async def _make(self, job: _Job) -> None:
+        """Have the response made; its events go into `job.made`."""
+        if job.run.state.has_ended:
+            return
+        lead = [] if job.run.state.response["status"] == "in_progress" else job.run.state.progress()
+        job.add(lead)
+        for tries in range(1, _MAX_TRIES + 1):
+            try:
+                async with aclosing(job.run.events([])) as batches:
+                    async for batch in batches:
+                        job.add(batch)
+                return
+            except (Overloaded, EngineDied) as error:
+                if tries == _MAX_TRIES:
+                    job.add(job.run.state.fail("server_error", translate_engine_error(error).message))
+                    return
+                await asyncio.sleep(self._timing.retry_s * tries)
+            except EngineError as error:
+                job.add(job.run.state.fail("invalid_prompt", translate_engine_error(error).message))
+                return
+            except ApiError as error:
+                job.add(job.run.state.fail("server_error", error.message))
+                return
+
+    async def _keep(self, job: _Job, making: asyncio.Task[None]) -> None:
+        """Write what is made into the database, until it has ended or was cancelled."""
+        account, response_id = job.run.turn.principal.account, job.run.turn.response["id"]
+        is_cancelled = False
+        while not making.done():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.heartbeat_s):
+                    await job.has_news.wait()
+            job.has_news.clear()
+            if making.done():
+                break
+            events, job.made = job.made, []
+            is_cancelled = await self._persist(
+                lambda events=events: self._store.append(  # type: ignore[misc]
+                    account, response_id, job.epoch, events, status="in_progress", lease_s=self._timing.lease_s
+                )
+            )
+            job.show()
+            if is_cancelled:
+                making.cancel()
+                await asyncio.wait([making])
+            else:
+                await asyncio.sleep(self._timing.group_s)
+        if not making.cancelled() and making.exception() is not None:
+            log_bug(job.run.turn.request_id, making.exception() or RuntimeError())
+            job.made += job.run.state.fail("server_error", SERVER_ERROR_MESSAGE)
+        job.made += job.run.state.cancel()  # Nothing, unless it was cancelled.
+        await self._persist(
+            lambda: self._store.finish(
+                account, stored_turn(job.run), job.epoch, job.made, conversation_id=job.run.turn.conversation_id
+            )
+        )
+
+    async def _persist(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Return what a write returns; while the database is away it is tried again, for as long as the lease lasts."""
+        deadline = time.monotonic() + self._timing.lease_s
+        while True:
+            try:
+                return await write()
+            except LeaseLost:
+                raise
+            except Exception:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(self._timing.heartbeat_s / 2)
+
+    async def cancel(self, account: str, response_id: str) -> bool:
+        """Have a response cancelled, wherever it runs, and wait a while for it; return whether it was running."""
+        if not await self._store.cancel(account, response_id):
+            return False
+        job = self._jobs.get(response_id)
+        if job is not None:
+            job.has_news.set()
+        deadline = time.monotonic() + self._timing.lease_s
+        while time.monotonic() < deadline:
+            turn = await self._operation.storage.responses.load(account, response_id)
+            if turn is None or turn.response["status"] not in ("queued", "in_progress"):
+                break
+            await asyncio.sleep(self._timing.follow_s / 2)
+        return True
+
+    async def count_events(self, account: str, response_id: str) -> int:
+        """Return how many events of a background response can be read now."""
+        followed = await self._store.follow(account, response_id, -1)
+        return len(followed.events) if followed is not None else 0
+
+    async def follow(self, account: str, response_id: str, after: int) -> AsyncGenerator[bytes]:
+        """Yield the events numbered above `after` as they are kept, until the response has ended or is gone."""
+        while True:
+            job = self._jobs.get(response_id)
+            shown = job.shown if job is not None else None
+            followed = await self._store.follow(account, response_id, after)
+            if followed is None:
+                return
+            for event in followed.events:
+                yield event
+            after += len(followed.events)
+            if not followed.is_running:
+                return
+            if shown is None:
+                await asyncio.sleep(self._timing.follow_s)
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.heartbeat_s):
+                    await shown.wait()
+
+    async def close(self) -> None:
+        """Stop what runs here; other replicas take it over."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _principal_to_wire(principal: Principal) -> Item:
+    told = asdict(principal)
+    told["operations"] = None if principal.operations is None else sorted(principal.operations)
+    return told
+
+
+def _principal_of(told: Item) -> Principal:
+    operations = None if told["operations"] is None else frozenset(told["operations"])
+    models = None if told["models"] is None else tuple(told["models"])
+    return Principal(**{**told, "operations": operations, "models": models})

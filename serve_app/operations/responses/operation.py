@@ -1,0 +1,194 @@
+"""The operation behind POST /v1/responses, at both doors, and the two that ask about a prompt."""
+
+import time
+from collections.abc import Callable
+
+import orjson
+
+from deployments.models.engine import Engine, EngineStream
+from deployments.models.errors import EngineError
+from deployments.models.render import parse_events
+from deployments.state.protocol import Principal
+from serve_app.errors import ApiError, BadRequest, translate_engine_error
+from serve_app.operations.chat import ChatOperation, cost_of
+from serve_app.operations.outcome import Cost, Outcome
+from serve_app.operations.responses.answer import ResponseAnswer
+from serve_app.operations.responses.history import Message
+from serve_app.operations.responses.prepare import Preparation
+from serve_app.operations.responses.run import ResponseRun, Turn, create_chat_request, param_of
+from serve_app.operations.responses.state import usage_to_wire
+from serve_app.operations.responses.storage import Storage
+from serve_app.operations.responses.tools import ToolBounds, Tools
+from serve_app.operations.responses.wire import create_chat
+from serve_app.operations.responses.writer import Item, new_id
+from serve_app.schemas.base import estimate_tokens
+from serve_app.schemas.chat import ChatRequest
+from serve_app.schemas.response_items import InputItem
+from serve_app.schemas.responses import CompactRequest, InputTokensRequest, ResponseRequest
+
+_COMPACT = (
+    "Summarize the conversation so far for whoever continues it: what was asked, what was found and decided, facts, "
+    "names and numbers that are still needed, and what is left to do. Write only the summary."
+)
+_COMPACTED_TOKENS = 1024
+
+
+class ResponseOperation:
+    """Creates responses over a chat operation."""
+
+    name = "responses"
+    schema = ResponseRequest
+
+    def __init__(
+        self,
+        chat: ChatOperation,
+        preparation: Preparation,
+        storage: Storage,
+        tools: Tools | None = None,
+        bounds: ToolBounds | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.storage = storage
+        self.preparation = preparation
+        self._chat = chat
+        self._tools = tools or {}
+        self._bounds = bounds or ToolBounds()
+        self._clock = clock
+
+    def run(
+        self, body: ResponseRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0
+    ) -> Outcome:
+        """Return the answer to a body, for a door that cannot wait: what it continues is read when it begins.
+
+        Its cost is therefore that of its own input alone. Iterating the answer may raise ApiError as `begin` does.
+
+        Raises:
+            ApiError: this key may not use the model, or asks for what only the HTTP door has.
+        """
+        engine = self.preparation.engine(body.model, principal)
+        if body.background:
+            raise BadRequest(
+                "Background responses are not available here. Leave 'background' out.",
+                param="background",
+                code="unsupported_value",
+            )
+
+        async def prepare() -> ResponseRun:
+            turn = await self.preparation.turn(body, raw, principal, request_id=request_id, priority=priority)
+            return self.start(turn)
+
+        answer = ResponseAnswer(prepare, self.storage, is_stream=body.is_stream)
+        prompt_tokens = _estimate(body)
+        most = max(1, engine.card.max_model_len - prompt_tokens)
+        return Outcome(answer, body.is_stream, Cost(engine.card.id, prompt_tokens, body.max_output_tokens, most))
+
+    async def begin(self, body: ResponseRequest, raw: bytes, principal: Principal, *, request_id: str) -> Turn:
+        """Return a response that can be run: everything that it is made from has been read.
+
+        Raises:
+            ApiError: the model, the key or what the request refers to does not allow it.
+        """
+        return await self.preparation.turn(body, raw, principal, request_id=request_id)
+
+    def cost(self, turn: Turn) -> Cost:
+        """Return what a response may take, the conversation that it continues included.
+
+        Raises:
+            BadRequest: the model cannot do what the request asks.
+        """
+        body, _ = create_chat_request(turn, turn.messages, self._tools)
+        return cost_of(body, turn.engine.card)
+
+    def start(self, turn: Turn) -> ResponseRun:
+        """Return the response on its way; nothing runs yet."""
+        return ResponseRun(turn, self._chat, self._tools, self._bounds, self._clock)
+
+    def answer(self, turn: Turn) -> ResponseAnswer:
+        """Return the answer to a response that runs in the foreground."""
+
+        async def prepare() -> ResponseRun:
+            return self.start(turn)
+
+        return ResponseAnswer(prepare, self.storage, is_stream=turn.request.is_stream)
+
+    async def ask_tokens(
+        self, body: InputTokensRequest, raw: bytes, principal: Principal, *, request_id: str
+    ) -> "Question":
+        """Return the question how many tokens a prompt takes: the engine reads it and writes one token, unseen.
+
+        The tokenizer and the chat template are the engine's, so this is exact.
+        """
+        engine = self.preparation.engine(body.model, principal)
+        read = await self.preparation.read(body, raw, principal)
+        messages = read.messages(body.instructions)
+        return self._question(engine, create_chat(body, messages, []), principal, request_id, max_tokens=1)
+
+    async def ask_summary(
+        self, body: CompactRequest, raw: bytes, principal: Principal, *, request_id: str
+    ) -> tuple["Question", list[Item]]:
+        """Return the question for a summary of a conversation, and the conversation's items."""
+        engine = self.preparation.engine(body.model, principal)
+        read = await self.preparation.read(body, raw, principal)
+        messages: list[Message] = [*read.messages(body.instructions), {"role": "user", "content": _COMPACT}]
+        chat = {"model": body.model, "messages": messages, "temperature": 0.0}
+        question = self._question(engine, chat, principal, request_id, max_tokens=_COMPACTED_TOKENS)
+        return question, read.items
+
+    def _question(
+        self, engine: Engine, chat: Item, principal: Principal, request_id: str, *, max_tokens: int
+    ) -> "Question":
+        chat = {**chat, "max_completion_tokens": max_tokens}
+        body = ChatRequest.model_validate(chat)
+        stream = self._chat.run_as_events(engine, body, orjson.dumps(chat), principal, request_id=request_id)
+        return Question(stream, cost_of(body, engine.card))
+
+    async def compact(self, items: list[Item], summary: str, principal: Principal) -> list[Item]:
+        """Return what stands for a conversation from now on: what the user said, then the sealed summary."""
+        tokens = await self.storage.sealer.of(principal.account)
+        said = [item for item in items if item["type"] == "message" and item["role"] == "user"]
+        sealed = tokens.seal(summary)
+        return [*said, {"id": new_id("cmp"), "type": "compaction", "encrypted_content": sealed}]
+
+
+class Question:
+    """One generation that is not shown as it comes: its text, and what it took."""
+
+    def __init__(self, stream: EngineStream, cost: Cost) -> None:
+        self.cost = cost
+        self.stream = stream
+        self.text = ""
+
+    async def answer(self) -> Item:
+        """Return the usage on the wire; `text` then holds what the model said.
+
+        Raises:
+            ApiError: the model refused or failed.
+        """
+        try:
+            async for piece in self.stream:
+                said = parse_events(piece) if piece else []
+                self.text += "".join(event.text for event in said if event.kind == "text")
+        except EngineError as error:
+            told = translate_engine_error(error)
+            if told.status == 400:
+                raise BadRequest(told.message, param=param_of(told.param), code=told.code) from None
+            raise told from None
+        finally:
+            await self.stream.aclose()
+        usage = self.stream.summary.usage
+        if usage is None:
+            raise ApiError
+        return usage_to_wire(usage)
+
+
+def _estimate(body: ResponseRequest) -> int:
+    """Return about how many tokens the request's own input takes."""
+    texts = [body.instructions or "", body.input] if isinstance(body.input, str) else [body.instructions or ""]
+    if isinstance(body.input, list):
+        texts += [_text_of(item) for item in body.input]
+    texts += [orjson.dumps(tool.parameters).decode() for tool in body.tools or ()]
+    return estimate_tokens(text for text in texts if text)
+
+
+def _text_of(item: InputItem) -> str:
+    return item.model_dump_json(exclude_none=True)

@@ -1,0 +1,155 @@
+"""A response's stream, once more: the whole of a finished one, or the state in which an unfinished one was."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import orjson
+
+from deployments.models.engine import Usage
+from deployments.models.events import Logprobs, TextDelta, ToolArgumentsDelta, ToolCallStart
+from deployments.state.response_protocol import StoredTurn
+from serve_app.operations.responses.items import Status, TextKind
+from serve_app.operations.responses.state import ResponseState, Said
+from serve_app.operations.responses.writer import Item, new_id
+
+_KINDS: dict[str, TextKind] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
+_NOT_YET: Item = {"status": "in_progress", "output": [], "usage": None, "completed_at": None}
+_FINISHED_AS = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+def replay(turn: StoredTurn) -> list[bytes]:
+    """Return the events of a response that ran in the foreground, as they were streamed or would have been."""
+    final = turn.response
+    ids = iter([item["id"] for item in final["output"] if item["type"] in _READERS])
+    tokens = [item["encrypted_content"] for item in final["output"] if "encrypted_content" in item]
+    state = ResponseState(
+        {**final, **_NOT_YET, "error": None, "incomplete_details": None},
+        new_id=lambda _: next(ids),
+        clock=lambda: final["completed_at"] or 0,
+        seal_reasoning=(lambda _: tokens.pop(0)) if tokens else None,
+    )
+    events = state.begin()
+    for item, cuts in zip(final["output"], turn.cuts, strict=True):
+        if _said_nothing(item, cuts):
+            continue  # The end makes it.
+        events += _replay_tool(state, item, cuts) if item["type"] not in _READERS else _replay_item(state, item, cuts)
+    state.usage = _usage_of(final["usage"])
+    return events + _end(state, final)
+
+
+def resume(response: Item, events: Sequence[bytes], seal_reasoning: Callable[[str], str] | None) -> ResponseState:
+    """Return the state in which a response was that begun with these events; it writes the next one.
+
+    Where the events hold what cannot be read back, such as probabilities, `partial_text` is None afterwards.
+    """
+    told = [orjson.loads(event) for event in events]
+    ids = [event["item"]["id"] for event in told if event["type"] == "response.output_item.added"]
+    state = ResponseState(
+        response, new_id=lambda prefix: ids.pop(0) if ids else new_id(prefix), seal_reasoning=seal_reasoning
+    )
+    state.begin(queued=bool(response["background"]))
+    for event in told:
+        _RESUMERS.get(event["type"], _ignore)(state, event)
+    state.continue_at(len(events))
+    return state
+
+
+def _ignore(state: ResponseState, event: Item) -> None:
+    return None
+
+
+def _resume_text(kind: TextKind) -> Callable[[ResponseState, Item], Any]:
+    def take(state: ResponseState, event: Item) -> Any:
+        tokens = event.get("logprobs")
+        said: list[Said] = [TextDelta(cast(Any, kind), 0, event["delta"])]
+        return state.take([*said, Logprobs("logprobs", 0, tokens)] if tokens else said)
+
+    return take
+
+
+def _resume_item(state: ResponseState, event: Item) -> Any:
+    item = event["item"]
+    if item["type"] == "function_call":
+        return state.take([ToolCallStart("tool_call", 0, event["output_index"], item["call_id"], item["name"])])
+    return None if item["type"] in _READERS else state.open_tool(item)
+
+
+_RESUMERS: dict[str, Callable[[ResponseState, Item], Any]] = {
+    "response.in_progress": lambda state, event: state.progress(),
+    "response.output_item.added": _resume_item,
+    "response.output_text.delta": _resume_text("text"),
+    "response.refusal.delta": _resume_text("refusal"),
+    "response.reasoning_text.delta": _resume_text("reasoning"),
+    "response.function_call_arguments.delta": lambda state, event: state.take(
+        [ToolArgumentsDelta("tool_arguments", 0, event["output_index"], event["delta"])]
+    ),
+    "response.output_item.done": lambda state, event: state.close_item(event["item"]["status"]),
+}
+
+
+def _replay_item(state: ResponseState, item: Item, cuts: list[Any]) -> list[bytes]:
+    events = [event for said in _READERS[item["type"]](item, cuts) for event in state.take(said)]
+    return events + state.close_item(cast(Status, item["status"]))
+
+
+def _replay_tool(state: ResponseState, item: Item, cuts: list[Any]) -> list[bytes]:
+    begun, *told = cuts
+    opened, events = state.open_tool(dict(begun))
+    events += [opened.tell(kind, **fields) for kind, fields in told]
+    opened.item.clear()
+    opened.item.update(item)
+    return events + state.close_item()
+
+
+def _read_text(item: Item, cuts: list[Any]) -> list[list[Said]]:
+    told: list[list[Said]] = []
+    for part, (lengths, *rest) in zip(item["content"], cuts, strict=True):
+        kind = _KINDS[part["type"]]
+        text = part["refusal"] if kind == "refusal" else part["text"]
+        counts = rest[0] if rest else [0] * len(lengths)
+        start = first = 0
+        for length, count in zip(lengths, counts, strict=True):
+            said: list[Said] = [TextDelta(cast(Any, kind), 0, text[start : start + length])]
+            if count:
+                said.append(Logprobs("logprobs", 0, part["logprobs"][first : first + count]))
+            told.append(said)
+            start, first = start + length, first + count
+    return told
+
+
+def _read_call(item: Item, cuts: list[Any]) -> list[list[Said]]:
+    told: list[list[Said]] = [[ToolCallStart("tool_call", 0, 0, item["call_id"], item["name"])]]
+    start = 0
+    for length in cuts:
+        told.append([ToolArgumentsDelta("tool_arguments", 0, 0, item["arguments"][start : start + length])])
+        start += length
+    return told
+
+
+_READERS = {"message": _read_text, "reasoning": _read_text, "function_call": _read_call}
+
+
+def _said_nothing(item: Item, cuts: list[Any]) -> bool:
+    return item["type"] == "message" and cuts == [[[]]]
+
+
+def _end(state: ResponseState, final: Item) -> list[bytes]:
+    match final["status"]:
+        case "failed":
+            return state.fail(final["error"]["code"], final["error"]["message"])
+        case "cancelled":
+            return state.cancel()
+        case "incomplete":
+            state.finish_reason = _FINISHED_AS[final["incomplete_details"]["reason"]]
+        case _:
+            state.finish_reason = "stop"
+    return state.end()
+
+
+def _usage_of(told: Item) -> Usage:
+    return Usage(
+        prompt_tokens=told["input_tokens"],
+        completion_tokens=told["output_tokens"],
+        cached_tokens=told["input_tokens_details"]["cached_tokens"],
+        reasoning_tokens=told["output_tokens_details"]["reasoning_tokens"],
+    )

@@ -1,0 +1,379 @@
+"""Runs one response: generations of the model, and between them the calls of tools that the service carries out.
+
+Yields the events as they are made. Keeps nothing, and knows neither HTTP nor the database.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from deployments.models.engine import Engine, EngineStream, Usage
+from deployments.models.errors import EngineError, RequestRejected
+from deployments.models.render import parse_events
+from deployments.state.protocol import Principal
+from serve_app.errors import SERVER_ERROR_MESSAGE, BadRequest, translate_engine_error
+from serve_app.operations.chat import ChatOperation, check_features
+from serve_app.operations.responses.history import Message, ServerRun, drop_oldest_turns, message_tokens
+from serve_app.operations.responses.state import OpenTool, ResponseState, ServerCall
+from serve_app.operations.responses.tools import (
+    CALL_FAILED,
+    CUT,
+    NO_MORE_CALLS,
+    TIME_IS_UP,
+    Tool,
+    ToolAnswer,
+    ToolBounds,
+    Tools,
+)
+from serve_app.operations.responses.wire import create_chat
+from serve_app.operations.responses.writer import Item
+from serve_app.schemas.chat import ChatRequest
+from serve_app.schemas.responses import ResponseRequest
+from serve_app.violations import translate_violation
+
+_MAX_TRIMS = 12
+_PARAMS = {
+    "messages": "input",
+    "response_format.json_schema.schema": "text.format.schema",
+    "response_format": "text.format",
+    "max_completion_tokens": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A response that can be run: everything has been read and checked.
+
+    `response` is the object as it begins, `input` the request's own items in stored form, `messages` the whole
+    conversation. `expires_at` is when the stored response goes, None when it is not to be stored.
+    `seal_reasoning` makes the token that a client who keeps the conversation itself sends back for a thought.
+    """
+
+    request: ResponseRequest
+    response: Item
+    input: list[Item]
+    messages: list[Message]
+    engine: Engine
+    principal: Principal
+    request_id: str
+    expires_at: float | None
+    is_stream: bool
+    seal_reasoning: Callable[[str], str] | None = None
+    priority: int = 0
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The conversation that the items join, once the response is finished."""
+        return self.request.conversation_id
+
+
+@dataclass(slots=True)
+class _ToolTime:
+    """What is left of the bounds on tools."""
+
+    num_calls: int = 0
+    spent_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What a generation said that the next one must know."""
+
+    text: list[str] = field(default_factory=list)
+
+
+class ResponseRun:
+    """One response on its way. `state.response` is the object as it stands, `runs` what tools of the service did."""
+
+    def __init__(
+        self, turn: Turn, chat: ChatOperation, tools: Tools, bounds: ToolBounds, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.turn = turn
+        self.state = ResponseState(turn.response, tools.keys(), clock=clock, seal_reasoning=turn.seal_reasoning)
+        self.runs: dict[str, ServerRun] = {}
+        self._chat = chat
+        self._tools = tools
+        self._bounds = bounds
+        self._tool_time = _ToolTime()
+        self._messages = list(turn.messages)
+        self._heard = _Heard()
+        self._stream: EngineStream | None = None
+        self._num_generations = 0
+        self._num_items_before = 0
+        self._continues = False
+
+    def take_state(self, resumed: ResponseState) -> str | None:
+        """Go on from what was shown of the response before; return the text shown, None where it cannot go on.
+
+        What was made then counts as output again, not as the input that it is for the engine; a delta is a token.
+        """
+        self.state = resumed
+        partial = resumed.partial_text()
+        if partial:
+            self._continues = True
+            self._messages.append({"role": "assistant", "content": partial})
+            num_tokens = resumed.num_deltas()
+            resumed.count(Usage(prompt_tokens=-num_tokens, completion_tokens=num_tokens))
+        return partial
+
+    def usage(self) -> Usage | None:
+        """Return the tokens used so far, None if no model has been asked."""
+        running = self._stream.summary.usage if self._stream is not None else None
+        if running is None:
+            return self.state.usage if self.state.usage.total_tokens else None
+        total = self.state.usage
+        return Usage(
+            prompt_tokens=total.prompt_tokens + running.prompt_tokens,
+            completion_tokens=total.completion_tokens + running.completion_tokens,
+            cached_tokens=total.cached_tokens + running.cached_tokens,
+            reasoning_tokens=total.reasoning_tokens + running.reasoning_tokens,
+        )
+
+    async def events(self, lead: list[bytes]) -> AsyncGenerator[list[bytes]]:
+        """Yield the events as they come, `lead` before the first of them; the terminal event comes alone, at the end.
+
+        Raises:
+            ApiError, EngineError: the model refused or failed before it said anything; nothing has been yielded.
+        """
+        has_begun = False
+        try:
+            async with aclosing(self._run()) as batches:
+                async for batch in batches:
+                    if not has_begun:
+                        batch, has_begun = lead + batch, True
+                    if batch:
+                        yield batch
+        except EngineError as error:
+            if not has_begun:
+                raise _translated(error) from error
+            told = translate_engine_error(error)
+            yield self._fail(told.message if told.status != 400 else SERVER_ERROR_MESSAGE)
+            return
+        if not self.state.has_ended:
+            yield ([] if has_begun else lead) + self.state.end()
+
+    def _fail(self, message: str) -> list[bytes]:
+        return self._end_generation() + self.state.fail("server_error", message)
+
+    async def _run(self) -> AsyncGenerator[list[bytes]]:
+        may_call = True
+        while True:
+            async with aclosing(self._generate(may_call)) as batches:
+                async for batch in batches:
+                    yield batch
+            if self.state.has_ended:
+                return
+            yield self._end_generation()
+            if not self.state.calls or self.state.finish_reason not in ("stop", "tool_calls"):
+                return
+            is_client_next = self.state.finish_reason == "tool_calls" and any(
+                item["type"] == "function_call" for item in self.state.items[self._num_items_before :]
+            )
+            reason = self.state.finish_reason
+            outputs: list[tuple[ServerCall, str]] = []
+            for call in self.state.next_generation():
+                async with aclosing(self._call(call, outputs)) as batches:
+                    async for batch in batches:
+                        yield batch
+            if is_client_next:
+                self.state.finish_reason = reason
+                return
+            self._remember(outputs)
+            may_call = self._tool_time.num_calls < self._max_calls() and self._tool_time.spent_s < self._bounds.max_s
+
+    def _max_calls(self) -> int:
+        wanted = self.turn.request.max_tool_calls
+        return self._bounds.max_calls if wanted is None else min(wanted, self._bounds.max_calls)
+
+    def _end_generation(self) -> list[bytes]:
+        usage = self._stream.summary.usage if self._stream is not None else None
+        self._stream = None
+        return self.state.end_generation(usage)
+
+    async def _generate(self, may_call: bool) -> AsyncGenerator[list[bytes]]:
+        """Yield the events of one generation; where the conversation is too long and may be cut, of a shorter one."""
+        self._heard = _Heard()
+        self._num_items_before = len(self.state.items)
+        for trim in range(_MAX_TRIMS):
+            is_last = trim == _MAX_TRIMS - 1 or self.turn.request.truncation != "auto"
+            try:
+                async with aclosing(self._generate_once(may_call)) as batches:
+                    async for batch in batches:
+                        yield batch
+            except RequestRejected as error:
+                if is_last or error.code != "context_length_exceeded" or not self._trim():
+                    raise
+            else:
+                return
+
+    def _trim(self) -> bool:
+        """Take away some of the oldest turns; return whether there were any."""
+        total = sum(map(message_tokens, self._messages))
+        shorter = drop_oldest_turns(self._messages, total * 3 // 4)
+        is_shorter = len(shorter) < len(self._messages)
+        self._messages = shorter
+        return is_shorter
+
+    async def _generate_once(self, may_call: bool) -> AsyncGenerator[list[bytes]]:
+        turn = self.turn
+        self._num_generations += 1
+        number = self._num_generations
+        body, raw = create_chat_request(turn, self._messages, self._tools if may_call else {})
+        if self._continues:
+            # Words of the engine's dialect that no caller may use: the last message is not finished.
+            raw = orjson.dumps({**orjson.loads(raw), "continue_final_message": True, "add_generation_prompt": False})
+            self._continues = False
+        self._stream = stream = self._chat.run_as_events(
+            turn.engine,
+            body,
+            raw,
+            turn.principal,
+            request_id=turn.request_id if number == 1 else f"{turn.request_id}-{number}",
+            priority=turn.priority,
+        )
+        try:
+            async for piece in stream:
+                if not piece:
+                    continue
+                said = parse_events(piece)
+                if self._tools:
+                    self._heard.text += [event.text for event in said if event.kind == "text"]
+                yield self.state.take(said)
+                if self.state.has_ended:
+                    return
+        finally:
+            await stream.aclose()
+
+    async def _call(self, call: ServerCall, outputs: list[tuple[ServerCall, str]]) -> AsyncGenerator[list[bytes]]:
+        """Carry a tool's call out; yield its item's events, and put what the model is to be told into `outputs`."""
+        left_s = self._bounds.max_s - self._tool_time.spent_s
+        if self._tool_time.num_calls >= self._max_calls() or left_s <= 0:
+            outputs.append((call, NO_MORE_CALLS if left_s > 0 else TIME_IS_UP))
+            return
+        self._tool_time.num_calls += 1
+        tool = self._tools[call.name]
+        opened, events = self.state.open_tool(tool.begin(call.arguments))
+        yield events
+        running = _RunningTool(tool, call, opened, self.turn.principal, left_s)
+        started = time.perf_counter()
+        try:
+            async for told in running.events():
+                yield told
+        finally:
+            await running.stop()
+            self._tool_time.spent_s += time.perf_counter() - started
+        if running.usage is not None:
+            self.state.count(running.usage)
+        output = running.output
+        if len(output) > self._bounds.max_output_chars:
+            output = output[: self._bounds.max_output_chars] + CUT
+        outputs.append((call, output))
+        self.runs[opened.item["id"]] = ServerRun(call.name, call.arguments, output)
+        yield self.state.close_item()
+
+    def _remember(self, outputs: list[tuple[ServerCall, str]]) -> None:
+        """Add what was said and what the tools answered to the conversation."""
+        calls = [
+            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call, _ in outputs
+        ]
+        text = "".join(self._heard.text)
+        self._messages.append({"role": "assistant", "content": text or None, "tool_calls": calls})
+        self._messages += [
+            {"role": "tool", "tool_call_id": call.call_id, "content": output} for call, output in outputs
+        ]
+
+
+class _RunningTool:
+    """A tool at work, in a task of its own; its events are handed on as they come."""
+
+    def __init__(self, tool: Tool, call: ServerCall, opened: OpenTool, principal: Principal, max_s: float) -> None:
+        self.output = CALL_FAILED
+        self.usage: Usage | None = None
+        self._opened = opened
+        self._told: list[bytes] = []
+        self._has_news = asyncio.Event()
+        self._max_s = max_s
+        self._task = asyncio.create_task(tool.run(opened.item, call.arguments, principal, self._tell))
+        self._task.add_done_callback(lambda _: self._has_news.set())
+
+    def _tell(self, kind: str, **fields: Any) -> None:
+        self._told.append(self._opened.tell(kind, **fields))
+        self._has_news.set()
+
+    async def events(self) -> AsyncIterator[list[bytes]]:
+        """Yield the tool's events until it has answered, failed, or used its time up."""
+        deadline = asyncio.get_running_loop().time() + self._max_s
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._has_news.wait()
+            except TimeoutError:
+                self.output = TIME_IS_UP
+                await self.stop()
+            self._has_news.clear()
+            told, self._told = self._told, []
+            if told:
+                yield told
+            if self._task.done():
+                break
+        if self._task.cancelled() or self._task.exception() is not None:
+            return
+        answer: ToolAnswer = self._task.result()
+        self.output, self.usage = answer.output, answer.usage
+        self._opened.item.clear()
+        self._opened.item.update(answer.item)
+
+    async def stop(self) -> None:
+        """Cancel the tool if it still works, and wait until it has stopped."""
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+def create_chat_request(turn: Turn, messages: list[Message], tools: Tools) -> tuple[ChatRequest, bytes]:
+    """Return the chat that one generation asks for, and its bytes.
+
+    Raises:
+        BadRequest: the model cannot do what it asks.
+    """
+    chat = create_chat(turn.request, messages, [tool.function() for tool in tools.values()])
+    chat["stream"] = turn.is_stream
+    try:
+        body = ChatRequest.model_validate(chat)
+    except ValidationError as error:
+        told = translate_violation(error, chat)
+        raise BadRequest(told.message, param=param_of(told.param), code=told.code) from None
+    check_features(body, turn.engine.card, param="input")
+    return body, orjson.dumps(chat)
+
+
+def _translated(error: EngineError) -> EngineError:
+    """Return a refusal in the words of this interface; any other failure as it is."""
+    if not isinstance(error, RequestRejected):
+        return error
+    param = param_of(error.param)
+    message = error.message
+    if error.param is not None and param is not None:
+        message = message.replace(f"'{error.param}'", f"'{param}'").replace("your messages", "your input")
+        message = message.replace("length of the messages", "length of the input")
+    return RequestRejected(message, param=param, code=error.code)
+
+
+def param_of(param: str | None) -> str | None:
+    """Return the name that a field of a chat has in a request for a response."""
+    if param is None:
+        return None
+    if param.startswith("messages"):
+        return "input"
+    if param.startswith("tools["):
+        return param.replace("].function", "]")
+    return _PARAMS.get(param, param)

@@ -1,0 +1,53 @@
+"""What the responses interface keeps, in one value, and for how long."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from deployments.state.protocol import Principal
+from deployments.state.response_protocol import BackgroundResponses, Conversations, Responses
+
+EPHEMERAL_S = 86_400.0
+STORED_S = 30 * 86_400.0
+
+
+class Tokens(Protocol):
+    """Seals texts that the client keeps for the service, for one account."""
+
+    def seal(self, text: str) -> str:
+        """Return a token that holds the text."""
+        ...
+
+    def open(self, token: str) -> str | None:
+        """Return the text of a token, None if it is not one of this account."""
+        ...
+
+
+class Sealer(Protocol):
+    """Whose tokens are whose."""
+
+    async def of(self, account: str) -> Tokens:
+        """Return what seals and opens the tokens of an account."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where responses and conversations are kept."""
+
+    responses: Responses
+    background: BackgroundResponses
+    conversations: Conversations
+    sealer: Sealer
+    clock: Callable[[], float] = time.time
+
+    def expires_at(self, principal: Principal) -> float | None:
+        """Return when what is stored now for this key goes, None if nothing may be stored."""
+        match principal.retention:
+            case "strict":
+                return None
+            case "ephemeral":
+                return self.clock() + EPHEMERAL_S
+            case "stored":
+                return self.clock() + STORED_S

@@ -1,0 +1,158 @@
+"""Conversations: create, retrieve, update, delete; their items: list, add, retrieve, delete."""
+
+from typing import TypeVar
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.state.protocol import Principal
+from deployments.state.response_protocol import Conversation, ConversationMissing, Conversations, Item
+from serve_app.body import parse_json_body
+from serve_app.errors import NotFound, RetentionForbids, UnknownUrl, shorten
+from serve_app.operations.responses.operation import ResponseOperation
+from serve_app.operations.responses.prepare import strip
+from serve_app.operations.responses.stored_items import items_of
+from serve_app.operations.scopes import check_operation
+from serve_app.routes.access import caller, json_response, services_of
+from serve_app.routes.paging import list_to_wire, page_query, unknown_after
+from serve_app.schemas.conversations import ConversationChange, NewConversation, NewConversationItems
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+async def create_conversation(request: Request) -> Response:
+    """Make a conversation with its first items."""
+    principal, operation, store = await _caller(request)
+    expires_at = operation.storage.expires_at(principal)
+    if expires_at is None:
+        raise RetentionForbids("conversations, which are stored")
+    raw = await request.body()
+    body = parse_json_body(raw or b"{}", NewConversation)
+    items = await _items(body, principal, operation)
+    made = await store.create(principal.account, body.metadata or {}, items, expires_at=expires_at)
+    return json_response(_to_wire(made))
+
+
+async def retrieve_conversation(request: Request) -> Response:
+    """Return a conversation."""
+    principal, _, store = await _caller(request)
+    return json_response(_to_wire(await _load(request, principal, store)))
+
+
+async def update_conversation(request: Request) -> Response:
+    """Replace a conversation's metadata."""
+    principal, _, store = await _caller(request)
+    body = parse_json_body(await request.body(), ConversationChange)
+    conversation_id: str = request.path_params["conversation_id"]
+    changed = await store.update(principal.account, conversation_id, body.metadata or {})
+    if changed is None:
+        raise _unknown(conversation_id)
+    return json_response(_to_wire(changed))
+
+
+async def delete_conversation(request: Request) -> Response:
+    """Destroy a conversation and its items."""
+    principal, _, store = await _caller(request)
+    conversation_id: str = request.path_params["conversation_id"]
+    if not await store.delete(principal.account, conversation_id):
+        raise _unknown(conversation_id)
+    return json_response({"id": conversation_id, "object": "conversation.deleted", "deleted": True})
+
+
+async def list_items(request: Request) -> Response:
+    """Return a conversation's items, in pages."""
+    query = page_query(request)
+    principal, _, store = await _caller(request)
+    conversation_id: str = request.path_params["conversation_id"]
+    try:
+        page = await store.list_items(
+            principal.account,
+            conversation_id,
+            limit=query.limit,
+            is_ascending=query.is_ascending,
+            after=query.after,
+        )
+    except ConversationMissing:
+        raise _unknown(conversation_id) from None
+    except KeyError:
+        raise unknown_after(query.after or "") from None
+    return json_response(list_to_wire(page.items, has_more=page.has_more))
+
+
+async def create_items(request: Request) -> Response:
+    """Add items to a conversation; return them as they are kept."""
+    principal, operation, store = await _caller(request)
+    body = parse_json_body(await request.body(), NewConversationItems)
+    conversation_id: str = request.path_params["conversation_id"]
+    items = await _items(body, principal, operation)
+    expires_at = operation.storage.expires_at(principal) or operation.storage.clock()
+    try:
+        added = await store.add_items(principal.account, conversation_id, items, expires_at=expires_at)
+    except ConversationMissing:
+        raise _unknown(conversation_id) from None
+    return json_response(list_to_wire(added, has_more=False))
+
+
+async def retrieve_item(request: Request) -> Response:
+    """Return an item of a conversation."""
+    principal, _, store = await _caller(request)
+    conversation_id, item_id = request.path_params["conversation_id"], request.path_params["item_id"]
+    try:
+        item = await store.load_item(principal.account, conversation_id, item_id)
+    except ConversationMissing:
+        raise _unknown(conversation_id) from None
+    if item is None:
+        raise _unknown_item(item_id)
+    return json_response(item)
+
+
+async def delete_item(request: Request) -> Response:
+    """Destroy an item of a conversation; return the conversation."""
+    principal, _, store = await _caller(request)
+    item_id: str = request.path_params["item_id"]
+    conversation = await _load(request, principal, store)
+    if not await store.delete_item(principal.account, conversation.id, item_id):
+        raise _unknown_item(item_id)
+    return json_response(_to_wire(conversation))
+
+
+async def _caller(request: Request) -> tuple[Principal, ResponseOperation, Conversations]:
+    principal = await caller(request)
+    operation = services_of(request).operations.responses
+    if operation is None:
+        raise UnknownUrl(request.method, request.url.path)
+    check_operation(principal, operation.name)
+    return principal, operation, operation.storage.conversations
+
+
+async def _load(request: Request, principal: Principal, store: Conversations) -> Conversation:
+    conversation_id: str = request.path_params["conversation_id"]
+    conversation = await store.load(principal.account, conversation_id)
+    if conversation is None:
+        raise _unknown(conversation_id)
+    return conversation
+
+
+async def _items(
+    body: NewConversation | NewConversationItems, principal: Principal, operation: ResponseOperation
+) -> list[Item]:
+    given = [item.model_dump(exclude_none=True) for item in body.items or ()]
+    return strip(await operation.preparation.resolve(principal, items_of(given), "items"))
+
+
+def _to_wire(conversation: Conversation) -> Item:
+    return {
+        "id": conversation.id,
+        "object": "conversation",
+        "created_at": conversation.created_at,
+        "metadata": conversation.metadata,
+    }
+
+
+def _unknown(conversation_id: str) -> NotFound:
+    return NotFound(f"Conversation with id '{shorten(conversation_id)}' not found.")
+
+
+def _unknown_item(item_id: str) -> NotFound:
+    return NotFound(f"Item with id '{shorten(item_id)}' not found.")

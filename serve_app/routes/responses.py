@@ -1,0 +1,193 @@
+"""The responses interface: create, retrieve, delete, cancel, input items, input tokens, compact."""
+
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import ASGIApp
+
+from deployments.state.protocol import Principal
+from deployments.state.response_protocol import Item, StoredTurn
+from serve_app.admission import Ticket
+from serve_app.body import parse_json_body
+from serve_app.errors import BadRequest, NotFound, UnknownUrl, shorten
+from serve_app.operations.outcome import Outcome
+from serve_app.operations.responses.operation import Question, ResponseOperation
+from serve_app.operations.responses.replay import replay
+from serve_app.operations.responses.run import Turn
+from serve_app.operations.responses.writer import DONE, frame, new_id
+from serve_app.operations.scopes import check_operation
+from serve_app.routes.access import caller, exchange_of, json_response, services_of
+from serve_app.routes.paging import boolean_of, integer_of, list_to_wire, page_query, unknown_after
+from serve_app.schemas.responses import CompactRequest, InputTokensRequest, ResponseRequest
+from serve_app.sse import OutcomeResponse
+
+_STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+async def create_response(request: Request) -> ASGIApp:
+    """Create a response: streamed, in the background, or as one object."""
+    principal, operation = await _caller(request)
+    exchange = exchange_of(request)
+    async with await services_of(request).admission.admit(principal) as ticket:
+        raw = await request.body()
+        body = parse_json_body(raw, ResponseRequest)
+        turn = await operation.begin(body, raw, principal, request_id=exchange.request_id)
+        cost = operation.cost(turn)
+        exchange.model, exchange.stream = cost.model, body.is_stream
+        await ticket.reserve(cost)
+        if body.background:
+            return await _start(request, turn, raw, ticket)
+        return OutcomeResponse(Outcome(operation.answer(turn), body.is_stream, cost), ticket.detach(), exchange)
+
+
+async def _start(request: Request, turn: Turn, raw: bytes, ticket: Ticket) -> Response:
+    """Begin a background response; answer with its object, or with its events as long as the client stays."""
+    is_stream = turn.request.is_stream
+    response = await services_of(request).background.start(turn, raw, ticket.settle, is_followed=is_stream)
+    ticket.detach()
+    if is_stream:
+        return _stream(_live_frames(request, turn.principal.account, response["id"], -1))
+    return json_response(response)
+
+
+async def retrieve_response(request: Request) -> Response:
+    """Return a stored response, or its events after a number, those still to come included."""
+    turn, principal = await _stored(request)
+    if not boolean_of(request, "stream"):
+        if "starting_after" in request.query_params:
+            raise BadRequest(
+                "The 'starting_after' parameter is only allowed when 'stream' is enabled.",
+                param="starting_after",
+                code="invalid_value",
+            )
+        return json_response(turn.response)
+    after = integer_of(request, "starting_after", -1)
+    if turn.response["background"]:
+        followed = await services_of(request).background.count_events(principal.account, turn.id)
+        _check_after(after, followed)
+        return _stream(_live_frames(request, principal.account, turn.id, after))
+    events = replay(turn)
+    _check_after(after, len(events))
+    return _stream(_frames(events[after + 1 :]))
+
+
+def _check_after(after: int, num_events: int) -> None:
+    if after >= num_events or after < -1:
+        raise BadRequest(
+            f"Invalid 'starting_after': there is no event with the sequence number {after}. The last one is "
+            f"{num_events - 1}.",
+            param="starting_after",
+            code="invalid_value",
+        )
+
+
+async def _live_frames(request: Request, account: str, response_id: str, after: int) -> AsyncIterator[bytes]:
+    async for event in services_of(request).background.follow(account, response_id, after):
+        yield frame(event)
+    yield DONE
+
+
+async def _frames(events: list[bytes]) -> AsyncIterator[bytes]:
+    for event in events:
+        yield frame(event)
+    yield DONE
+
+
+def _stream(frames: AsyncIterator[bytes]) -> Response:
+    return StreamingResponse(frames, media_type="text/event-stream", headers=_STREAM_HEADERS)
+
+
+async def delete_response(request: Request) -> Response:
+    """Destroy a stored response; one that runs in the background stops."""
+    principal, operation = await _caller(request)
+    response_id: str = request.path_params["response_id"]
+    if not await operation.storage.responses.delete(principal.account, response_id):
+        raise _unknown(response_id)
+    return json_response({"id": response_id, "object": "response", "deleted": True})
+
+
+async def cancel_response(request: Request) -> Response:
+    """Cancel a background response; one that is cancelled already is returned as it is."""
+    turn, principal = await _stored(request)
+    status = turn.response["status"]
+    if not turn.response["background"]:
+        raise BadRequest("Cannot cancel a synchronous response. Only background responses can be cancelled.")
+    if status in ("queued", "in_progress"):
+        await services_of(request).background.cancel(principal.account, turn.id)
+        turn, _ = await _stored(request)
+    elif status != "cancelled":
+        raise BadRequest(f"Cannot cancel a response with status '{status}'.")
+    return json_response(turn.response)
+
+
+async def list_input_items(request: Request) -> Response:
+    """Return the items that a response's request brought, in pages."""
+    query = page_query(request)
+    turn, _ = await _stored(request)
+    items = turn.input if query.is_ascending else turn.input[::-1]
+    if query.after is not None:
+        places = [index for index, item in enumerate(items) if item["id"] == query.after]
+        if not places:
+            raise unknown_after(query.after)
+        items = items[places[0] + 1 :]
+    return json_response(list_to_wire(items[: query.limit], has_more=len(items) > query.limit))
+
+
+async def count_input_tokens(request: Request) -> Response:
+    """Return how many tokens a prompt takes."""
+    principal, operation = await _caller(request)
+    async with await services_of(request).admission.admit(principal) as ticket:
+        raw = await request.body()
+        body = parse_json_body(raw, InputTokensRequest)
+        question = await operation.ask_tokens(body, raw, principal, request_id=exchange_of(request).request_id)
+        usage = await _ask(request, question, ticket)
+    return json_response({"object": "response.input_tokens", "input_tokens": usage["input_tokens"]})
+
+
+async def compact_response(request: Request) -> Response:
+    """Return a shorter conversation: what the user said, and the rest summarized and sealed."""
+    principal, operation = await _caller(request)
+    async with await services_of(request).admission.admit(principal) as ticket:
+        raw = await request.body()
+        body = parse_json_body(raw, CompactRequest)
+        request_id = exchange_of(request).request_id
+        question, items = await operation.ask_summary(body, raw, principal, request_id=request_id)
+        usage = await _ask(request, question, ticket)
+    output = await operation.compact(items, question.text, principal)
+    created_at = int(operation.storage.clock())
+    head = {"id": new_id("resp"), "object": "response.compaction", "created_at": created_at}
+    return json_response({**head, "output": output, "usage": usage})
+
+
+async def _ask(request: Request, question: Question, ticket: Ticket) -> Item:
+    exchange = exchange_of(request)
+    exchange.model = question.cost.model
+    await ticket.reserve(question.cost)
+    try:
+        return await question.answer()
+    finally:
+        exchange.usage = question.stream.summary.usage
+        ticket.settle(exchange.usage)
+
+
+async def _caller(request: Request) -> tuple[Principal, ResponseOperation]:
+    principal = await caller(request)
+    operation = services_of(request).operations.responses
+    if operation is None:
+        raise UnknownUrl(request.method, request.url.path)
+    check_operation(principal, operation.name)
+    return principal, operation
+
+
+async def _stored(request: Request) -> tuple[StoredTurn, Principal]:
+    principal, operation = await _caller(request)
+    response_id: str = request.path_params["response_id"]
+    turn = await operation.storage.responses.load(principal.account, response_id)
+    if turn is None:
+        raise _unknown(response_id)
+    return turn, principal
+
+
+def _unknown(response_id: str) -> NotFound:
+    return NotFound(f"Response with id '{shorten(response_id)}' not found.")
