@@ -1,0 +1,323 @@
+"""Responses in the background: followed from anywhere, cancelled, taken over when whoever ran them is gone."""
+
+import asyncio
+from typing import Any
+
+import openai
+import orjson
+import pytest
+
+from deployments.models.errors import EngineDied, Overloaded, RequestRejected
+from deployments.models.events import Finished, TextDelta, ToolArgumentsDelta, ToolCallStart
+from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
+from tests.contract.http.conftest import serve
+from tests.contract.http.waiting import eventually
+from tests.twins.engine import Script
+from tests.twins.legal import fold, split
+
+ASK = {"model": MODEL, "input": "Go on.", "background": True}
+
+
+def held(*words: str) -> tuple[asyncio.Event, Any]:
+    """Return an event, and the script of an engine that waits for it before its last word."""
+    release = asyncio.Event()
+
+    def script(request):
+        *first, last, end = pieces(request, said(*words))
+        return Script([*first, release, last, end], USAGE)
+
+    return release, script
+
+
+async def ended(responses, response_id):
+    for _ in range(500):
+        response = await responses.retrieve(response_id)
+        if response.status not in ("queued", "in_progress"):
+            return response
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{response.status}: not ended")
+
+
+async def events_of(world, response_id, after=-1):
+    async with world.http() as http:
+        answer = await http.get(f"/v1/responses/{response_id}?stream=true&starting_after={after}")
+    assert answer.status_code == 200, answer.text
+    return split(answer.content)
+
+
+async def test_it_is_queued_runs_and_can_be_retrieved(world):
+    responses = world.client().responses
+    release, world.chat.script = held("One ", "two.")
+    begun = await responses.create(**ASK)
+    assert (begun.status, begun.background, begun.output, begun.usage) == ("queued", True, [], None)
+    await eventually(lambda: world.chat.streams and world.chat.streams[0].num_pieces == 1)
+    assert (await responses.retrieve(begun.id)).output == []
+    release.set()
+    response = await ended(responses, begun.id)
+    assert response.output_text == "One two."
+    assert response.usage.total_tokens == USAGE.total_tokens
+    events = await events_of(world, begun.id)
+    assert fold(events)["id"] == begun.id
+    assert [event["type"] for event in events[:3]] == [
+        "response.created",
+        "response.queued",
+        "response.in_progress",
+    ]
+    await eventually(lambda: len(world.log.records) >= 2 and world.gatekeeper.settled)
+    assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
+    assert sum(record.completion_tokens for record in world.log.records) == USAGE.completion_tokens
+
+
+async def test_it_is_followed_live_from_another_replica(world):
+    release, world.chat.script = held("One ", "two ", "three.")
+    begun = await world.client().responses.create(**ASK)
+    seen = []
+    async with serve(world.app()) as address:  # An application of its own over the same state.
+        client = openai.AsyncOpenAI(api_key=SECRET, base_url=address + "/v1", max_retries=0)
+        async for event in await client.responses.retrieve(begun.id, stream=True):
+            seen.append(event)
+            if event.type == "response.output_text.delta" and event.delta == "two ":
+                assert not release.is_set()
+                release.set()
+        await client.close()
+    other = world.client().responses
+    assert [event.sequence_number for event in seen] == list(range(len(seen)))
+    assert seen[-1].type == "response.completed"
+    rest = await other.retrieve(begun.id, stream=True, starting_after=6)
+    assert [event.sequence_number async for event in rest] == list(range(7, len(seen)))
+
+
+async def test_it_survives_its_client(world):
+    release, world.chat.script = held("One ", "two.")
+    async with serve(world.app()) as address:
+        client = openai.AsyncOpenAI(api_key=SECRET, base_url=address + "/v1", max_retries=0)
+        async with await client.responses.create(**ASK, stream=True) as stream:
+            async for event in stream:
+                if event.type == "response.output_text.delta":
+                    break
+        await client.close()
+        response_id = next(iter(world.state.kept))
+        release.set()
+        assert (await ended(world.client().responses, response_id)).output_text == "One two."
+    assert not world.chat.streams[0].is_aborted
+    fold(await events_of(world, response_id))
+
+
+async def test_cancel_stops_the_generation_from_any_replica(world):
+    _, world.chat.script = held("One ", "two.")
+    begun = await world.client().responses.create(**ASK)
+    await eventually(lambda: world.chat.streams and world.chat.streams[0].num_pieces == 1)
+    other = world.client().responses
+    cancelled = await other.cancel(begun.id)
+    assert cancelled.status == "cancelled"
+    assert cancelled.output[0].content[0].text == "One "
+    assert world.chat.streams[0].is_aborted
+    assert (await other.cancel(begun.id)).status == "cancelled"
+    assert fold(await events_of(world, begun.id))["status"] == "cancelled"
+
+
+async def test_cancel_of_a_finished_response_is_refused(world):
+    responses = world.client().responses
+    begun = await responses.create(**ASK)
+    await ended(responses, begun.id)
+    with pytest.raises(openai.BadRequestError, match="status 'completed'"):
+        await responses.cancel(begun.id)
+
+
+async def test_delete_stops_it_and_leaves_nothing(world):
+    _, world.chat.script = held("One ", "two.")
+    responses = world.client().responses
+    begun = await responses.create(**ASK)
+    await eventually(lambda: world.chat.streams and world.chat.streams[0].num_pieces == 1)
+    await responses.delete(begun.id)
+    await eventually(lambda: world.chat.streams[0].is_aborted)
+    assert not world.state.kept
+    assert not world.state.events
+
+
+async def test_starting_after_past_the_end_is_refused_also_while_it_runs(world):
+    release, world.chat.script = held("One ", "two.")
+    responses = world.client().responses
+    begun = await responses.create(**ASK)
+    async with world.http() as http:
+        assert (await http.get(f"/v1/responses/{begun.id}?stream=true&starting_after=99")).status_code == 400
+        release.set()
+        await ended(responses, begun.id)
+        last = len(await events_of(world, begun.id)) - 1
+        assert (await http.get(f"/v1/responses/{begun.id}?stream=true&starting_after={last + 1}")).status_code == 400
+        none = await http.get(f"/v1/responses/{begun.id}?stream=true&starting_after={last}")
+    assert none.content == b"data: [DONE]\n\n"
+
+
+async def test_an_unfinished_response_cannot_be_continued_yet(world):
+    release, world.chat.script = held("One ", "two.")
+    responses = world.client().responses
+    begun = await responses.create(**ASK)
+    with pytest.raises(openai.BadRequestError, match="still in progress") as caught:
+        await responses.create(model=MODEL, input="x", previous_response_id=begun.id)
+    assert caught.value.param == "previous_response_id"
+    release.set()
+    await ended(responses, begun.id)
+    await responses.create(model=MODEL, input="x", previous_response_id=begun.id)
+
+
+async def test_a_full_engine_is_asked_again(world):
+    busy = [Overloaded("full"), EngineDied("gone")]
+
+    def script(request):
+        return Script([busy.pop(0)]) if busy else Script(pieces(request, said("Now.")), USAGE)
+
+    world.chat.script = script
+    responses = world.client().responses
+    begun = await responses.create(**ASK)
+    assert (await ended(responses, begun.id)).output_text == "Now."
+    fold(await events_of(world, begun.id))
+
+
+async def test_a_refusal_of_the_engine_fails_it(world):
+    world.chat.script = lambda request: Script([RequestRejected("Too long.", "messages", "context_length_exceeded")])
+    responses = world.client().responses
+    begun = await responses.create(**ASK)
+    failed = await ended(responses, begun.id)
+    assert (failed.status, failed.error.code, failed.error.message) == ("failed", "invalid_prompt", "Too long.")
+    fold(await events_of(world, begun.id))
+
+
+async def kill(world, runner):
+    """End a runner as kill -9 would: it writes nothing more and lets nothing go."""
+    for task in list(runner._tasks):
+        runner._store = _Gone()
+        task.cancel()
+    await asyncio.gather(*runner._tasks, return_exceptions=True)
+    world.clock.advance(world.timing.lease_s)
+
+
+class _Gone:
+    def __getattr__(self, name):
+        raise OSError("This process is dead.")
+
+
+async def taken_over(world):
+    """Return responses of an application that looks for responses whose runner is gone."""
+    other = world.client()
+    world.runners[-1].watch()
+    return other.responses
+
+
+async def test_it_begins_again_on_another_replica_when_nobody_had_seen_it(world):
+    _, world.chat.script = held("One ", "two.")
+    begun = await world.client().responses.create(**ASK)
+    await eventually(lambda: len(world.state.events[begun.id]) > 3)
+    await kill(world, world.runners[-1])
+    world.chat.script = lambda request: Script(pieces(request, said("All ", "new.")), USAGE)
+    responses = await taken_over(world)
+    response = await ended(responses, begun.id)
+    assert response.output_text == "All new."
+    final = fold(await events_of(world, begun.id))
+    assert final["usage"]["output_tokens"] == USAGE.completion_tokens
+    assert world.gatekeeper.settled[-1][1:] == (0, USAGE.total_tokens)
+
+
+async def test_it_goes_on_from_the_text_that_was_seen(world):
+    _, world.chat.script = held("One ", "two ", "three.")
+    begun = await world.client().responses.create(**ASK)
+    await eventually(lambda: len(world.state.events[begun.id]) > 6)
+    follower = world.runners[-1].follow("acct_1", begun.id, -1)
+    seen = [await anext(follower) for _ in range(7)]
+    await follower.aclose()
+    await kill(world, world.runners[-1])
+    world.chat.script = lambda request: Script(pieces(request, said("and ", "three.")), USAGE)
+    responses = await taken_over(world)
+    response = await ended(responses, begun.id)
+    assert response.output_text == "One two and three."
+    events = await events_of(world, begun.id)
+    final = fold(events)
+    assert [orjson.loads(event) for event in seen] == events[: len(seen)]
+    asked = orjson.loads(world.chat.requests[-1].body)
+    assert asked["messages"][-1] == {"role": "assistant", "content": "One two "}
+    assert asked["continue_final_message"] is True
+    assert asked["add_generation_prompt"] is False
+    assert final["usage"]["output_tokens"] == USAGE.completion_tokens + 2
+    assert final["usage"]["input_tokens"] == USAGE.prompt_tokens - 2
+
+
+async def test_it_fails_where_what_was_seen_cannot_be_continued(world):
+    stuck = asyncio.Event()
+    call = [[ToolCallStart("tool_call", 0, 0, "c", "f")], [ToolArgumentsDelta("tool_arguments", 0, 0, '{"a"')]]
+    world.chat.script = lambda request: Script([*pieces(request, call)[:2], stuck])
+    tool = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+    begun = await world.client().responses.create(**ASK, tools=[tool])
+    await eventually(lambda: len(world.state.events[begun.id]) > 4)
+    world.state.jobs[begun.id].was_followed = True
+    await kill(world, world.runners[-1])
+    responses = await taken_over(world)
+    response = await ended(responses, begun.id)
+    assert response.status == "failed"
+    assert response.error.code == "server_error"
+    final = fold(await events_of(world, begun.id))
+    assert final["output"][0]["arguments"] == '{"a"'
+    assert final["output"][0]["status"] == "incomplete"
+
+
+async def test_a_stopping_replica_hands_its_responses_over_at_once(world):
+    _, world.chat.script = held("One ", "two.")
+    begun = await world.client().responses.create(**ASK)
+    await eventually(lambda: world.chat.streams and world.chat.streams[0].num_pieces == 1)
+    await world.runners[-1].close()
+    assert world.chat.streams[0].is_aborted
+    world.chat.script = lambda request: Script(pieces(request, said("Again.")), USAGE)
+    responses = await taken_over(world)
+    assert (await ended(responses, begun.id)).output_text == "Again."
+
+
+async def test_a_cancelled_response_whose_runner_died_ends_cancelled(world):
+    _, world.chat.script = held("One ", "two.")
+    begun = await world.client().responses.create(**ASK)
+    await eventually(lambda: world.chat.streams and world.chat.streams[0].num_pieces == 1)
+    await kill(world, world.runners[-1])
+    world.state.jobs[begun.id].is_cancelled = True
+    responses = await taken_over(world)
+    assert (await ended(responses, begun.id)).status == "cancelled"
+    fold(await events_of(world, begun.id))
+
+
+async def test_the_database_may_be_away_for_a_moment(world, monkeypatch):
+    responses = world.client().responses
+    runner = world.runners[-1]
+    append, failures = runner._store.append, [OSError("away"), OSError("away")]
+
+    async def fail_twice(*args, **kwargs):
+        if failures:
+            raise failures.pop()
+        return await append(*args, **kwargs)
+
+    release, world.chat.script = held("One ", "two.")
+    monkeypatch.setattr(runner._store, "append", fail_twice)
+    begun = await responses.create(**ASK)
+    await eventually(lambda: not failures)
+    release.set()
+    assert (await ended(responses, begun.id)).output_text == "One two."
+    fold(await events_of(world, begun.id))
+
+
+async def test_its_items_join_the_conversation(world):
+    client = world.client()
+    talk = await client.conversations.create()
+    begun = await client.responses.create(**ASK, conversation=talk.id)
+    await ended(client.responses, begun.id)
+    items = [item async for item in client.conversations.items.list(talk.id, order="asc")]
+    assert [item.role for item in items] == ["user", "assistant"]
+
+
+async def test_many_at_once_end_each_as_its_own(world):
+    def script(request):
+        word = orjson.loads(request.body)["messages"][0]["content"]
+        events = [[TextDelta("text", 0, word)], [Finished("finished", 0, "stop")]]
+        return Script(pieces(request, events), USAGE)
+
+    world.chat.script = script
+    responses = world.client().responses
+    begun = [await responses.create(model=MODEL, input=str(n), background=True) for n in range(30)]
+    done = await asyncio.gather(*(ended(responses, one.id) for one in begun))
+    assert [one.output_text for one in done] == [str(n) for n in range(30)]
+    await eventually(lambda: not world.runners[-1]._jobs)
