@@ -26,6 +26,12 @@ class Ingress:
         self.http = httpx2.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=120)
         self.url = url
 
+    def __enter__(self) -> "Ingress":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.http.close()
+
     def create(self, **body: Any) -> dict[str, Any]:
         answer = self.http.post("/v1/responses", json={"model": CHAT, "max_output_tokens": 8, **body})
         assert answer.status_code == 200, answer.text
@@ -45,10 +51,12 @@ class Ingress:
 
 
 @pytest.fixture
-def two(service: Service, key: str) -> list[Ingress]:
+def two(service: Service, key: str) -> Iterator[list[Ingress]]:
     """Two ingress replicas that both serve."""
     eventually(lambda: len(service.ingress_urls()) >= 2, 90, "two ingress replicas run")
-    return [Ingress(url, key) for url in service.ingress_urls()[:2]]
+    first, second = service.ingress_urls()[:2]
+    with Ingress(first, key) as one, Ingress(second, key) as other:
+        yield [one, other]
 
 
 def kill_ingress(service: Service, url: str) -> None:
@@ -228,27 +236,27 @@ def own() -> Iterator[Service]:
 def test_a_conversation_goes_on_when_everything_was_killed(own: Service) -> None:
     own.start()
     key = own.issue_unlimited()
-    ingress = Ingress(own.url, key)
-    first = ingress.create(model=SMALL, input=PROMPT)
-    talk = ingress.http.post("/v1/conversations", json={}).json()["id"]
-    ingress.create(model=SMALL, input="One.", conversation=talk)
-    begun = ingress.create(model=SMALL, input=PROMPT, background=True, max_output_tokens=2000)
-    own.kill()
-    own.start()
-    second = ingress.create(model=SMALL, input="And then?", previous_response_id=first["id"])
-    assert second["usage"]["input_tokens"] > first["usage"]["input_tokens"]
-    assert ingress.retrieve(first["id"]) == first
-    ingress.create(model=SMALL, input="Two.", conversation=talk)
-    items = ingress.http.get(f"/v1/conversations/{talk}/items?order=asc").json()["data"]
-    assert [item["role"] for item in items] == ["user", "assistant", "user", "assistant"]
+    with Ingress(own.url, key) as ingress:
+        first = ingress.create(model=SMALL, input=PROMPT)
+        talk = ingress.http.post("/v1/conversations", json={}).json()["id"]
+        ingress.create(model=SMALL, input="One.", conversation=talk)
+        begun = ingress.create(model=SMALL, input=PROMPT, background=True, max_output_tokens=2000)
+        own.kill()
+        own.start()
+        second = ingress.create(model=SMALL, input="And then?", previous_response_id=first["id"])
+        assert second["usage"]["input_tokens"] > first["usage"]["input_tokens"]
+        assert ingress.retrieve(first["id"]) == first
+        ingress.create(model=SMALL, input="Two.", conversation=talk)
+        items = ingress.http.get(f"/v1/conversations/{talk}/items?order=asc").json()["data"]
+        assert [item["role"] for item in items] == ["user", "assistant", "user", "assistant"]
 
-    def has_ended() -> bool:
-        return ingress.retrieve(begun["id"])["status"] not in ("queued", "in_progress")
+        def has_ended() -> bool:
+            return ingress.retrieve(begun["id"])["status"] not in ("queued", "in_progress")
 
-    eventually(has_ended, 60, "the background response was taken over", 0.5)
-    final = fold(ingress.events(begun["id"]))
-    assert final["usage"]["output_tokens"] == 2000
-    for name in ("manta.db", "manta.db-wal"):
-        path = own.state_dir / name
-        assert not path.exists() or CANARY.encode() not in path.read_bytes()
+        eventually(has_ended, 60, "the background response was taken over", 0.5)
+        final = fold(ingress.events(begun["id"]))
+        assert final["usage"]["output_tokens"] == 2000
+        for name in ("manta.db", "manta.db-wal"):
+            path = own.state_dir / name
+            assert not path.exists() or CANARY.encode() not in path.read_bytes()
     own.stop()

@@ -108,7 +108,6 @@ class ResponseRun:
         self._stream: EngineStream | None = None
         self._num_generations = 0
         self._num_items_before = 0
-        self._continues = False
 
     def take_state(self, resumed: ResponseState) -> str | None:
         """Go on from what was shown of the response before; return the text shown, None where it cannot go on.
@@ -118,7 +117,6 @@ class ResponseRun:
         self.state = resumed
         partial = resumed.partial_text()
         if partial:
-            self._continues = True
             self._messages.append({"role": "assistant", "content": partial})
             num_tokens = resumed.num_deltas()
             resumed.count(Usage(prompt_tokens=-num_tokens, completion_tokens=num_tokens))
@@ -172,7 +170,7 @@ class ResponseRun:
             if self.state.has_ended:
                 return
             yield self._end_generation()
-            if not self.state.calls or self.state.finish_reason not in ("stop", "tool_calls"):
+            if not may_call or not self.state.calls or self.state.finish_reason not in ("stop", "tool_calls"):
                 return
             is_client_next = self.state.finish_reason == "tool_calls" and any(
                 item["type"] == "function_call" for item in self.state.items[self._num_items_before :]
@@ -227,10 +225,8 @@ class ResponseRun:
         self._num_generations += 1
         number = self._num_generations
         body, raw = create_chat_request(turn, self._messages, self._tools if may_call else {})
-        if self._continues:
-            # Words of the engine's dialect that no caller may use: the last message is not finished.
-            raw = orjson.dumps({**orjson.loads(raw), "continue_final_message": True, "add_generation_prompt": False})
-            self._continues = False
+        if self.state.partial_text():
+            raw = _unfinished(raw, self.state.num_deltas())
         self._stream = stream = self._chat.run_as_events(
             turn.engine,
             body,
@@ -354,6 +350,17 @@ def create_chat_request(turn: Turn, messages: list[Message], tools: Tools) -> tu
         raise BadRequest(told.message, param=param_of(told.param), code=told.code) from None
     check_features(body, turn.engine.card, param="input")
     return body, orjson.dumps(chat)
+
+
+def _unfinished(raw: bytes, num_tokens: int) -> bytes:
+    """Return a chat whose last message the model is to continue, having written `num_tokens` of it.
+
+    In words of the engine's own dialect, which no caller may use.
+    """
+    chat = orjson.loads(raw)
+    if "max_completion_tokens" in chat:
+        chat["max_completion_tokens"] = max(1, chat["max_completion_tokens"] - num_tokens)
+    return orjson.dumps({**chat, "continue_final_message": True, "add_generation_prompt": False})
 
 
 def _translated(error: EngineError) -> EngineError:

@@ -220,13 +220,18 @@ async def test_it_begins_again_on_another_replica_when_nobody_had_seen_it(world)
 
 async def test_it_goes_on_from_the_text_that_was_seen(world):
     _, world.chat.script = held("One ", "two ", "three.")
-    begun = await world.client().responses.create(**ASK)
+    begun = await world.client().responses.create(**ASK, max_output_tokens=100)
     await eventually(lambda: len(world.state.events[begun.id]) > 6)
     follower = world.runners[-1].follow("acct_1", begun.id, -1)
     seen = [await anext(follower) for _ in range(7)]
     await follower.aclose()
     await kill(world, world.runners[-1])
-    world.chat.script = lambda request: Script(pieces(request, said("and ", "three.")), USAGE)
+    busy = [Overloaded("full")]
+
+    def go_on(request):
+        return Script([busy.pop()]) if busy else Script(pieces(request, said("and ", "three.")), USAGE)
+
+    world.chat.script = go_on
     responses = await taken_over(world)
     response = await ended(responses, begun.id)
     assert response.output_text == "One two and three."
@@ -237,6 +242,7 @@ async def test_it_goes_on_from_the_text_that_was_seen(world):
     assert asked["messages"][-1] == {"role": "assistant", "content": "One two "}
     assert asked["continue_final_message"] is True
     assert asked["add_generation_prompt"] is False
+    assert asked["max_completion_tokens"] == 98
     assert final["usage"]["output_tokens"] == USAGE.completion_tokens + 2
     assert final["usage"]["input_tokens"] == USAGE.prompt_tokens - 2
 

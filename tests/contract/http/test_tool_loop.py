@@ -1,0 +1,223 @@
+"""The loop that runs tools inside the service, with tools that do what a script says."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pytest
+
+from deployments.models.engine import Usage
+from deployments.models.events import Finished, TextDelta
+from serve_app.operations.responses.tools import CALL_FAILED, CUT, NO_MORE_CALLS, TIME_IS_UP, ToolAnswer, ToolBounds
+from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
+from tests.contract.http.conftest import serve
+from tests.contract.http.test_responses import WEATHER, calling
+from tests.contract.http.waiting import eventually
+from tests.twins.engine import Script
+from tests.twins.legal import fold, split
+
+
+@dataclass
+class ScriptedTool:
+    """A web search that answers with what it is told to; `hold` makes it wait."""
+
+    name: str = "web_search"
+    output: str = "Sunny."
+    usage: Usage | None = None
+    hold: asyncio.Event | None = None
+    error: Exception | None = None
+    asked: list[str] = field(default_factory=list)
+    was_cancelled: bool = False
+
+    def function(self) -> dict[str, Any]:
+        return {"type": "function", "function": {"name": self.name, "parameters": {"type": "object"}}}
+
+    def begin(self, arguments: str) -> dict[str, Any]:
+        return {"id": f"ws_{len(self.asked)}", "type": "web_search_call", "status": "in_progress", "action": None}
+
+    async def run(self, item, arguments, principal, tell) -> ToolAnswer:
+        self.asked.append(arguments)
+        tell("response.web_search_call.in_progress")
+        try:
+            if self.hold is not None:
+                await self.hold.wait()
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            raise
+        if self.error is not None:
+            raise self.error
+        await asyncio.sleep(0)
+        tell("response.web_search_call.searching")
+        tell("response.web_search_call.completed")
+        action = {"type": "search", "query": arguments}
+        return ToolAnswer({**item, "status": "completed", "action": action}, self.output, self.usage)
+
+
+@pytest.fixture
+def tool(world) -> ScriptedTool:
+    made = world.tools["web_search"] = ScriptedTool()
+    return made
+
+
+def script(world, *answers):
+    left = list(answers)
+
+    def play(request):
+        events = left.pop(0) if len(left) > 1 else left[0]
+        return Script(pieces(request, events), USAGE)
+
+    world.chat.script = play
+
+
+def messages(world, number=-1):
+    return orjson.loads(world.chat.requests[number].body)["messages"]
+
+
+async def stream(world, **body):
+    async with world.http() as http:
+        answer = await http.post("/v1/responses", json={"model": MODEL, "input": "x", "stream": True, **body})
+    assert answer.status_code == 200, answer.text
+    return split(answer.content)
+
+
+SEARCH = calling(("call_1", "web_search", '{"q":"a"}'), words=("Let me look.",))
+
+
+async def test_a_call_is_an_item_with_its_events_and_the_model_goes_on(world, tool):
+    tool.usage = Usage(prompt_tokens=5, completion_tokens=1)
+    script(world, SEARCH, said("Sunny it is."))
+    events = await stream(world)
+    final = fold(events)
+    assert [item["type"] for item in final["output"]] == ["message", "web_search_call", "message"]
+    assert [e["type"].rpartition(".")[2] for e in events if "web_search_call." in e["type"]] == [
+        "in_progress",
+        "searching",
+        "completed",
+    ]
+    assert final["output"][1]["action"] == {"type": "search", "query": '{"q":"a"}'}
+    assert final["usage"]["total_tokens"] == 2 * USAGE.total_tokens + 6
+    assert world.gatekeeper.settled[-1][2] == 2 * USAGE.total_tokens + 6
+    assert messages(world)[1:] == [
+        {
+            "role": "assistant",
+            "content": "Let me look.",
+            "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "web_search", "arguments": '{"q":"a"}'}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "Sunny."},
+    ]
+    assert len({request.request_id for request in world.chat.requests}) == 2
+
+
+async def test_what_a_tool_answered_is_there_in_the_next_turn_and_in_the_replay(world, tool):
+    script(world, SEARCH, said("Sunny it is."), said("Yes."))
+    events = await stream(world)
+    response_id = events[0]["response"]["id"]
+    async with world.http() as http:
+        assert split((await http.get(f"/v1/responses/{response_id}?stream=true")).content) == events
+    await stream(world, previous_response_id=response_id, input="Sure?")
+    assert [m["role"] for m in messages(world)] == ["user", "assistant", "tool", "assistant", "user"]
+    assert messages(world)[2]["content"] == "Sunny."
+
+
+async def test_calls_are_bounded_in_number(world, tool):
+    script(world, SEARCH)  # For ever.
+    final = fold(await stream(world, max_tool_calls=3))
+    assert len(tool.asked) == 3
+    assert [item["type"] for item in final["output"]].count("web_search_call") == 3
+    asked = orjson.loads(world.chat.requests[-1].body)
+    assert "tools" not in asked
+    assert final["status"] == "completed"
+
+
+async def test_calls_beyond_the_bound_in_one_go_are_told_so(world, tool):
+    both = calling(("call_1", "web_search", "{}"), ("call_2", "web_search", "{}"))
+    script(world, both, said("Enough."))
+    fold(await stream(world, max_tool_calls=1))
+    assert len(tool.asked) == 1
+    assert [m["content"] for m in messages(world)[2:]] == ["Sunny.", NO_MORE_CALLS]
+
+
+async def test_output_is_bounded(world, tool):
+    tool.output = "x" * 200_000
+    script(world, SEARCH, said("Long."))
+    fold(await stream(world))
+    assert messages(world)[2]["content"] == "x" * 100_000 + CUT
+
+
+async def test_time_is_bounded(world, tool, monkeypatch):
+    monkeypatch.setattr("serve_app.operations.responses.operation.ToolBounds", lambda: ToolBounds(max_s=0.05))
+    tool.hold = asyncio.Event()
+    script(world, SEARCH, said("Too slow."))
+    final = fold(await stream(world))
+    assert tool.was_cancelled
+    assert final["output"][1]["status"] == "failed"
+    assert messages(world)[2]["content"] == TIME_IS_UP
+    assert final["status"] == "completed"
+
+
+async def test_a_tool_that_breaks_fails_its_call_only(world, tool):
+    tool.error = RuntimeError("secret")
+    script(world, SEARCH, said("Sorry."))
+    final = fold(await stream(world))
+    assert final["output"][1]["status"] == "failed"
+    assert messages(world)[2]["content"] == CALL_FAILED
+    assert "secret" not in str(final)
+
+
+async def test_functions_of_the_client_end_the_turn_also_beside_the_services(world, tool):
+    both = calling(("call_1", "web_search", "{}"), ("call_2", "weather", "{}"))
+    script(world, both, said("Done."))
+    first = fold(await stream(world, tools=[WEATHER]))
+    assert [item["type"] for item in first["output"]] == ["function_call", "web_search_call"]
+    assert len(world.chat.requests) == 1
+    output = {"type": "function_call_output", "call_id": "call_2", "output": "Rain."}
+    final = fold(await stream(world, tools=[WEATHER], previous_response_id=first["id"], input=[output]))
+    assert final["status"] == "completed"
+    told = messages(world)
+    answers = {m["tool_call_id"]: m["content"] for m in told if m["role"] == "tool"}
+    assert answers["call_2"] == "Rain."
+    assert "Sunny." in answers.values()
+
+
+async def test_a_client_that_leaves_cancels_the_tool(world, tool):
+    import httpx2
+
+    tool.hold = asyncio.Event()
+    script(world, SEARCH)
+    async with serve(world.app()) as address:
+        headers = {"authorization": f"Bearer {SECRET}"}
+        async with httpx2.AsyncClient(headers=headers) as http:
+            body = {"model": MODEL, "input": "x", "stream": True}
+            asked = asyncio.create_task(http.post(address + "/v1/responses", json=body))
+            await eventually(lambda: tool.asked)
+            asked.cancel()
+            await asyncio.wait([asked])
+        await eventually(lambda: tool.was_cancelled)
+    assert not world.state.kept
+    assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
+
+
+async def test_cancelling_a_background_response_cancels_its_tool(world, tool):
+    tool.hold = asyncio.Event()
+    script(world, SEARCH)
+    responses = world.client().responses
+    begun = await responses.create(model=MODEL, input="x", background=True)
+    await eventually(lambda: tool.asked)
+    cancelled = await responses.cancel(begun.id)
+    assert cancelled.status == "cancelled"
+    assert tool.was_cancelled
+
+
+async def test_text_cut_off_at_a_call_ends_the_response(world, tool):
+    cut = [
+        [TextDelta("text", 0, "Let me")],
+        *calling(("call_1", "web_search", "{"))[:-1],
+        [Finished("finished", 0, "length")],
+    ]
+    script(world, cut)
+    final = fold(await stream(world))
+    assert final["status"] == "incomplete"
+    assert not tool.asked
