@@ -27,7 +27,7 @@ def node() -> str:
     npm = shutil.which("npm")
     if program is None or npm is None:
         pytest.skip("node and npm are not installed")
-    if not (PLACE / "node_modules" / "openai").exists():
+    if not all((PLACE / "node_modules" / name).exists() for name in ("openai", "@ai-sdk/open-responses")):
         installed = subprocess.run([npm, "ci", "--no-audit", "--no-fund"], cwd=PLACE, capture_output=True, timeout=200)
         if installed.returncode:
             pytest.skip("npm could not install the client")
