@@ -30,9 +30,10 @@ class BatchConfig(Section):
     """How batches run. Times in seconds.
 
     Batches of up to `small_batch_lines` lines go to a worker that is always there and start at once; larger ones get a
-    Ray Data job with `num_workers` workers of their own. Each worker has up to `max_lines_in_flight` lines with the
-    models at once, fewer while replicas refuse them: keep it below the models' `max_concurrent_requests`, so that
-    interactive requests always find a place. `priority` is vLLM's: higher runs later, interactive requests have 0.
+    Ray Data job with `num_workers` workers of their own, up to `max_jobs` jobs at a time. Jobs share
+    `max_lines_in_flight`, the lines that may be with the models at once; there are fewer while replicas refuse them.
+    Keep it below the models' `max_concurrent_requests`, so that interactive requests always find a place. `priority`
+    is vLLM's: higher runs later, interactive requests have 0.
     """
 
     max_unfinished_per_account: Annotated[int, Field(ge=1)] = 10
@@ -44,6 +45,7 @@ class BatchConfig(Section):
     num_workers: Annotated[int, Field(ge=1, le=256)] = 1
     num_cpus: Annotated[float, Field(ge=0)] = 0.1
     small_batch_lines: Annotated[int, Field(ge=0)] = 500
+    max_jobs: Annotated[int, Field(ge=1, le=100)] = 4
     slice_lines: Annotated[int, Field(ge=1, le=10_000)] = 1_000
     max_running: Annotated[int, Field(ge=1, le=100)] = 10
     lease_s: Annotated[float, Field(ge=2, le=600)] = 15.0

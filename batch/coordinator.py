@@ -49,10 +49,13 @@ class Coordinator:
                         await self._wake.wait()
                 self._wake.clear()
         finally:
+            claimed = list(self._running.values())
             tasks = [sweeping, *self._running]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            for batch in claimed:
+                await self._release(batch)
 
     def poke(self) -> None:
         """Look for new batches now."""
@@ -75,6 +78,10 @@ class Coordinator:
             task = asyncio.create_task(self._run(batch))
             self._running[task] = batch
             task.add_done_callback(self._forget)
+
+    async def _release(self, batch: Batch) -> None:
+        with suppress(Fenced, DBAPIError, OSError):
+            await self._stores.work.release(batch.batch_id, batch.state.epoch)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)

@@ -23,6 +23,14 @@ class Fleet(Protocol):
         """
         ...
 
+    async def run_alone(self, job: Job, place: Place) -> None:
+        """Run one line in a process that runs nothing else, so that it alone is to blame; returns as `run` does."""
+        ...
+
+    async def forget(self, batch_id: str) -> None:
+        """Let go what was kept for a batch."""
+        ...
+
     async def close(self) -> None:
         """Let the workers go."""
         ...
@@ -37,6 +45,13 @@ class LocalFleet:
     async def run(self, job: Job, places: Sequence[Place]) -> None:
         """Run the lines here."""
         await self._worker.run(job, places)
+
+    async def run_alone(self, job: Job, place: Place) -> None:
+        """Run the line here: there is no other process."""
+        await self._worker.run(job, [place])
+
+    async def forget(self, batch_id: str) -> None:
+        """Do nothing: nothing is kept."""
 
     async def close(self) -> None:
         """Do nothing: there is nothing to let go."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from batch.calls import Answer
 from batch.config import BatchConfig
@@ -55,6 +55,7 @@ class BatchRun:
             for task in (working, holding):
                 task.cancel()
             await asyncio.gather(working, holding, return_exceptions=True)
+            await self._fleet.forget(self._id)
 
     async def _hold_claim(self) -> None:
         while True:
@@ -168,15 +169,17 @@ class BatchRun:
         Where a worker dies over lines, they are given out once more; then those that may be to blame, which were
         started first, run one by one.
         """
-        job: Job | None = None
+        batch = self._batch
+        state = await self._look()
+        if state.is_complete or must_stop(state, self._stores.batches.clock()):
+            return
+        job = Job(self._id, self._epoch, batch.endpoint, batch.principal, await self._input_file())
         num_rounds = 0
         while True:
             state = await self._look()
             missing = state.missing()
             if not missing or must_stop(state, self._stores.batches.clock()):
                 return
-            batch = self._batch
-            job = job or Job(self._id, self._epoch, batch.endpoint, batch.principal, await self._input_file())
             num_rounds += 1
             if num_rounds <= 2:
                 await self._give_out(job, index.places(missing))
@@ -187,7 +190,7 @@ class BatchRun:
 
     async def _run_alone(self, job: Job, place: Place) -> None:
         for _ in range(MAX_TRIES):
-            await self._give_out(job, [place])
+            await self._patiently_run(job, lambda: self._fleet.run_alone(job, place))
             state = await self._look()
             if state.done >> place.line & 1 or must_stop(state, self._stores.batches.clock()):
                 return
@@ -204,9 +207,12 @@ class BatchRun:
         await patiently("Committing a segment", lambda: self._stores.work.commit(self._id, self._epoch, segment))
 
     async def _give_out(self, job: Job, places: Sequence[Place]) -> None:
+        await self._patiently_run(job, lambda: self._fleet.run(job, places))
+
+    async def _patiently_run(self, job: Job, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                await self._fleet.run(job, places)
+                await work()
             except FleetDown as error:
                 logger.warning("No worker for %s: %s", job.batch_id, error)
                 await asyncio.sleep(_FLEET_WAIT_S)

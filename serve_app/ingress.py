@@ -12,6 +12,8 @@ from typing import Any
 from ray.serve.handle import DeploymentHandle
 from starlette.types import ASGIApp
 
+from batch.actor import CoordinatorBell, start_coordinator
+from batch.setup import BatchSetup, ModelPlace
 from deployments.models.directory import ConfiguredDirectory
 from deployments.models.remote import RemoteEngine
 from deployments.state.account_keys import Vault
@@ -43,6 +45,14 @@ from serve_app.serve_seam import OwnRequestIds
 from serve_app.services import Services
 
 
+def _batch_setup(config: ServiceConfig, state: ResolvedState, handles: dict[str, DeploymentHandle]) -> BatchSetup:
+    places = [
+        ModelPlace(model, handles[model.id].deployment_name, handles[model.id].app_name, model.safety)
+        for model in config.models
+    ]
+    return BatchSetup(state, config.batches, tuple(places))
+
+
 class Ingress:
     """One ingress replica. Serve asks it for its ASGI application once."""
 
@@ -51,6 +61,7 @@ class Ingress:
     ) -> None:
         """Take the configuration, its secrets, and a handle for each model id."""
         await asyncio.to_thread(start_gatekeeper, state)
+        await asyncio.to_thread(start_coordinator, _batch_setup(config, state, handles))
         self._transport = RayTransport()
         self._gatekeeper = GatekeeperClient(self._transport)
         self._database = await connect(state.database_url)
@@ -89,6 +100,7 @@ class Ingress:
             keys=KeyStore(self._database, state.pepper, state.config.tiers),
             files=FileStore(self._database, BucketStore(state.object_store), vault),
             batches=BatchStore(self._database, vault, config.batches.max_unfinished_per_account),
+            wake_batches=CoordinatorBell().ring,
             file_rules=state.config.files,
             body_bounds=BodyBounds(
                 config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s

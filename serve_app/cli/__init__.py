@@ -2,11 +2,11 @@
 
 import typer
 
-from serve_app.cli import doctor, keys, serve, usage
+from serve_app.cli import batch, doctor, keys, serve, usage
 
 main = typer.Typer(
     name="manta",
-    help="Serve models with OpenAI's interface, and look after keys and usage.",
+    help="Serve models with OpenAI's interface, and look after keys, usage and batches.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -14,5 +14,6 @@ main = typer.Typer(
 main.command("serve")(serve.serve)
 main.command("doctor")(doctor.doctor)
 main.add_typer(keys.app, name="keys")
+main.add_typer(batch.app, name="batch")
 main.command("usage")(usage.show_usage)
 main.command("requests")(usage.show_requests)

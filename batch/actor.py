@@ -1,0 +1,153 @@
+"""The coordinator as a Ray actor: detached, restarted by Ray when it dies, found by its name."""
+
+import asyncio
+import logging
+import os
+import time
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError
+
+from batch.coordinator import Coordinator
+from batch.job import RayFleet
+from batch.setup import BatchSetup, log_errors
+from deployments.state.actor import NAMESPACE
+from deployments.state.background import BackgroundLoop
+from deployments.state.references import StateError
+
+logger = logging.getLogger(__name__)
+
+ACTOR_NAME = "manta-batches"
+_START_ATTEMPTS = 5
+_START_TIMEOUT_S = 60
+_RETRY_S = 2.0
+_STOP_S = 10.0
+
+
+class BatchCoordinator:
+    """A coordinator that runs from the moment it is made."""
+
+    def __init__(self, setup: BatchSetup) -> None:
+        log_errors()
+        self._setup = setup
+        self._fingerprint = setup.fingerprint()
+        self._coordinator: Coordinator | None = None
+        self._loop = BackgroundLoop("batches")
+        self._running = self._loop.start(self._run_for_ever())
+
+    def fingerprint(self) -> str:
+        """Return what stands for the configuration that this coordinator runs with."""
+        return self._fingerprint
+
+    def poke(self) -> None:
+        """Look for new batches now."""
+        coordinator = self._coordinator
+        if coordinator is not None:
+            self._loop.start(_poke(coordinator))
+
+    def status(self) -> dict[str, object]:
+        """Return the process id and the batches that are worked on."""
+        coordinator = self._coordinator
+        return {"pid": os.getpid(), "running": [] if coordinator is None else coordinator.running()}
+
+    def stop(self) -> None:
+        """Give all claims up, so that others can go on at once."""
+        self._loop.cancel()
+
+    async def _run_for_ever(self) -> None:
+        while True:
+            try:
+                await self._run()
+            except (StateError, OSError, RayError) as error:
+                logger.warning("Batches cannot be run: %s", type(error).__name__)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _run(self) -> None:
+        stores = await self._setup.open_stores()
+        fleet = RayFleet(self._setup)
+        self._coordinator = Coordinator(stores, fleet, self._setup.config, self._setup.state.config.files)
+        warming = asyncio.create_task(_warm_up(fleet))
+        try:
+            await self._coordinator.run()
+        finally:
+            warming.cancel()
+            self._coordinator = None
+            await fleet.close()
+            await stores.close()
+
+
+async def _poke(coordinator: Coordinator) -> None:
+    coordinator.poke()
+
+
+async def _warm_up(fleet: RayFleet) -> None:
+    try:
+        await fleet.warm_up()
+    except Exception as error:
+        logger.warning("No worker for small batches yet: %s", type(error).__name__)
+
+
+def start_coordinator(setup: BatchSetup, name: str = ACTOR_NAME) -> None:
+    """Start the cluster's coordinator, unless it runs with this configuration already. Several may start it at once.
+
+    Raises:
+        StateError: something else keeps replacing it.
+    """
+    options = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "lifetime": "detached",
+        "get_if_exists": True,
+        "max_restarts": -1,
+        "max_task_retries": 0,
+        "num_cpus": 0,
+    }
+    wanted = setup.fingerprint()
+    for _ in range(_START_ATTEMPTS):
+        handle = ray.remote(BatchCoordinator).options(**options).remote(setup)
+        try:
+            running = ray.get(handle.fingerprint.remote(), timeout=_START_TIMEOUT_S)
+        except RayActorError:  # It ended between being found and being asked: another starter replaces it.
+            time.sleep(0.2)
+            continue
+        if running == wanted:
+            return
+        logger.info("Batches run with another configuration and are started anew.")
+        stop_coordinator(name)
+    raise StateError("Batches did not start with this configuration; is another service starting beside it?")
+
+
+def stop_coordinator(name: str = ACTOR_NAME) -> None:
+    """Have the coordinator give its claims up, then end it for good; nothing happens where there is none."""
+    try:
+        handle = ray.get_actor(name, NAMESPACE)
+    except ValueError:
+        return
+    try:
+        ray.get(handle.stop.remote(), timeout=_STOP_S)
+    except RayError as error:
+        logger.warning("Batches did not stop by themselves: %s", type(error).__name__)
+    ray.kill(handle, no_restart=True)
+
+
+class CoordinatorBell:
+    """Tells the coordinator that there is something new; when it cannot be told, it will find out by itself."""
+
+    def __init__(self, name: str = ACTOR_NAME) -> None:
+        self._name = name
+        self._handle: Any = None
+        self._ringing: asyncio.Task[None] | None = None
+
+    def ring(self) -> None:
+        """Tell it, without waiting."""
+        if self._ringing is None or self._ringing.done():
+            self._ringing = asyncio.get_running_loop().create_task(self._ring())
+
+    async def _ring(self) -> None:
+        try:
+            if self._handle is None:
+                self._handle = await asyncio.to_thread(ray.get_actor, self._name, NAMESPACE)
+            await self._handle.poke.remote()
+        except (RayError, ValueError):
+            self._handle = None

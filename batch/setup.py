@@ -1,0 +1,96 @@
+"""What the processes that work on batches are made from: values that travel to them, and how they turn into workers."""
+
+import hashlib
+import hmac
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ray import serve
+
+from batch.config import BatchConfig
+from batch.stores import Stores, open_stores
+from batch.worker import LineWorker
+from deployments.models.config import ModelConfig
+from deployments.models.directory import ConfiguredDirectory
+from deployments.models.remote import RemoteEngine
+from deployments.state.config import ResolvedState
+from serve_app.observability import error_logger
+from serve_app.operations.registry import create_operations
+from serve_app.operations.routing import cache_salts
+from serve_app.operations.safety import SafetyConfig, create_policies
+
+
+@dataclass(frozen=True)
+class ModelPlace:
+    """A model, the Serve deployment behind it, and the policy that it keeps."""
+
+    model: ModelConfig
+    deployment: str
+    application: str
+    safety: SafetyConfig | None = None
+
+
+@dataclass(frozen=True)
+class BatchSetup:
+    """Everything that a process needs to work on batches. Secrets stay out of its repr."""
+
+    state: ResolvedState
+    config: BatchConfig
+    models: tuple[ModelPlace, ...]
+
+    def fingerprint(self) -> str:
+        """Return a digest of it, without saying anything of its secrets."""
+        state = self.state
+        parts = [
+            state.config.model_dump_json(),
+            str(state.state_dir),
+            state.database_url,
+            state.object_store.url,
+            hashlib.sha256(state.pepper + state.master_key).hexdigest(),
+            self.config.model_dump_json(),
+        ]
+        for place in self.models:
+            safety = "" if place.safety is None else place.safety.model_dump_json()
+            parts += [place.model.model_dump_json(), place.deployment, place.application, safety]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    async def open_stores(self) -> Stores:
+        """Return the stores, opened.
+
+        Raises:
+            StateError: the database cannot be used.
+        """
+        return await open_stores(self.state, self.config.max_unfinished_per_account)
+
+    async def create_worker(self) -> LineWorker:
+        """Return a worker over stores of its own.
+
+        Raises:
+            StateError: the database cannot be used.
+        """
+        engines = [self._engine(place) for place in self.models]
+        aliases = [place.model.aliases for place in self.models]
+        directory = ConfiguredDirectory(zip(engines, aliases, strict=True))
+        policies: Mapping[str, Any] = {
+            place.model.id: place.safety for place in self.models if place.safety is not None
+        }
+        # The same salt as in the ingress, so that lines find the prefixes that requests have left in the caches.
+        salt = cache_salts(hmac.digest(self.state.pepper, b"prefix cache", "sha256"))
+        operations = create_operations(directory, salt, create_policies(policies, directory))
+        return LineWorker(await self.open_stores(), operations.by_path(), self.config)
+
+    @staticmethod
+    def _engine(place: ModelPlace) -> RemoteEngine:
+        handle = serve.get_deployment_handle(place.deployment, place.application)
+        return RemoteEngine(place.model.card, handle, place.model.scale_to_zero_wait_s)
+
+
+def log_errors() -> None:
+    """Write to the error stream what goes wrong in this process, without content."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    error_logger.addHandler(handler)
+    error_logger.setLevel(logging.INFO)

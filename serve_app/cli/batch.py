@@ -1,0 +1,207 @@
+"""`manta batch`: files of requests run in the background, over the same interface that any OpenAI client uses."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from serve_app.cli.database import JsonOption, fail
+from serve_app.cli.output import print_json, print_table, render_time
+
+app = typer.Typer(help="Run files of requests as batches, and look after them.", no_args_is_help=True)
+
+ENDED = ("completed", "failed", "expired", "cancelled")
+_FIRST_POLL_S, _MAX_POLL_S = 0.25, 2.0
+_RATE_OVER_S = 10.0
+
+UrlOption = Annotated[
+    str,
+    typer.Option("--url", envvar=["MANTA_URL", "OPENAI_BASE_URL"], help="The service's address, /v1 included."),
+]
+KeyOption = Annotated[
+    str | None, typer.Option("--key", envvar=["MANTA_API_KEY", "OPENAI_API_KEY"], help="An API key.", show_envvar=True)
+]
+BatchId = Annotated[str, typer.Argument(help="The batch's id, batch_...", show_default=False)]
+DEFAULT_URL = "http://127.0.0.1:8000/v1"
+
+
+@app.command("run")
+def run_batch(
+    source: Annotated[Path, typer.Argument(help="The requests, one JSON object a line.", exists=True, dir_okay=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where the answers go; by default beside the requests.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="What the lines ask for; by default what the first says.")
+    ] = None,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Upload requests, wait for their answers and download them. Ctrl-C leaves the batch running."""
+    target = output or source.with_suffix(".output.jsonl")
+    with _client(url, key) as client:
+        with source.open("rb") as requests:
+            file = client.files.create(file=(source.with_suffix(".jsonl").name, requests), purpose="batch")
+        batch = client.batches.create(
+            input_file_id=file.id, endpoint=endpoint or _endpoint_of(source), completion_window="24h"
+        )
+        typer.echo(f"{batch.id}: {file.bytes:,} bytes uploaded")
+        try:
+            batch = _follow(client, batch)
+        except KeyboardInterrupt:
+            typer.echo(f"\nIt runs on: `manta batch show {batch.id}`, `manta batch cancel {batch.id}`.")
+            raise typer.Exit(130) from None
+        if batch.status == "failed":
+            fail("\n".join(["The batch is not valid.", *_faults(batch)]))
+        if batch.output_file_id is not None:
+            client.files.content(batch.output_file_id).write_to_file(target)
+            typer.echo(f"{batch.status}: {_counts(batch)}; the answers are in {target}")
+    if batch.status != "completed" or batch.request_counts.failed:
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_batches(
+    limit: Annotated[int, typer.Option(min=1, max=100, help="How many, newest first.")] = 20,
+    as_json: JsonOption = False,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """List batches, newest first."""
+    with _client(url, key) as client:
+        batches = client.batches.list(limit=limit).data
+    if as_json:
+        print_json([batch.model_dump() for batch in batches])
+        return
+    rows = [
+        (
+            batch.id,
+            batch.status,
+            batch.endpoint,
+            batch.request_counts.total,
+            batch.request_counts.completed,
+            batch.request_counts.failed,
+            render_time(batch.created_at),
+        )
+        for batch in batches
+    ]
+    columns = ("id", "status", "endpoint", "requests", "completed", "failed", "created")
+    print_table(columns, rows, numeric=("requests", "completed", "failed"))
+
+
+@app.command("show")
+def show_batch(
+    batch_id: BatchId, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, key: KeyOption = None
+) -> None:
+    """Show one batch."""
+    with _client(url, key) as client:
+        _print(client.batches.retrieve(batch_id), as_json=as_json)
+
+
+@app.command("cancel")
+def cancel_batch(
+    batch_id: BatchId, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, key: KeyOption = None
+) -> None:
+    """Have a batch stop; what is done is kept."""
+    with _client(url, key) as client:
+        _print(client.batches.cancel(batch_id), as_json=as_json)
+
+
+@contextmanager
+def _client(url: str, key: str | None) -> Iterator[Any]:
+    """Open OpenAI's client; what the service refuses ends the command with a sentence."""
+    from openai import APIConnectionError, APIStatusError, OpenAI  # Half a second to import.
+
+    if not key:
+        fail("Give an API key with --key or in MANTA_API_KEY.")
+    try:
+        with OpenAI(base_url=url, api_key=key) as client:
+            yield client
+    except APIStatusError as error:
+        body = error.body if isinstance(error.body, dict) else {}
+        fail(str(body.get("message") or error.message))
+    except APIConnectionError:
+        fail(f"The service at {url} cannot be reached.")
+
+
+def _follow(client: Any, batch: Any) -> Any:
+    """Return the batch once it has ended; shows how far it is."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    wait_s = _FIRST_POLL_S
+    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=_RATE_OVER_S) as progress:
+        task = progress.add_task(batch.status, total=None, rate="")
+        while batch.status not in ENDED:
+            time.sleep(wait_s)
+            wait_s = min(_MAX_POLL_S, wait_s * 1.5)
+            batch = client.batches.retrieve(batch.id)
+            _show_progress(progress, task, batch)
+    return batch
+
+
+def _show_progress(progress: Progress, task: TaskID, batch: Any) -> None:
+    counts = batch.request_counts
+    speed = progress.tasks[0].speed
+    progress.update(
+        task,
+        description=batch.status,
+        total=counts.total or None,
+        completed=counts.completed + counts.failed,
+        rate="" if not speed else f"{speed:,.1f}/s",
+    )
+
+
+def _endpoint_of(source: Path) -> str:
+    """Return what the first request asks for; where that cannot be told, what most do. The service checks it."""
+    with source.open("rb") as lines:
+        for line in lines:
+            if line.strip():
+                try:
+                    return str(json.loads(line.removeprefix(b"\xef\xbb\xbf"))["url"])
+                except (ValueError, KeyError, TypeError):
+                    break
+    return "/v1/chat/completions"
+
+
+def _faults(batch: Any) -> list[str]:
+    errors = (batch.errors.data if batch.errors else None) or []
+    return [f"{'' if error.line is None else f'line {error.line}: '}{error.message}" for error in errors]
+
+
+def _counts(batch: Any) -> str:
+    counts = batch.request_counts
+    return f"{counts.completed:,} of {counts.total:,} requests completed, {counts.failed:,} failed"
+
+
+def _print(batch: Any, *, as_json: bool) -> None:
+    if as_json:
+        print_json(batch.model_dump())
+        return
+    rows = [
+        ("id", batch.id),
+        ("status", batch.status),
+        ("endpoint", batch.endpoint),
+        ("requests", _counts(batch)),
+        ("tokens", None if batch.usage is None else batch.usage.total_tokens),
+        ("input file", batch.input_file_id),
+        ("output file", batch.output_file_id),
+        ("error file", batch.error_file_id),
+        *(
+            (name.removesuffix("_at").replace("_", " "), render_time(at))
+            for name, at in batch.model_dump().items()
+            if name.endswith("_at") and at is not None
+        ),
+        *(("fault", fault) for fault in _faults(batch)),
+    ]
+    print_table(("field", "value"), rows)

@@ -1,0 +1,171 @@
+"""Batches on the real service: from upload to download, beside kills of everything that runs them."""
+
+import json
+import time
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from openai import OpenAI
+from openai.types import Batch
+
+from tests.cluster.cluster import CANARY, CHAT, EMBED, SMALL, Service, eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+URL = "/v1/chat/completions"
+ENDED = ("completed", "failed", "expired", "cancelled")
+COORDINATOR, WORKER, JOB_WORKER = (
+    "ray::BatchCoordinator",
+    "ray::WorkerProcess",
+    "ray::MapWorker(MapBatches(LineCaller))",
+)
+
+
+def line(number: int, model: str = CHAT, max_tokens: int = 4, **body: Any) -> dict[str, Any]:
+    messages = [{"role": "user", "content": f"{CANARY} number {number}"}]
+    body = {"model": model, "messages": messages, "max_tokens": max_tokens, **body}
+    return {"custom_id": f"line-{number}", "method": "POST", "url": URL, "body": body}
+
+
+def submit(client: OpenAI, lines: list[dict[str, Any]], endpoint: str = URL) -> Batch:
+    content = "".join(json.dumps(one) + "\n" for one in lines).encode()
+    file = client.files.create(file=("in.jsonl", content), purpose="batch")
+    return client.batches.create(input_file_id=file.id, endpoint=endpoint, completion_window="24h")  # type: ignore[arg-type]
+
+
+def finish(client: OpenAI, batch: Batch, timeout_s: float = 300) -> Batch:
+    def look() -> Batch | None:
+        now = client.batches.retrieve(batch.id)
+        return now if now.status in ENDED else None
+
+    return eventually(look, timeout_s, f"{batch.id} ends")  # type: ignore[return-value]
+
+
+def output_of(client: OpenAI, batch: Batch) -> list[dict[str, Any]]:
+    assert batch.output_file_id is not None
+    return [json.loads(one) for one in client.files.content(batch.output_file_id).content.splitlines()]
+
+
+def check_complete(client: OpenAI, batch: Batch, num_lines: int) -> None:
+    """Every line has one output in its place, the counts add up, and tokens are billed once."""
+    assert batch.status == "completed"
+    counts = batch.request_counts
+    assert counts is not None
+    assert (counts.total, counts.completed, counts.failed) == (num_lines, num_lines, 0)
+    output = output_of(client, batch)
+    assert [one["custom_id"] for one in output] == [f"line-{number}" for number in range(num_lines)]
+    assert Counter(one["response"]["status_code"] for one in output) == {200: num_lines}
+    assert batch.usage is not None
+    assert batch.usage.total_tokens == sum(one["response"]["body"]["usage"]["total_tokens"] for one in output)
+
+
+def until_half_done(client: OpenAI, batch: Batch) -> Batch:
+    def look() -> Batch | None:
+        now = client.batches.retrieve(batch.id)
+        assert now.status not in ENDED, now
+        counts = now.request_counts
+        return now if counts and counts.total and counts.completed >= counts.total // 4 else None
+
+    return eventually(look, 240, f"{batch.id} gets on", 0.1)  # type: ignore[return-value]
+
+
+def test_a_small_batch_starts_at_once(service: Service, client: OpenAI) -> None:
+    finish(client, submit(client, [line(0)]))  # The worker is there from now on, whatever ran before.
+    started = time.monotonic()
+    batch = submit(client, [line(number) for number in range(20)])
+    eventually(lambda: client.batches.retrieve(batch.id).status != "validating", 10, "the batch starts", 0.05)
+    started_after_s = time.monotonic() - started
+    batch = finish(client, batch)
+    check_complete(client, batch, 20)
+    assert started_after_s < 1
+
+
+def test_models_mix_and_failures_stand_in_their_place(service: Service, client: OpenAI) -> None:
+    batch = finish(client, submit(client, [line(0), line(1, SMALL), line(2, "none"), line(3, temperature=9)]))
+    assert batch.status == "completed"
+    assert [one["response"]["status_code"] for one in output_of(client, batch)] == [200, 200, 404, 400]
+    assert batch.error_file_id is not None
+    embed = {"custom_id": "e", "method": "POST", "url": "/v1/embeddings", "body": {"model": EMBED, "input": "cat"}}
+    (one,) = output_of(client, finish(client, submit(client, [embed], "/v1/embeddings")))
+    assert len(one["response"]["body"]["data"][0]["embedding"]) == 384
+
+
+def test_a_large_batch_runs_through_ray_data_and_its_progress_moves(service: Service, client: OpenAI) -> None:
+    batch = submit(client, [line(number) for number in range(1500)])
+    seen: list[tuple[float, int]] = []
+
+    def look() -> Batch | None:
+        now = client.batches.retrieve(batch.id)
+        counts = now.request_counts
+        assert counts is not None
+        if not seen or counts.completed > seen[-1][1]:
+            seen.append((time.monotonic(), counts.completed))
+        return now if now.status in ENDED else None
+
+    ended: Batch = eventually(look, 300, "the batch ends", 0.1)  # type: ignore[assignment]
+    check_complete(client, ended, 1500)
+    moves = [after[0] - before[0] for before, after in pairwise(seen[1:-1])]
+    assert len(moves) >= 3
+    assert max(moves) < 2
+
+
+def test_a_batch_is_cancelled_within_seconds(service: Service, client: OpenAI) -> None:
+    batch = submit(client, [line(number, max_tokens=200) for number in range(400)])
+    eventually(lambda: client.batches.retrieve(batch.id).request_counts.completed, 60, "lines are done", 0.1)  # type: ignore[union-attr]
+    client.batches.cancel(batch.id)
+    started = time.monotonic()
+    batch = finish(client, batch, 30)
+    assert time.monotonic() - started < 10
+    assert batch.status == "cancelled"
+    output = output_of(client, batch)
+    assert [one["custom_id"] for one in output] == [f"line-{number}" for number in range(400)]
+    counts = batch.request_counts
+    assert counts is not None
+    done = [one for one in output if one["response"] is not None]
+    assert 0 < counts.completed == len(done) < 400
+    assert counts.completed + counts.failed == counts.total == 400
+
+
+def kill(service: Service, title: str) -> None:
+    process = service.process_named(title)
+    assert process is not None, title
+    process.kill()
+
+
+@pytest.mark.parametrize(
+    ("num_lines", "victim"), [(400, COORDINATOR), (400, WORKER), (1200, COORDINATOR), (1200, JOB_WORKER)]
+)
+def test_a_batch_survives_kills(service: Service, client: OpenAI, num_lines: int, victim: str) -> None:
+    batch = submit(client, [line(number, max_tokens=16) for number in range(num_lines)])
+    until_half_done(client, batch)
+    kill(service, victim)
+    check_complete(client, finish(client, batch), num_lines)
+
+
+def test_a_batch_survives_a_model_replica_that_is_killed(service: Service, client: OpenAI) -> None:
+    batch = submit(client, [line(number, SMALL, max_tokens=64) for number in range(300)])
+    until_half_done(client, batch)
+    service.engine_of(service.running(SMALL)[0]).kill()
+    batch = finish(client, batch)
+    assert batch.status == "completed"
+    output = output_of(client, batch)
+    assert [one["custom_id"] for one in output] == [f"line-{number}" for number in range(300)]
+    assert {one["response"]["status_code"] for one in output} <= {200, 500, 503}
+    counts = batch.request_counts
+    assert counts is not None
+    assert counts.completed + counts.failed == counts.total == 300
+    done = [one["response"]["body"]["usage"]["total_tokens"] for one in output if one["response"]["status_code"] == 200]
+    assert batch.usage is not None
+    assert batch.usage.total_tokens == sum(done)
+
+
+def test_nothing_that_lines_say_is_written_in_the_clear(service: Service, client: OpenAI) -> None:
+    check_complete(client, finish(client, submit(client, [line(number) for number in range(5)])), 5)
+    found = [
+        str(path)
+        for path in service.folder.rglob("*")
+        if path.is_file() and not path.is_symlink() and CANARY.encode() in path.read_bytes()
+    ]
+    assert found == []

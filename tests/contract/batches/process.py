@@ -1,0 +1,121 @@
+"""A process that runs batches over real stores and a scripted engine, and ends itself at a named point.
+
+    python -m tests.contract.batches.process DATABASE_URL OBJECTS_URL [POINT]
+
+It runs until there is no batch left that has not ended. Ending itself means SIGKILL: nothing is cleaned up.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import func, select
+
+import batch.merge
+import batch.run
+from batch.config import BatchConfig
+from batch.coordinator import Coordinator
+from batch.fleet import LocalFleet
+from batch.segments import SegmentStore
+from batch.stores import Stores, create_stores
+from batch.worker import LineWorker
+from deployments.state.account_keys import Vault
+from deployments.state.batch_ledger import ENDED
+from deployments.state.batch_work import BatchWork
+from deployments.state.batches import BatchStore
+from deployments.state.database import connect
+from deployments.state.file_content import FileWriter
+from deployments.state.files import FileStore
+from deployments.state.object_config import ResolvedObjectStore
+from deployments.state.objects import BucketStore
+from deployments.state.retention import FilesConfig
+from deployments.state.tables import batches
+from serve_app.operations.registry import create_operations
+from serve_app.operations.routing import cache_salts
+from tests.contract.http.answers import MODEL, answer
+from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
+
+MASTER = b"m" * 32
+LEASE_S = 2.0
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill_around(owner: Any, name: str, *, before: bool, at_call: int = 1) -> None:
+    """Have the process end before or after the n-th call of a function."""
+    real = getattr(owner, name)
+    calls = 0
+
+    async def deadly(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if before and calls == at_call:
+            die()
+        result = await real(*args, **kwargs)
+        if calls == at_call and not before and result is not None:
+            die()
+        return result
+
+    setattr(owner, name, deadly)
+
+
+POINTS: dict[str, Callable[[], None]] = {
+    "after the claim": lambda: _kill_around(BatchWork, "claim", before=False),
+    "after validation": lambda: _kill_around(batch.run, "validate", before=False),
+    "after the batch has begun": lambda: _kill_around(BatchWork, "begin", before=False),
+    "after lines were called": lambda: _kill_around(SegmentStore, "prepare", before=True),
+    "after a segment was sealed": lambda: _kill_around(SegmentStore, "write", before=True),
+    "before a commit": lambda: _kill_around(BatchWork, "commit", before=True),
+    "after a commit": lambda: _kill_around(BatchWork, "commit", before=False),
+    "after the third commit": lambda: _kill_around(BatchWork, "commit", before=False, at_call=3),
+    "before the outcomes are sealed": lambda: _kill_around(BatchWork, "seal", before=True),
+    "after the outcomes were sealed": lambda: _kill_around(BatchWork, "seal", before=False),
+    "while merging": lambda: _kill_around(FileWriter, "write", before=True),
+    "at the end of merging": lambda: _kill_around(FileWriter, "finish", before=True),
+    "after the output was written": lambda: _kill_around(BatchWork, "finish", before=True),
+    "after the batch has ended": lambda: _kill_around(BatchWork, "finish", before=False),
+}
+
+
+async def open_all(database_url: str, objects_url: str) -> Stores:
+    database = await connect(database_url)
+    objects = BucketStore(ResolvedObjectStore(objects_url))
+    vault = Vault(database, MASTER)
+    return create_stores(database, objects, FileStore(database, objects, vault), BatchStore(database, vault))
+
+
+class SlowWorker(LineWorker):
+    """A worker whose lines take a moment, so that commits hold some lines each."""
+
+    async def _run_line(self, run: Any, reader: Any, place: Any) -> None:
+        await asyncio.sleep(0.02)
+        await super()._run_line(run, reader, place)
+
+
+async def main(database_url: str, objects_url: str, point: str | None) -> None:
+    stores = await open_all(database_url, objects_url)
+    if point is not None:
+        POINTS[point]()
+    config = BatchConfig(lease_s=LEASE_S, commit_interval_s=0.05, poll_interval_s=0.05, max_lines_in_flight=4)
+    directory = MemoryDirectory([ScriptedEngine(model_card(MODEL), answer)])
+    operations = create_operations(directory, cache_salts(b"salt")).by_path()
+    coordinator = Coordinator(stores, LocalFleet(SlowWorker(stores, operations, config)), config, FilesConfig())
+    running = asyncio.create_task(coordinator.run())
+    query = select(func.count()).where(batches.c.status.not_in(ENDED))
+    left = 1
+    while left:
+        await asyncio.sleep(0.1)
+        async with stores.database.read() as connection:
+            left = await connection.scalar(query)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await stores.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None))

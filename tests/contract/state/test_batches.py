@@ -1,0 +1,180 @@
+"""Batches in real databases: many processes at once, and each line once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select
+
+from deployments.state.account_keys import Vault
+from deployments.state.batch_ledger import Fenced, Outcome, Tokens
+from deployments.state.batch_rows import Batch, Entry, NewBatch, Segment
+from deployments.state.batch_work import BatchWork
+from deployments.state.batches import BatchNotFound, BatchStore, TooManyBatches
+from deployments.state.database import Database, connect
+from deployments.state.protocol import Principal
+from deployments.state.tables import batch_segments, batches, usage
+from tests.twins.gatekeeper import TestClock
+
+PRINCIPAL = Principal("key-1", "acct", "org", "free", 10, 1000, frozenset({"chat"}), ("demo/*",))
+MASTER = b"m" * 32
+
+
+class Desk:
+    """One process with the batches of a database."""
+
+    def __init__(self, database: Database, clock: TestClock) -> None:
+        self.clock = clock
+        self.store = BatchStore(database, Vault(database, MASTER), clock=clock)
+        self.work = BatchWork(self.store)
+
+    async def create(self, account: str = "acct", **more) -> Batch:
+        principal = replace(PRINCIPAL, account=account)
+        return await self.store.create(NewBatch(principal, "file-1", "/v1/chat/completions", "24h", 86_400.0, **more))
+
+    async def begun(self, num_total: int) -> Batch:
+        await self.create()
+        batch = await self.work.claim(10.0)
+        assert batch is not None
+        await self.work.begin(batch.batch_id, batch.state.epoch, num_total, 100)
+        return batch
+
+
+@pytest.fixture
+async def desks(database: Database, database_url: str) -> AsyncIterator[list[Desk]]:
+    """Three processes over one database."""
+    clock = TestClock()
+    others = [await connect(database_url) for _ in range(2)]
+    yield [Desk(each, clock) for each in (database, *others)]
+    for other in others:
+        await other.close()
+
+
+def segment(name: str, *lines: int, tokens: Tokens = Tokens(3, 2, 1)) -> Segment:  # noqa: B008
+    entries = [Entry(line, 10 * place, 10, line % 2 == 1) for place, line in enumerate(lines)]
+    outcomes = [Outcome(line, is_failed=line % 2 == 1, tokens=tokens, model="demo/chat") for line in lines]
+    return Segment(name, f"segments/{name}", 100, b"wrapped", entries, outcomes)
+
+
+async def test_a_batch_is_kept_as_it_was_created(desks: list[Desk]) -> None:
+    one, other = desks[:2]
+    batch = await one.create(metadata={"a": "Kanarienvogel"}, output_expires_after_s=3600)
+    assert await other.store.find("acct", batch.batch_id) == batch
+    assert batch.metadata == {"a": "Kanarienvogel"}
+    assert batch.principal == PRINCIPAL
+    assert batch.state.expires_at == batch.state.created_at + 86_400
+    async with one.store.database.read() as connection:
+        assert "Kanarienvogel" not in repr((await connection.execute(select(batches))).all())
+    for account, batch_id in (("other", batch.batch_id), ("acct", "batch_x"), ("acct", "nul\0")):
+        with pytest.raises(BatchNotFound):
+            await one.store.find(account, batch_id)
+        with pytest.raises(BatchNotFound):
+            await one.store.cancel(account, batch_id)
+
+
+async def test_an_account_has_ten_unfinished_batches_at_most_however_they_come(desks: list[Desk]) -> None:
+    created = await asyncio.gather(*(desks[n % 3].create() for n in range(14)), return_exceptions=True)
+    assert sum(isinstance(one, Batch) for one in created) == 10
+    assert sum(isinstance(one, TooManyBatches) for one in created) == 4
+    await desks[0].create(account="other")
+
+
+async def test_each_batch_is_claimed_by_one(desks: list[Desk]) -> None:
+    ids = {(await desks[0].create()).batch_id for _ in range(6)}
+    claimed = await asyncio.gather(*(desks[n % 3].work.claim(10.0) for n in range(12)))
+    found = [batch.batch_id for batch in claimed if batch is not None]
+    assert len(found) == len(set(found))
+    rest = [batch.batch_id for _ in range(6) if (batch := await desks[0].work.claim(10.0)) is not None]
+    assert sorted([*found, *rest]) == sorted(ids)
+    assert await desks[1].work.claim(10.0) is None
+
+
+async def test_accounts_take_turns(desks: list[Desk]) -> None:
+    desk = desks[0]
+    for account in ("busy", "busy", "busy", "quiet"):
+        await desk.create(account=account)
+        desk.clock.advance(1)
+    claimed: list[str] = []
+    while (batch := await desk.work.claim(100.0, claimed)) is not None:
+        claimed.append(batch.account)
+    assert claimed == ["busy", "quiet", "busy", "busy"]
+
+
+async def test_a_claim_that_ran_out_fences_its_holder(desks: list[Desk]) -> None:
+    slow, quick = desks[:2]
+    batch = await slow.begun(4)
+    await slow.work.commit(batch.batch_id, 1, segment("a", 0))
+    slow.clock.advance(11)
+    taken = await quick.work.claim(10.0)
+    assert taken is not None
+    assert (taken.batch_id, taken.state.epoch, taken.state.missing()) == (batch.batch_id, 2, [1, 2, 3])
+    attempts = [
+        lambda: slow.work.commit(batch.batch_id, 1, segment("b", 1)),
+        lambda: slow.work.renew(batch.batch_id, 1, 10.0),
+        lambda: slow.work.seal(batch.batch_id, 1),
+        lambda: slow.work.finish(batch.batch_id, 1, None, None, drops_input=False),
+        lambda: slow.work.release(batch.batch_id, 1),
+    ]
+    for attempt in attempts:
+        with pytest.raises(Fenced):
+            await attempt()
+    assert [stored.segment_id for stored in await quick.work.segments(batch.batch_id)] == ["a"]
+
+
+async def test_outcomes_that_come_at_once_count_once(desks: list[Desk]) -> None:
+    batch = await desks[0].begun(40)
+    work = [desks[n % 3].work.commit(batch.batch_id, 1, segment(f"s{n}", *range(n, min(n + 5, 40)))) for n in range(40)]
+    accepted = await asyncio.gather(*work)
+    assert sum(number for _, number in accepted) == 40
+    state = await desks[1].work.look(batch.batch_id)
+    assert (state.num_completed, state.num_failed, state.missing()) == (20, 20, [])
+    assert state.tokens == Tokens(120, 80, 40)
+    entries = [entry for stored in await desks[2].work.segments(batch.batch_id) for entry in stored.entries]
+    assert sorted(entry.line for entry in entries) == list(range(40))
+    async with desks[0].store.database.read() as connection:
+        (row,) = (await connection.execute(select(usage))).mappings()
+    assert (row["num_requests"], row["num_errors"], row["prompt_tokens"]) == (40, 20, 120)
+
+
+async def test_a_commit_whose_answer_was_lost_may_be_repeated(desks: list[Desk]) -> None:
+    batch = await desks[0].begun(3)
+    first = await desks[0].work.commit(batch.batch_id, 1, segment("a", 0, 2))
+    again = await desks[0].work.commit(batch.batch_id, 1, segment("a", 0, 2))
+    assert (first[1], again[1]) == (2, 0)
+    assert first[0] == again[0]
+
+
+async def test_the_end_of_a_batch_leaves_no_segments(desks: list[Desk]) -> None:
+    desk = desks[0]
+    batch = await desk.begun(1)
+    await desk.work.commit(batch.batch_id, 1, segment("a", 0))
+    assert await desk.work.known_segments(["segments/a", "segments/b"]) == {"segments/a"}
+    await desk.work.seal(batch.batch_id, 1)
+    keys = await desk.work.finish(batch.batch_id, 1, None, None, drops_input=True)
+    assert keys == ["segments/a"]
+    async with desk.store.database.read() as connection:
+        assert (await connection.execute(select(batch_segments))).all() == []
+    assert (await desk.store.find("acct", batch.batch_id)).state.status == "completed"
+    assert await desk.work.claim(10.0) is None
+
+
+async def test_tokens_that_wait_are_counted_by_account(desks: list[Desk]) -> None:
+    desk = desks[0]
+    batch = await desk.begun(1)
+    assert await desk.work.enqueued_tokens("acct") == 100
+    assert await desk.work.enqueued_tokens("other") == 0
+    await desk.work.commit(batch.batch_id, 1, segment("a", 0))
+    await desk.work.seal(batch.batch_id, 1)
+    await desk.work.finish(batch.batch_id, 1, None, None, drops_input=False)
+    assert await desk.work.enqueued_tokens("acct") == 0
+
+
+async def test_fifty_thousand_lines_fit_into_a_row(desks: list[Desk]) -> None:
+    desk = desks[0]
+    batch = await desk.begun(50_000)
+    for start in range(0, 50_000, 5000):
+        await desk.work.commit(batch.batch_id, 1, segment(f"s{start}", *range(start, start + 5000)))
+    state = await desk.work.look(batch.batch_id)
+    assert state.is_complete
+    assert len(await desk.work.segments(batch.batch_id)) == 10
