@@ -15,7 +15,12 @@ from serve_app.json_limits import JsonRefused, parse_json
 
 MAX_CUSTOM_ID_CHARS = 512
 _BOM = b"\xef\xbb\xbf"
-_NEEDED = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", "/v1/embeddings": "input"}
+_NEEDED = {
+    "/v1/chat/completions": "messages",
+    "/v1/completions": "prompt",
+    "/v1/embeddings": "input",
+    "/v1/responses": "input",
+}
 
 
 class Place(NamedTuple):

@@ -19,6 +19,7 @@ from deployments.models.remote import RemoteEngine
 from deployments.state.config import ResolvedState
 from serve_app.observability import error_logger
 from serve_app.operations.registry import create_operations
+from serve_app.operations.responses.storage import storage_in
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety import SafetyConfig, create_policies
 
@@ -79,8 +80,10 @@ class BatchSetup:
         }
         # The same salt as in the ingress, so that lines find the prefixes that requests have left in the caches.
         salt = cache_salts(hmac.digest(self.state.pepper, b"prefix cache", "sha256"))
-        operations = create_operations(directory, salt, create_policies(policies, directory))
-        return LineWorker(await self.open_stores(), operations.by_path(), self.config)
+        stores = await self.open_stores()
+        storage = storage_in(stores.database, stores.files.vault)
+        operations = create_operations(directory, salt, create_policies(policies, directory), storage)
+        return LineWorker(stores, operations.by_path(), self.config)
 
     @staticmethod
     def _engine(place: ModelPlace) -> RemoteEngine:

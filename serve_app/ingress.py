@@ -18,18 +18,14 @@ from deployments.models.directory import ConfiguredDirectory
 from deployments.models.remote import RemoteEngine
 from deployments.state.account_keys import Vault
 from deployments.state.actor import RayTransport, start_gatekeeper
-from deployments.state.background_responses import BackgroundStore
 from deployments.state.batches import BatchStore
 from deployments.state.client import GatekeeperClient
 from deployments.state.config import ResolvedState
-from deployments.state.conversations import ConversationStore
 from deployments.state.database import connect
 from deployments.state.files import FileStore
 from deployments.state.key_store import KeyStore
 from deployments.state.objects import BucketStore
 from deployments.state.request_log import ShippedRequestLog
-from deployments.state.responses import ResponseStore
-from deployments.state.sealed_tokens import SealedTokens
 from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
 from serve_app.cluster_metrics import ClusterMetrics
@@ -38,7 +34,7 @@ from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer, PrometheusMetrics, log_to
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.background import BackgroundRunner
-from serve_app.operations.responses.storage import Storage
+from serve_app.operations.responses.storage import storage_in
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety import create_policies
 from serve_app.serve_seam import OwnRequestIds
@@ -74,17 +70,11 @@ class Ingress:
         policies = {model.id: model.safety for model in config.models if model.safety is not None}
         metrics = PrometheusMetrics()
         vault = Vault(self._database, state.master_key)
-        storage = Storage(
-            ResponseStore(self._database, vault),
-            BackgroundStore(self._database, vault),
-            ConversationStore(self._database, vault),
-            SealedTokens(vault),
-        )
         operations = create_operations(
             directory,
             cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256")),
             create_policies(policies, directory),
-            storage,
+            storage_in(self._database, vault),
         )
         observer = Observer(self._request_log, ClusterMetrics(metrics))
         assert operations.responses is not None

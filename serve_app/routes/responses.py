@@ -11,6 +11,7 @@ from deployments.state.response_protocol import Item, StoredTurn
 from serve_app.admission import Ticket
 from serve_app.body import parse_json_body
 from serve_app.errors import BadRequest, NotFound, UnknownUrl, shorten
+from serve_app.observability import Exchange
 from serve_app.operations.outcome import Outcome
 from serve_app.operations.responses.operation import Question, ResponseOperation
 from serve_app.operations.responses.replay import replay
@@ -38,7 +39,13 @@ async def create_response(request: Request) -> ASGIApp:
         await ticket.reserve(cost)
         if body.background:
             return await _start(request, turn, raw, ticket)
-        return OutcomeResponse(Outcome(operation.answer(turn), body.is_stream, cost), ticket.detach(), exchange)
+        answer = operation.answer(turn, lambda: _note_failure(exchange))
+        return OutcomeResponse(Outcome(answer, body.is_stream, cost), ticket.detach(), exchange)
+
+
+def _note_failure(exchange: Exchange) -> None:
+    """Have the log say that it failed: the answer's own status was sent before that was known."""
+    exchange.status, exchange.code = 500, "server_error"
 
 
 async def _start(request: Request, turn: Turn, raw: bytes, ticket: Ticket) -> Response:

@@ -21,13 +21,22 @@ class ResponseAnswer:
     """Runs a response in the foreground. Keeps the contract of EngineStream.
 
     `prepare` makes the run; it is called when the answer is first asked for, so that a batch line may wait its turn.
+    `on_failure` is called when a stream ends as failed, which only its last event tells.
     """
 
-    def __init__(self, prepare: Callable[[], Awaitable[ResponseRun]], storage: Storage, *, is_stream: bool) -> None:
+    def __init__(
+        self,
+        prepare: Callable[[], Awaitable[ResponseRun]],
+        storage: Storage,
+        *,
+        is_stream: bool,
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
         self.summary = Summary()
         self._prepare = prepare
         self._storage = storage
         self._is_stream = is_stream
+        self._on_failure = on_failure
         self._run: ResponseRun | None = None
         self._pieces: AsyncGenerator[bytes] | None = None
 
@@ -49,7 +58,10 @@ class ResponseAnswer:
                     for event in batch[:-1]:
                         yield frame(event)
                     self._settle()
-                    yield frame(await self._kept(run, batch[-1]))
+                    terminal = await self._kept(run, batch[-1])
+                    if run.state.response["status"] == "failed":
+                        self._on_failure()
+                    yield frame(terminal)
                 else:
                     for event in batch:
                         yield frame(event)

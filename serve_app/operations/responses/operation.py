@@ -103,13 +103,13 @@ class ResponseOperation:
         """Return the response on its way; nothing runs yet."""
         return ResponseRun(turn, self._chat, self._tools, self._bounds, self._clock)
 
-    def answer(self, turn: Turn) -> ResponseAnswer:
-        """Return the answer to a response that runs in the foreground."""
+    def answer(self, turn: Turn, on_failure: Callable[[], None]) -> ResponseAnswer:
+        """Return the answer to a response that runs in the foreground; `on_failure` is called if it fails."""
 
         async def prepare() -> ResponseRun:
             return self.start(turn)
 
-        return ResponseAnswer(prepare, self.storage, is_stream=turn.request.is_stream)
+        return ResponseAnswer(prepare, self.storage, is_stream=turn.request.is_stream, on_failure=on_failure)
 
     async def ask_tokens(
         self, body: InputTokensRequest, raw: bytes, principal: Principal, *, request_id: str

@@ -18,6 +18,7 @@ from deployments.models.errors import EngineError, RequestRejected
 from deployments.models.render import parse_events
 from deployments.state.protocol import Principal
 from serve_app.errors import SERVER_ERROR_MESSAGE, BadRequest, translate_engine_error
+from serve_app.observability import log_bug
 from serve_app.operations.chat import ChatOperation, check_features
 from serve_app.operations.responses.history import Message, ServerRun, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.state import OpenTool, ResponseState, ServerCall
@@ -154,6 +155,12 @@ class ResponseRun:
                 raise _translated(error) from error
             told = translate_engine_error(error)
             yield self._fail(told.message if told.status != 400 else SERVER_ERROR_MESSAGE)
+            return
+        except Exception as error:
+            if not has_begun:
+                raise
+            log_bug(self.turn.request_id, error)
+            yield self._fail(SERVER_ERROR_MESSAGE)
             return
         if not self.state.has_ended:
             yield ([] if has_begun else lead) + self.state.end()

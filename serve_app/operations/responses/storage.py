@@ -5,8 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from deployments.state.account_keys import Vault
+from deployments.state.background_responses import BackgroundStore
+from deployments.state.conversations import ConversationStore
+from deployments.state.database import Database
 from deployments.state.protocol import Principal
 from deployments.state.response_protocol import BackgroundResponses, Conversations, Responses
+from deployments.state.responses import ResponseStore
+from deployments.state.sealed_tokens import SealedTokens
 
 EPHEMERAL_S = 86_400.0
 STORED_S = 30 * 86_400.0
@@ -51,3 +57,13 @@ class Storage:
                 return self.clock() + EPHEMERAL_S
             case "stored":
                 return self.clock() + STORED_S
+
+
+def storage_in(database: Database, vault: Vault) -> Storage:
+    """Return what is kept in a database."""
+    return Storage(
+        ResponseStore(database, vault),
+        BackgroundStore(database, vault),
+        ConversationStore(database, vault),
+        SealedTokens(vault),
+    )

@@ -17,6 +17,7 @@ BODIES = {
     "/v1/chat/completions": {"model": MODEL, "messages": MESSAGES},
     "/v1/completions": {"model": MODEL, "prompt": "Say hello."},
     "/v1/embeddings": {"model": EMBEDDING_MODEL, "input": "Say hello."},
+    "/v1/responses": {"model": MODEL, "input": "Say hello."},
 }
 every_operation = pytest.mark.parametrize("path", BODIES)
 every_route = pytest.mark.parametrize(
@@ -92,7 +93,7 @@ async def test_scheme_is_read_in_any_case(world):
 
 @every_operation
 async def test_key_without_the_operation_is_403(world, path):
-    world.principal(operations=frozenset({"responses"}))
+    world.principal(operations=frozenset({"batches"}))
     async with world.http() as http:
         answer = await http.post(path, json=BODIES[path])
     error_of(answer, 403, "insufficient_permissions")

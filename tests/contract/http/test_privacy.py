@@ -34,7 +34,30 @@ CHAT = {
 }
 COMPLETION = {"model": MODEL, "prompt": CANARY, "stop": CANARY, "user": CANARY}
 EMBEDDING = {"model": EMBEDDING_MODEL, "input": [CANARY], "user": CANARY}
-BODIES = {"/v1/chat/completions": CHAT, "/v1/completions": COMPLETION, "/v1/embeddings": EMBEDDING}
+CALL = {"type": "function_call", "id": CANARY, "call_id": CANARY, "name": "f", "arguments": CANARY}
+RESPONSE = {
+    "model": MODEL,
+    "input": [
+        {"role": "developer", "content": CANARY},
+        {"role": "user", "content": [{"type": "input_text", "text": CANARY}]},
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": CANARY}]},
+        CALL,
+        {"type": "function_call_output", "call_id": CANARY, "output": CANARY},
+    ],
+    "instructions": CANARY,
+    "tools": [{"type": "function", "name": "f", "description": CANARY, "parameters": {"title": CANARY}}],
+    "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object", "title": CANARY}}},
+    "metadata": {CANARY: CANARY},
+    "user": CANARY,
+    "prompt_cache_key": CANARY,
+    "safety_identifier": CANARY,
+}
+BODIES = {
+    "/v1/chat/completions": CHAT,
+    "/v1/completions": COMPLETION,
+    "/v1/embeddings": EMBEDDING,
+    "/v1/responses": RESPONSE,
+}
 
 
 def spoiled(body):
@@ -46,6 +69,27 @@ def spoiled(body):
     yield {**body, "input": {CANARY: CANARY}, "prompt": {CANARY: CANARY}}
     yield {**body, "response_format": {"type": CANARY}}
     yield {**body, "dimensions": 7}
+
+
+async def use_stored(http, world):
+    """Create, read and destroy what is stored, well and badly."""
+    world.chat.script = lambda request: Script(pieces(request, said(CANARY)))
+    for background in (False, True):
+        made = (await http.post("/v1/responses", json={**RESPONSE, "background": background})).json()["id"]
+        again = {"model": MODEL, "input": CANARY, "previous_response_id": made}
+        await http.post("/v1/responses", json=again)
+        for path in ("", "?stream=true", f"?stream={CANARY}", "/input_items", f"/input_items?after={CANARY}"):
+            await http.get(f"/v1/responses/{made}{path}")
+        await http.post(f"/v1/responses/{made}/cancel")
+        await http.delete(f"/v1/responses/{made}")
+    talk = {"items": [{"role": "user", "content": CANARY}], "metadata": {CANARY: CANARY}}
+    made = (await http.post("/v1/conversations", json=talk)).json()["id"]
+    await http.post(f"/v1/conversations/{made}/items", json={"items": [{"role": CANARY, "content": CANARY}]})
+    await http.get(f"/v1/conversations/{made}/items/{CANARY}")
+    await http.post("/v1/responses", json={**RESPONSE, "conversation": made})
+    await http.post("/v1/responses", json={**RESPONSE, "previous_response_id": CANARY})
+    for path in ("input_tokens", "compact"):
+        await http.post(f"/v1/responses/{path}", json={"model": MODEL, "input": CANARY})
 
 
 async def use_everything(world):
@@ -67,6 +111,7 @@ async def use_everything(world):
                 world.chat.script = world.embeddings.script = script
                 await http.post(path, json=body)
                 await http.post(path, json={**body, "stream": True})
+        await use_stored(http, world)
         await http.get(f"/v1/models/{CANARY}")
         await http.get(f"/{CANARY}?{CANARY}")
         await http.request(CANARY.upper(), "/v1/models")

@@ -8,11 +8,17 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
+from batch.calls import LineCalls
+from batch.gate import Gate
+from batch.lines import BatchRequest
 from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied, Overloaded, RequestRejected
 from deployments.models.events import Finished, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
+from serve_app.operations.registry import create_operations
+from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety import SafetyConfig
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, WORDS, pieces, said
+from tests.contract.http.conftest import principal
 from tests.twins.engine import Script
 from tests.twins.legal import KEYS, fold, split
 
@@ -382,7 +388,7 @@ async def test_refusals_of_the_engine_name_the_callers_fields(world, responses):
     assert (caught.value.param, caught.value.code) == ("input", "context_length_exceeded")
 
 
-@pytest.mark.parametrize("error", [EngineDied("gone"), Overloaded("full")])
+@pytest.mark.parametrize("error", [EngineDied("gone"), Overloaded("full"), ValueError("bug")])
 async def test_failure_midway_ends_the_stream_as_failed_and_is_kept(world, responses, error):
     world.chat.script = lambda request: Script(
         [*pieces(request, said("One", "two"))[:2], error], usage_when_aborted=USAGE
@@ -393,6 +399,7 @@ async def test_failure_midway_ends_the_stream_as_failed_and_is_kept(world, respo
     assert final["output"][0]["status"] == "incomplete"
     assert final["usage"]["output_tokens"] == USAGE.completion_tokens
     assert (await responses.retrieve(final["id"])).status == "failed"
+    assert [(r.status, r.code) for r in world.log.records if r.method == "POST"] == [(500, "server_error")]
     assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
 
 
@@ -539,3 +546,34 @@ async def test_many_turns_at_once_do_not_mix(world, responses):
         return [item.content[0].text async for item in responses.input_items.list(second.id)]
 
     assert await asyncio.gather(*(talk(str(n)) for n in range(20))) == [[f"{n}2"] for n in range(20)]
+
+
+async def lines_of(world, *bodies: dict[str, Any], **overrides: object):
+    """Return what batch lines over /v1/responses come to: (status, body) each."""
+    operations = create_operations(world.directory, cache_salts(b"salt"), {}, world.storage()).by_path()
+    calls = LineCalls(operations, Gate(8), 10)
+    answers = []
+    for number, body in enumerate(bodies):
+        answer = await calls.run(number, BatchRequest(f"r{number}", body), "/v1/responses", principal(**overrides))
+        told = orjson.loads(answer.rendered)["response"]
+        answers.append((told["status_code"], told["body"]))
+    return answers
+
+
+async def test_batch_lines_are_responses_too(world, responses):
+    first = await responses.create(model=MODEL, input="a")
+    (one, other, unknown, background) = await lines_of(
+        world,
+        {"model": MODEL, "input": "b", "previous_response_id": first.id},
+        {"model": MODEL, "input": "c", "store": False},
+        {"model": MODEL, "input": "d", "previous_response_id": "resp_none"},
+        {"model": MODEL, "input": "e", "background": True},
+    )
+    assert one[0] == 200
+    assert set(one[1]) == KEYS
+    assert one[1]["previous_response_id"] == first.id
+    assert (await responses.retrieve(one[1]["id"])).output_text == "".join(WORDS)
+    assert other[0] == 200
+    assert (unknown[0], unknown[1]["error"]["code"]) == (400, "previous_response_not_found")
+    assert (background[0], background[1]["error"]["param"]) == (400, "background")
+    assert world.chat.requests[1].priority == 10
