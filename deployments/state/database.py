@@ -21,6 +21,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from deployments.state.references import StateError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
+_PRAGMAS = (
+    "busy_timeout=10000",
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "foreign_keys=ON",
+    "secure_delete=ON",  # What is deleted is overwritten: wrapped keys are deleted to destroy what they open.
+)
 _MIGRATION_LOCK = 0x6D616E7461  # "manta": the advisory lock that one migrating process holds on PostgreSQL.
 
 
@@ -102,7 +109,7 @@ def _configure_sqlite(engine: AsyncEngine) -> None:
 
     def on_connect(connection: Any, _record: Any) -> None:
         cursor = connection.cursor()
-        for pragma in ("busy_timeout=10000", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        for pragma in _PRAGMAS:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 

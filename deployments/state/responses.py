@@ -162,7 +162,7 @@ def open_turn(account_key: AccountKey, row: dict[str, Any]) -> StoredTurn:
     key = account_key.open_object(row["response_id"], row["wrapped_key"])
     items = orjson.loads(key.open(row["sealed_items"], ITEMS))
     told = orjson.loads(key.open(row["sealed_response"], RESPONSE))
-    told["response"]["output"] = items["output"]
+    told["response"] |= {"output": items["output"], "status": row["status"]}
     return StoredTurn(told["response"], items["input"], items["runs"], told["cuts"])
 
 

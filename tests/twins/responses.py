@@ -166,6 +166,8 @@ class MemoryBackground:
         job = self._job(response_id, epoch)
         job.lease_until = self.state.clock() + lease_s
         self.state.events[response_id] += events
+        if events:
+            self.state.kept[response_id].turn.response["status"] = status
         return job.is_cancelled
 
     async def finish(self, account, turn, epoch, events, *, conversation_id=None):

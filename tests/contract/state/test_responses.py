@@ -1,5 +1,6 @@
 """Stored responses: one suite over the twin, SQLite and PostgreSQL."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from deployments.state.account_keys import Vault
 from deployments.state.background_responses import BackgroundStore
 from deployments.state.conversations import ConversationStore
 from deployments.state.database import connect
+from deployments.state.gatekeeper import Gatekeeper
 from deployments.state.response_protocol import (
     ConversationMissing,
     LeaseLost,
@@ -21,6 +23,7 @@ from deployments.state.response_protocol import (
 )
 from deployments.state.responses import ResponseStore
 from deployments.state.tables import metadata
+from tests.contract.state.processes import resolved
 from tests.twins.gatekeeper import TestClock
 from tests.twins.responses import MemoryBackground, MemoryConversations, MemoryResponses, MemoryState
 
@@ -170,7 +173,9 @@ async def test_background_events_are_followed_from_any_number(stores):
     with pytest.raises(TurnUnfinished):
         await stores.responses.chain(ME, "resp_a")
     add = [b'{"n":%d}' % n for n in range(2, 5)]
+    assert (await stores.responses.load(ME, "resp_a")).response["status"] == "queued"
     assert not await stores.background.append(ME, "resp_a", epoch, add, status="in_progress", lease_s=10)
+    assert (await stores.responses.load(ME, "resp_a")).response["status"] == "in_progress"
     followed = await stores.background.follow(ME, "resp_a", -1)
     assert followed.events == [b'{"n":%d}' % n for n in range(5)]
     assert followed.is_running
@@ -323,6 +328,38 @@ async def test_nothing_is_left_in_any_table_once_all_is_gone(database):
     async with database.read() as connection:
         for table in tables:
             assert await connection.scalar(select(func.count()).select_from(table)) == 0
+
+
+async def test_deleted_content_is_gone_from_the_file_itself(tmp_path):
+    path = tmp_path / "manta.db"
+    database = await connect(f"sqlite+aiosqlite:///{path}")
+    stores = over(database, TestClock())
+    one = turn("a", words=CANARY)
+    await stores.responses.save(ME, one, expires_at=stores.clock() + DAY)
+    async with database.read() as connection:
+        (row,) = (await connection.execute(select(metadata.tables["responses"]))).all()
+    assert await stores.responses.delete(ME, "resp_a")
+    async with database.engine.connect() as connection:
+        await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    await database.close()
+    left = path.read_bytes()
+    assert row.wrapped_key not in left
+    assert row.sealed_items not in left
+
+
+async def test_the_gatekeeper_sweeps_what_has_expired(database, database_url, tmp_path):
+    state = resolved(database_url, tmp_path / "state")
+    vault = Vault(database, state.master_key)
+    await ResponseStore(database, vault).save(ME, turn("a"), expires_at=1.0)
+    await ConversationStore(database, vault).create(ME, {}, [message("m")], expires_at=1.0)
+    gatekeeper = Gatekeeper(state)
+    try:
+        await asyncio.to_thread(gatekeeper._background.run, gatekeeper._sweep_responses())
+    finally:
+        gatekeeper.stop()
+    async with database.read() as connection:
+        for name in ("responses", "response_items", "conversations", "conversation_items"):
+            assert await connection.scalar(select(func.count()).select_from(metadata.tables[name])) == 0
 
 
 async def test_two_hundred_turns_are_read_about_as_quickly_as_two(database):
