@@ -17,6 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.util.concurrency import in_greenlet
 
 from deployments.state.references import StateError
 
@@ -117,7 +118,14 @@ def _configure_sqlite(engine: AsyncEngine) -> None:
         is_writing = connection.get_execution_options().get("manta_write", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
+    def on_close(connection: Any, _record: Any) -> None:
+        # A connection whose task was cancelled is closed with a statement still open, and SQLite then keeps it, and the
+        # write lock with it, until Python collects that statement.
+        if in_greenlet():
+            connection.rollback()
+
     event.listen(engine.sync_engine, "connect", on_connect)
+    event.listen(engine.sync_engine, "close", on_close)
     event.listen(engine.sync_engine, "begin", on_begin)
 
 

@@ -119,3 +119,21 @@ async def test_a_database_that_cannot_be_used_says_so_without_its_password(url: 
         await connect(url)
     assert "hidden" not in str(refused.value)
     assert "database" in str(refused.value).lower()
+
+
+async def test_a_task_that_is_cancelled_in_a_transaction_leaves_no_lock(database: Database) -> None:
+    async def write() -> None:
+        async with database.write() as connection:
+            await connection.execute(text("UPDATE revisions SET value = value + 1"))
+            (await connection.execute(text("SELECT * FROM revisions, alembic_version"))).all()
+            await connection.execute(text("UPDATE revisions SET value = value + 1"))
+
+    kept = []  # What a task failed with holds its frames, as the logs of a service may.
+    for number in range(60):
+        tasks = [asyncio.create_task(write()) for _ in range(2)]
+        await asyncio.sleep(0.0002 * (number % 20))
+        for task in tasks:
+            task.cancel()
+        kept += await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.timeout(5):
+            await write()
