@@ -164,19 +164,23 @@ class Batching:
     config: BatchConfig
     coordinator: Coordinator
     worker: LineWorker
+    fleet: Any
 
 
 @asynccontextmanager
-async def run_batches(world: World, stores: Stores, **overrides: object) -> AsyncIterator[Batching]:
+async def run_batches(
+    world: World, stores: Stores, fleet: Callable[[LineWorker], Any] = LocalFleet, **overrides: object
+) -> AsyncIterator[Batching]:
     """Have a coordinator with a worker of its own run."""
     config = BatchConfig(**{"commit_interval_s": 0.02, "poll_interval_s": 0.02, **overrides})
     operations = create_operations(world.directory, cache_salts(b"salt")).by_path()
     worker = LineWorker(stores, operations, config)
-    coordinator = Coordinator(stores, LocalFleet(worker), config, world.file_rules)
+    workers = fleet(worker)
+    coordinator = Coordinator(stores, workers, config, world.file_rules)
     world.wake_batches = coordinator.poke
     running = asyncio.create_task(coordinator.run())
     try:
-        yield Batching(stores, config, coordinator, worker)
+        yield Batching(stores, config, coordinator, worker, workers)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

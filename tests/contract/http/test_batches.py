@@ -8,6 +8,8 @@ import orjson
 import pytest
 from sqlalchemy import select
 
+from batch import run
+from batch.fleet import FleetDown, LocalFleet
 from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied, Overloaded, RequestRejected
 from deployments.state.tables import batch_segments, usage
@@ -546,3 +548,72 @@ async def test_stores_that_are_away_for_a_while_only_delay_a_batch(client, world
     batch = await finish(client, batch)
     assert batch.request_counts.completed == 5
     assert len(await lines_of(client, batch.output_file_id)) == 5
+
+
+class CrashingFleet(LocalFleet):
+    """A worker that dies whenever it meets a certain line, with whatever else it was doing."""
+
+    def __init__(self, worker, *poison: int) -> None:
+        super().__init__(worker)
+        self.poison = set(poison)
+        self.num_deaths = 0
+
+    async def run(self, job, places):
+        for start in range(0, len(places), 4):
+            part = places[start : start + 4]
+            if self.poison & {place.line for place in part}:
+                self.num_deaths += 1
+                return
+            await super().run(job, part)
+
+    async def run_alone(self, job, place):
+        await self.run(job, [place])
+
+
+@pytest.mark.parametrize("poison", [(0,), (7,), (19,), (3, 4, 18)])
+async def test_a_line_that_ends_its_worker_gets_a_500_after_three_tries_alone(world, batch_stores, poison):
+    world.principal(requests_per_minute=10_000)
+    async with run_batches(world, batch_stores, fleet=lambda worker: CrashingFleet(worker, *poison)) as batching:
+        client = world.client()
+        batch = await finish(client, await submit(client, jsonl(*map(line, range(20)))))
+        deaths = batching.fleet.num_deaths
+    assert batch.status == "completed"
+    output = await lines_of(client, batch.output_file_id)
+    assert [one["response"]["status_code"] for one in output] == [500 if n in poison else 200 for n in range(20)]
+    assert [one["custom_id"] for one in output] == [f"request-{number}" for number in range(20)]
+    assert output[poison[0]]["response"]["body"]["error"]["type"] == "server_error"
+    assert (batch.request_counts.completed, batch.request_counts.failed) == (20 - len(poison), len(poison))
+    assert deaths >= 3 * len(poison)
+
+
+async def test_a_fleet_that_is_down_blames_no_line(world, batch_stores, monkeypatch):
+    class Down(LocalFleet):
+        num_refusals = 0
+
+        async def run(self, job, places):
+            self.num_refusals += 1
+            if self.num_refusals < 6:
+                raise FleetDown("No room for a worker.")
+            await super().run(job, places)
+
+    monkeypatch.setattr(run, "_FLEET_WAIT_S", 0.01)
+    world.principal(requests_per_minute=10_000)
+    async with run_batches(world, batch_stores, fleet=Down):
+        client = world.client()
+        batch = await finish(client, await submit(client, jsonl(line(0), line(1))))
+    assert (batch.status, batch.request_counts.completed) == ("completed", 2)
+
+
+async def test_a_full_disk_is_waited_out_and_nothing_half_done_is_seen(client, world):
+    file = await client.files.create(file=("in.jsonl", jsonl(*map(line, range(5)))), purpose="batch")
+    world.objects.room_bytes = sum(map(len, world.objects.objects.values())) + 10
+    batch = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
+    await eventually(lambda: len(world.chat.streams) == 5)
+    await asyncio.sleep(0.3)
+    batch = await client.batches.retrieve(batch.id)
+    assert (batch.status, batch.request_counts.completed, batch.output_file_id) == ("in_progress", 0, None)
+    assert [one.id for one in (await client.files.list()).data] == [file.id]
+    world.objects.room_bytes = None
+    batch = await finish(client, batch)
+    assert batch.request_counts.completed == 5
+    assert len(world.chat.streams) == 5
