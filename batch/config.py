@@ -41,7 +41,7 @@ class BatchConfig(Section):
     max_line_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024 * 1024
     enqueued_tokens: EnqueuedTokens = EnqueuedTokens()
     priority: Annotated[int, Field(ge=1, le=1000)] = 10
-    max_lines_in_flight: Annotated[int, Field(ge=1, le=4096)] = 64
+    max_lines_in_flight: Annotated[int, Field(ge=1, le=65_536)] = 192
     num_workers: Annotated[int, Field(ge=1, le=256)] = 1
     num_cpus: Annotated[float, Field(ge=0)] = 0.1
     small_batch_lines: Annotated[int, Field(ge=0)] = 500

@@ -10,8 +10,9 @@ _START = 8.0
 class Gate:
     """Lets lines through, in turns between accounts; holds more of them back after every refusal by a replica.
 
-    The limit grows by one for each round of lines that were not refused and shrinks by a third at a refusal (additive
-    increase, multiplicative decrease, as TCP does). Refusals that come together count once.
+    The limit grows by one for each line until the first refusal, then by one for each round of lines that were not
+    refused, and shrinks by a third at a refusal (slow start, additive increase, multiplicative decrease, as TCP does).
+    Refusals that come together count once.
     """
 
     def __init__(self, max_in_flight: int) -> None:
@@ -19,6 +20,7 @@ class Gate:
         self._limit = min(_START, float(max_in_flight))
         self._num_in_flight = 0
         self._to_spare = 0
+        self._was_refused = False
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     @property
@@ -55,13 +57,15 @@ class Gate:
     def grow(self) -> None:
         """Note that a replica took a line."""
         self._to_spare = max(0, self._to_spare - 1)
-        self._limit = min(float(self._max_in_flight), self._limit + 1 / self._limit)
+        step = 1 / self._limit if self._was_refused else 1.0
+        self._limit = min(float(self._max_in_flight), self._limit + step)
 
     def shrink(self) -> None:
         """Note that a replica refused a line, being full."""
         if self._to_spare:
             return
         self._to_spare = self._num_in_flight
+        self._was_refused = True
         self._limit = max(1.0, self._limit * _SHRINK)
 
     def _let_in(self) -> None:

@@ -7,17 +7,22 @@ import pytest
 from batch.gate import Gate
 
 
-async def test_the_limit_grows_with_success_and_shrinks_at_refusals() -> None:
+async def test_the_limit_grows_fast_until_the_first_refusal_and_slowly_from_then_on() -> None:
     gate = Gate(64)
     start = gate.limit
-    for _ in range(1000):
+    for _ in range(64 - start):
         gate.grow()
-    assert start < gate.limit < 64
-    for _ in range(2000):
-        gate.grow()
+    assert gate.limit == 64
+    gate.grow()
     assert gate.limit == 64
     gate.shrink()
     assert gate.limit == 44
+    for _ in range(44):
+        gate.grow()
+    assert gate.limit in (44, 45)
+    for _ in range(2000):
+        gate.grow()
+    assert gate.limit == 64
     for _ in range(100):
         gate.shrink()
     assert gate.limit == 1
