@@ -5,7 +5,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 
 from serve_app.errors import ClientGone, MethodNotAllowed, UnknownUrl
 from serve_app.middleware import Bounds, Front
@@ -19,6 +19,7 @@ from serve_app.routes import (
     health,
     models,
     responses,
+    responses_socket,
 )
 from serve_app.services import Services
 
@@ -75,7 +76,7 @@ ROUTES = [
 def create_asgi_app(services: Services) -> Starlette:
     """Return the HTTP front over the given services; it holds no state of its own."""
     app = Starlette(
-        routes=ROUTES,
+        routes=[*ROUTES, WebSocketRoute("/v1/responses", responses_socket.serve_socket)],
         middleware=[
             Middleware(
                 Front,

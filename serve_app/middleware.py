@@ -63,7 +63,7 @@ class Front:
             await self._app(scope, receive, send)
             return
         exchange = Exchange(
-            request_id="req_" + secrets.token_hex(16),
+            request_id=new_request_id(),
             method=scope["method"] if scope["method"] in _METHODS else "OTHER",
             at=time.time(),
             started=time.perf_counter(),
@@ -162,6 +162,11 @@ class _BoundedReceive:
                 return await self._receive()
         except TimeoutError:
             raise ReceiveTimeout(self._bounds.grace_s) from None
+
+
+def new_request_id() -> str:
+    """Return the id of a request that comes in."""
+    return "req_" + secrets.token_hex(16)
 
 
 async def _refuse(exchange: Exchange, send: Send, error: ApiError) -> None:

@@ -17,6 +17,7 @@ from deployments.state.account_keys import Vault
 from deployments.state.conversations import append_items, clean, item_of
 from deployments.state.database import Database
 from deployments.state.encryption import AccountKey, DataKey
+from deployments.state.group_commit import GroupCommit
 from deployments.state.response_protocol import Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
 from deployments.state.tables import conversation_items, conversations, response_events, response_items, response_jobs
 from deployments.state.tables import responses as table
@@ -34,6 +35,7 @@ class ResponseStore:
         self._database = database
         self._vault = vault
         self._clock = clock
+        self._saving = GroupCommit(database, (table, response_items))
 
     async def save(
         self, account: str, turn: StoredTurn, *, expires_at: float, conversation_id: str | None = None
@@ -41,11 +43,13 @@ class ResponseStore:
         """Keep a response, and add its items to the conversation, where that is still there."""
         account_key = await self._vault.account_key(account)
         row, _ = new_row(account_key, account, turn, expires_at)
+        if conversation_id is None:
+            await self._saving.insert({table: [row], response_items: item_rows(turn)})
+            return
         async with self._database.write() as connection:
             await connection.execute(insert(table).values(row))
             await index_items(connection, turn)
-            if conversation_id is not None:
-                await append_items(connection, account_key, account, conversation_id, turn.items, expires_at)
+            await append_items(connection, account_key, account, conversation_id, turn.items, expires_at)
 
     async def load(self, account: str, response_id: str) -> StoredTurn | None:
         """Return a response; one that runs in the background as it stands."""
@@ -166,10 +170,15 @@ def open_turn(account_key: AccountKey, row: dict[str, Any]) -> StoredTurn:
     return StoredTurn(told["response"], items["input"], items["runs"], told["cuts"])
 
 
+def item_rows(turn: StoredTurn) -> list[dict[str, Any]]:
+    """Return the rows that say where the response's items can be found."""
+    ids = dict.fromkeys(item["id"] for item in turn.items)
+    return [{"item_id": item_id, "response_id": turn.id} for item_id in ids]
+
+
 async def index_items(connection: AsyncConnection, turn: StoredTurn) -> None:
     """Note where the response's items can be found."""
-    ids = dict.fromkeys(item["id"] for item in turn.items)
-    rows = [{"item_id": item_id, "response_id": turn.id} for item_id in ids]
+    rows = item_rows(turn)
     if rows:
         await connection.execute(insert(response_items), rows)
 

@@ -9,7 +9,7 @@ from deployments.models.engine import Summary
 from deployments.state.response_protocol import StoredTurn
 from serve_app.errors import Unavailable
 from serve_app.observability import log_bug
-from serve_app.operations.responses.prepare import strip
+from serve_app.operations.responses.prepare import Remembered, strip
 from serve_app.operations.responses.run import ResponseRun
 from serve_app.operations.responses.storage import Storage
 from serve_app.operations.responses.writer import DONE, frame
@@ -51,21 +51,40 @@ class ResponseAnswer:
         return self._pieces
 
     async def _frames(self) -> AsyncGenerator[bytes]:
+        async with aclosing(self.events()) as events:
+            async for event in events:
+                yield frame(event)
+        yield DONE
+
+    async def events(self) -> AsyncGenerator[bytes]:
+        """Yield the events as they come; the last one once the response is stored.
+
+        Raises:
+            ApiError, EngineError: as iterating the answer does.
+        """
         run = self._run = await self._prepare()
         async with aclosing(run.events(run.state.begin())) as batches:
             async for batch in batches:
-                if run.state.has_ended:
-                    for event in batch[:-1]:
-                        yield frame(event)
-                    self._settle()
-                    terminal = await self._kept(run, batch[-1])
-                    if run.state.response["status"] == "failed":
-                        self._on_failure()
-                    yield frame(terminal)
-                else:
+                if not run.state.has_ended:
                     for event in batch:
-                        yield frame(event)
-        yield DONE
+                        yield event
+                    continue
+                for event in batch[:-1]:
+                    yield event
+                self._settle()
+                terminal = await self._kept(run, batch[-1])
+                if run.state.response["status"] == "failed":
+                    self._on_failure()
+                yield terminal
+
+    def remember(self) -> Remembered | None:
+        """Return what the next request needs to continue this response, None if it did not end well."""
+        run = self._run
+        if run is None or run.state.response["status"] not in ("completed", "incomplete"):
+            return None
+        before = run.turn.before
+        items = [*before.items, *run.turn.input, *run.state.items]
+        return Remembered(run.state.response["id"], items, {**before.runs, **run.runs})
 
     async def _body(self) -> AsyncGenerator[bytes]:
         run = self._run = await self._prepare()

@@ -14,7 +14,7 @@ from serve_app.operations.chat import ChatOperation, cost_of
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.responses.answer import ResponseAnswer
 from serve_app.operations.responses.history import Message
-from serve_app.operations.responses.prepare import Preparation
+from serve_app.operations.responses.prepare import Preparation, Remembered
 from serve_app.operations.responses.run import ResponseRun, Turn, create_chat_request, param_of
 from serve_app.operations.responses.state import usage_to_wire
 from serve_app.operations.responses.storage import Storage
@@ -82,13 +82,21 @@ class ResponseOperation:
         most = max(1, engine.card.max_model_len - prompt_tokens)
         return Outcome(answer, body.is_stream, Cost(engine.card.id, prompt_tokens, body.max_output_tokens, most))
 
-    async def begin(self, body: ResponseRequest, raw: bytes, principal: Principal, *, request_id: str) -> Turn:
+    async def begin(
+        self,
+        body: ResponseRequest,
+        raw: bytes,
+        principal: Principal,
+        *,
+        request_id: str,
+        remembered: Remembered | None = None,
+    ) -> Turn:
         """Return a response that can be run: everything that it is made from has been read.
 
         Raises:
             ApiError: the model, the key or what the request refers to does not allow it.
         """
-        return await self.preparation.turn(body, raw, principal, request_id=request_id)
+        return await self.preparation.turn(body, raw, principal, request_id=request_id, remembered=remembered)
 
     def cost(self, turn: Turn) -> Cost:
         """Return what a response may take, the conversation that it continues included.

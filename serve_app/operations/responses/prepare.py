@@ -11,7 +11,7 @@ from deployments.state.protocol import Principal
 from deployments.state.response_protocol import ConversationMissing, Item, StoredTurn, TurnMissing, TurnUnfinished
 from serve_app.errors import ApiError, BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse, shorten
 from serve_app.operations.responses.history import History, Message, ServerRun, drop_oldest_turns, message_tokens
-from serve_app.operations.responses.run import Turn
+from serve_app.operations.responses.run import Before, Turn
 from serve_app.operations.responses.storage import Storage
 from serve_app.operations.responses.stored_items import items_of
 from serve_app.operations.responses.wire import create_response
@@ -32,6 +32,11 @@ class Read:
     runs: dict[str, ServerRun] = field(default_factory=dict)
 
     @property
+    def before(self) -> "Before":
+        """What was there before the request."""
+        return Before(self.items[: self.own_from], self.runs)
+
+    @property
     def own(self) -> list[Item]:
         """The request's own items, in stored form."""
         return self.items[self.own_from :]
@@ -43,6 +48,15 @@ class Read:
             BadRequest: calls and their outputs do not match.
         """
         return History(self.items, self.own_from, self.runs).messages(instructions)
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A response and all that went before it, kept by whoever asks, for the request that continues it."""
+
+    response_id: str
+    items: list[Item]
+    runs: dict[str, ServerRun]
 
 
 class Preparation:
@@ -61,7 +75,14 @@ class Preparation:
         return find_engine(self._directory, model, RESPONSES, principal)
 
     async def turn(
-        self, request: ResponseRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0
+        self,
+        request: ResponseRequest,
+        raw: bytes,
+        principal: Principal,
+        *,
+        request_id: str,
+        priority: int = 0,
+        remembered: Remembered | None = None,
     ) -> Turn:
         """Return a response that can be run; `raw` are the bytes that the request was parsed from.
 
@@ -74,7 +95,7 @@ class Preparation:
             raise RetentionForbids("background responses, which must be stored", "background")
         if request.store is False:
             expires_at = None
-        read = await self.read(request, raw, principal)
+        read = await self.read(request, raw, principal, remembered)
         messages = read.messages(request.instructions)
         if request.truncation == "auto":
             room = engine.card.max_model_len - (request.max_output_tokens or 1)
@@ -90,6 +111,7 @@ class Preparation:
             request=request,
             response=response,
             input=read.own,
+            before=read.before,
             messages=messages,
             engine=engine,
             principal=principal,
@@ -126,18 +148,26 @@ class Preparation:
         )
         return turn, refusal
 
-    async def read(self, request: PromptedRequest | CompactRequest, raw: bytes, principal: Principal) -> Read:
+    async def read(
+        self,
+        request: PromptedRequest | CompactRequest,
+        raw: bytes,
+        principal: Principal,
+        remembered: Remembered | None = None,
+    ) -> Read:
         """Return the items that a request's prompt is made of.
 
         Raises:
             ApiError: something that it refers to is not there, or may not be used.
         """
         conversation_id = request.conversation_id if isinstance(request, PromptedRequest) else None
-        if principal.retention == "strict":
-            _refuse_stored(request.previous_response_id, conversation_id)
         before: list[Item] = []
         runs: dict[str, ServerRun] = {}
-        if request.previous_response_id is not None:
+        if remembered is not None and request.previous_response_id == remembered.response_id:
+            before, runs = remembered.items, remembered.runs
+        elif principal.retention == "strict":
+            _refuse_stored(request.previous_response_id, conversation_id)
+        elif request.previous_response_id is not None:
             before, runs = await self._chain(principal.account, request.previous_response_id)
         elif conversation_id is not None:
             before = await self._conversation(principal.account, conversation_id)

@@ -50,6 +50,14 @@ _PARAMS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Before:
+    """The conversation that a response continues."""
+
+    items: list[Item] = field(default_factory=list)
+    runs: dict[str, ServerRun] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """A response that can be run: everything has been read and checked.
 
@@ -69,6 +77,7 @@ class Turn:
     is_stream: bool
     seal_reasoning: Callable[[str], str] | None = None
     priority: int = 0
+    before: Before = field(default_factory=Before)
 
     @property
     def conversation_id(self) -> str | None:

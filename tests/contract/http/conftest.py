@@ -202,10 +202,10 @@ async def batching(world, batch_stores) -> AsyncIterator[Batching]:
 
 
 @asynccontextmanager
-async def serve(app) -> AsyncIterator[str]:
+async def serve(app, ws: str = "none") -> AsyncIterator[str]:
     """Serve an application with uvicorn on a loopback port; yield its address."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", ws="none"))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", ws=ws))
     running = asyncio.create_task(server.serve(sockets=[listener]))
     await eventually(lambda: server.started)
     try:

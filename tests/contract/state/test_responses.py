@@ -380,6 +380,34 @@ async def test_two_hundred_turns_are_read_about_as_quickly_as_two(database):
     assert long < short + 0.03  # A tenth of a millisecond a turn, and some room for a busy machine.
 
 
+async def test_many_at_once_are_saved_together_and_one_that_fails_fails_alone(database, monkeypatch):
+    stores = over(database, TestClock())
+    await save(stores, "0")
+    begun = []
+    write = database.write
+
+    def count():
+        begun.append(1)
+        return write()
+
+    monkeypatch.setattr(database, "write", count)
+    results = await asyncio.gather(*(save(stores, str(n), "0") for n in range(1, 41)))
+    assert results == [None] * 40
+    assert len(begun) <= 3
+    again = await asyncio.gather(
+        *(save(stores, name) for name in ("41", "40", "42")),
+        return_exceptions=True,  # The second is there already.
+    )
+    assert [result is None for result in again] == [True, False, True]
+    for name in ("1", "40", "41", "42"):
+        assert await stores.responses.load(ME, f"resp_{name}") is not None
+    waiting = asyncio.create_task(save(stores, "43"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await save(stores, "44")
+    assert await stores.responses.load(ME, "resp_44") is not None
+
+
 async def test_a_killed_writer_leaves_nothing_half_done(tmp_path):
     database = await connect(f"sqlite+aiosqlite:///{tmp_path}/manta.db")
     stores = over(database, TestClock())

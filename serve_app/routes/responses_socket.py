@@ -1,0 +1,185 @@
+"""WebSocket mode of /v1/responses: `response.create` messages in, the events of one response after the other out.
+
+Each turn passes what a request over HTTP passes: key, limits, validation, log. The last response is remembered in the
+connection, so that the next may continue it also where nothing may be stored.
+"""
+
+import asyncio
+import time
+from contextlib import aclosing, suppress
+from typing import Any
+
+import orjson
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from deployments.models.errors import EngineError
+from deployments.state.protocol import Principal
+from serve_app.auth import authenticate
+from serve_app.body import parse_json_body
+from serve_app.errors import ApiError, BadRequest, UnknownUrl, translate_engine_error
+from serve_app.middleware import new_request_id
+from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, log_bug
+from serve_app.operations.responses.answer import ResponseAnswer
+from serve_app.operations.responses.operation import ResponseOperation
+from serve_app.operations.responses.prepare import Remembered
+from serve_app.operations.scopes import check_operation
+from serve_app.schemas.responses import ResponseRequest
+from serve_app.services import Services
+
+ROUTE = "/v1/responses (socket)"
+MAX_WAITING = 8
+MAX_AGE_S = 3600.0
+_POLICY_VIOLATION, _TRY_AGAIN = 1008, 1013
+
+
+async def serve_socket(websocket: WebSocket) -> None:
+    """Answer one connection's turns, in the order in which they come, until it is closed or an hour old."""
+    services: Services = websocket.app.state.services
+    session = _Session(websocket, services)
+    try:
+        await session.identify()
+    except ApiError:
+        await websocket.close(_POLICY_VIOLATION)  # Before it is accepted: the client sees a 403.
+        return
+    await websocket.accept()
+    working = asyncio.create_task(session.work())
+    try:
+        async with asyncio.timeout(MAX_AGE_S):
+            await session.listen()
+    except TimeoutError:
+        with suppress(Exception):
+            await session.tell_error(_too_old())
+            await websocket.close(_TRY_AGAIN)
+    except WebSocketDisconnect:
+        pass
+    finally:
+        working.cancel()
+        await asyncio.wait([working])
+
+
+class _Session:
+    """One connection, and what it remembers."""
+
+    def __init__(self, websocket: WebSocket, services: Services) -> None:
+        self._websocket = websocket
+        self._services = services
+        self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
+        self._remembered: Remembered | None = None
+
+    async def identify(self) -> tuple[Principal, ResponseOperation]:
+        """Return who is connected, and the operation.
+
+        Raises:
+            ApiError: the key is missing, not valid any more, or has no permission.
+        """
+        principal = await authenticate(self._websocket, self._services.gatekeeper)  # type: ignore[arg-type]
+        operation = self._services.operations.responses
+        if operation is None:
+            raise UnknownUrl("GET", self._websocket.url.path)
+        check_operation(principal, operation.name)
+        return principal, operation
+
+    async def listen(self) -> None:
+        """Take messages in until the client leaves."""
+        while True:
+            message = await self._websocket.receive()
+            if message["type"] == "websocket.disconnect":
+                raise WebSocketDisconnect(message.get("code", 1000))
+            if self._waiting.qsize() >= MAX_WAITING:
+                await self.tell_error(BadRequest(f"No more than {MAX_WAITING} messages may wait. Send them in turn."))
+                continue
+            self._waiting.put_nowait((message.get("text") or "").encode() or message.get("bytes") or b"")
+
+    async def work(self) -> None:
+        """Answer one message after the other."""
+        while True:
+            raw = await self._waiting.get()
+            exchange = Exchange(new_request_id(), "WEBSOCKET", time.time(), time.perf_counter(), stream=True)
+            self._services.observer.begin()
+            try:
+                await self._answer(raw, exchange)
+            except asyncio.CancelledError:
+                exchange.status = CLIENT_CLOSED_REQUEST
+                raise
+            except ApiError as error:
+                exchange.status, exchange.code = error.status, error.code
+                self._remembered = None
+                await self.tell_error(error)
+            except EngineError as error:
+                told = translate_engine_error(error)
+                exchange.status, exchange.code = told.status, told.code
+                self._remembered = None
+                await self.tell_error(told)
+            except Exception as error:
+                exchange.status = 500
+                self._remembered = None
+                log_bug(exchange.request_id, error)
+                await self.tell_error(ApiError())
+            finally:
+                self._services.observer.end(exchange, route=ROUTE, ended=time.perf_counter())
+
+    async def _answer(self, raw: bytes, exchange: Exchange) -> None:
+        principal, operation = await self.identify()
+        exchange.principal = principal
+        async with await self._services.admission.admit(principal) as ticket:
+            body, raw = _read(raw)
+            turn = await operation.begin(
+                body, raw, principal, request_id=exchange.request_id, remembered=self._remembered
+            )
+            cost = operation.cost(turn)
+            exchange.model = cost.model
+            await ticket.reserve(cost)
+            answer = operation.answer(turn, lambda: None)
+            try:
+                await self._send_events(answer, exchange)
+            finally:
+                await answer.aclose()
+                exchange.usage = answer.summary.usage
+                ticket.settle(exchange.usage)
+        self._remembered = answer.remember()
+
+    async def _send_events(self, answer: ResponseAnswer, exchange: Exchange) -> None:
+        async with aclosing(answer.events()) as events:
+            async for event in events:
+                if exchange.first_piece_at is None:
+                    exchange.first_piece_at, exchange.status = time.perf_counter(), 200
+                await self._websocket.send_text(event.decode())
+
+    async def tell_error(self, error: ApiError) -> None:
+        """Send an error event: flat, as streams have it, and nested, as answers do."""
+        told: dict[str, Any] = dict(error.to_wire()["error"])
+        event = {"type": "error", "sequence_number": 0, "status": error.status, "error": told}
+        event |= {name: told[name] for name in ("code", "message", "param")}
+        await self._websocket.send_text(orjson.dumps(event).decode())
+
+
+def _read(raw: bytes) -> tuple[ResponseRequest, bytes]:
+    """Return the request that a message holds, and its bytes.
+
+    Raises:
+        BadRequest: it is no `response.create` message, or asks for what a socket does not have.
+    """
+    try:
+        message = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        message = None
+    if isinstance(message, dict):
+        kind = message.pop("type", None)
+        if kind != "response.create":
+            raise BadRequest(
+                "Invalid value for 'type'. Supported values are: 'response.create'.", param="type", code="invalid_value"
+            )
+        if message.pop("background", None):
+            raise BadRequest(
+                "Background responses are not available over a WebSocket. Leave 'background' out.",
+                param="background",
+                code="unsupported_value",
+            )
+        raw = orjson.dumps({**message, "stream": True})
+    return parse_json_body(raw, ResponseRequest), raw
+
+
+def _too_old() -> ApiError:
+    return BadRequest(
+        "This connection is an hour old. Open another one and go on there.", code="websocket_connection_limit_reached"
+    )
