@@ -1,0 +1,143 @@
+"""A batch against vLLM's own offline run of the same prompts, and against a loop of OpenAI's client over HTTP.
+
+    python -m tests.bench.batches --lines 2000 --tokens 16
+
+The batch's time runs from its creation to its end, start-up included; the offline run's leaves the engine's out.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from openai import AsyncOpenAI, OpenAI
+
+from tests.bench.peers import ROOT, Model, Peer, parse_spec, read_model, start_peer, stop_peer
+
+URL = "/v1/chat/completions"
+CLIENTS = 64
+OFFLINE = """
+import json, sys, time
+from vllm import LLM, SamplingParams
+asked = json.load(sys.stdin)
+llm = LLM(model=asked["model"], **asked["engine"])
+sampling = SamplingParams(temperature=0, max_tokens=asked["tokens"])
+llm.chat(asked["prompts"][:32], sampling, use_tqdm=False)
+rounds = []
+for _ in range(2):
+    started = time.perf_counter()
+    outputs = llm.chat(asked["prompts"], sampling, use_tqdm=False)
+    rounds.append(time.perf_counter() - started)
+tokens = sum(len(output.outputs[0].token_ids) for output in outputs)
+print("RESULT", json.dumps({"seconds": min(rounds), "tokens": tokens}))
+"""
+
+
+def create_prompts(num: int) -> list[list[dict[str, str]]]:
+    """Return chats of about forty words, no two alike."""
+    return [
+        [{"role": "user", "content": f"Question {n}. " + "Say what the old river told the town. " * 5}]
+        for n in range(num)
+    ]
+
+
+def run_batch(client: OpenAI, model: str, prompts: list[Any], tokens: int) -> dict[str, float]:
+    """Return how long a batch took, from its creation on, and its tokens."""
+    lines = []
+    for number, messages in enumerate(prompts):
+        body = {"model": model, "messages": messages, "max_tokens": tokens, "temperature": 0}
+        lines.append(json.dumps({"custom_id": str(number), "method": "POST", "url": URL, "body": body}) + "\n")
+    file = client.files.create(file=("in.jsonl", "".join(lines).encode()), purpose="batch")
+    started = time.perf_counter()
+    batch = client.batches.create(input_file_id=file.id, endpoint=URL, completion_window="24h")
+    first_s = None
+    while batch.status not in ("completed", "failed", "expired", "cancelled"):
+        time.sleep(0.1)
+        batch = client.batches.retrieve(batch.id)
+        if first_s is None and batch.request_counts.completed:
+            first_s = time.perf_counter() - started
+    assert batch.status == "completed", batch
+    assert batch.request_counts.completed == len(prompts), batch.request_counts
+    seconds = time.perf_counter() - started
+    return {"seconds": seconds, "first_s": first_s or seconds, "tokens": batch.usage.output_tokens}
+
+
+async def run_loop(url: str, key: str, model: str, prompts: list[Any], tokens: int) -> dict[str, float]:
+    """Return how long the same requests took over HTTP, 64 at a time."""
+    room, total = asyncio.Semaphore(CLIENTS), 0
+    async with AsyncOpenAI(base_url=url, api_key=key, timeout=300) as client:
+
+        async def ask(messages: Any) -> int:
+            async with room:
+                answer = await client.chat.completions.create(
+                    model=model, messages=messages, max_tokens=tokens, temperature=0
+                )
+            return answer.usage.completion_tokens if answer.usage else 0
+
+        started = time.perf_counter()
+        total = sum(await asyncio.gather(*map(ask, prompts)))
+    return {"seconds": time.perf_counter() - started, "tokens": total}
+
+
+def run_offline(model: Model, prompts: list[Any], tokens: int) -> dict[str, float]:
+    """Return how long vLLM took without a server, the better of two rounds."""
+    asked = {"model": model.directory, "engine": model.engine, "prompts": prompts, "tokens": tokens}
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE],
+        input=json.dumps(asked),
+        env=os.environ | model.environment,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    found = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert found, done.stderr[-3000:]
+    result: dict[str, float] = json.loads(found[0].removeprefix("RESULT "))
+    return result
+
+
+def measure_service(peer: Peer, prompts: list[Any], tokens: int) -> dict[str, dict[str, float]]:
+    """Return what a running service took for the batch, twice, and for the loop."""
+    target = peer.target
+    url = f"http://{target.host}:{target.port}/v1"
+    with OpenAI(base_url=url, api_key=target.api_key, timeout=300) as client:
+        run_batch(client, target.model, prompts[:32], tokens)
+        first = run_batch(client, target.model, prompts, tokens)
+        second = run_batch(client, target.model, prompts, tokens)
+    loop = asyncio.run(run_loop(url, str(target.api_key), target.model, prompts, tokens))
+    return {"batch": min(first, second, key=lambda one: one["seconds"]), f"HTTP, {CLIENTS} clients": loop}
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lines", type=int, default=2000)
+    parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--config", type=Path, default=ROOT / "configs" / "bench.yaml")
+    options = parser.parse_args()
+    model, prompts = read_model(options.config), create_prompts(options.lines)
+    results = {"vLLM offline (LLM.chat)": run_offline(model, prompts, options.tokens)}
+    with TemporaryDirectory(prefix="mb-", dir="/tmp") as directory:
+        peer = start_peer(parse_spec("manta"), 0, Path(directory), model)
+        try:
+            results |= measure_service(peer, prompts, options.tokens)
+        finally:
+            stop_peer(peer)
+    offline = results["vLLM offline (LLM.chat)"]["seconds"]
+    print("| run | seconds | lines/s | of offline | output tokens | first line done after |")
+    print("|---|---|---|---|---|---|")
+    for name, told in results.items():
+        rate = options.lines / told["seconds"]
+        first = f"{told['first_s']:.1f} s" if "first_s" in told else "-"
+        ratio = offline / told["seconds"]
+        print(f"| {name} | {told['seconds']:.1f} | {rate:.1f} | {ratio:.2f} | {told['tokens']:,.0f} | {first} |")
+
+
+if __name__ == "__main__":
+    main()
