@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from batch.calls import Answer
 from batch.config import BatchConfig
@@ -13,7 +14,7 @@ from batch.merge import merge
 from batch.stores import Stores, patiently
 from batch.validation import LineIndex, Rules, Validation, index_lines, validate
 from batch.worker import Job, must_stop
-from deployments.state.batch_ledger import BatchState, Fenced, Outcome
+from deployments.state.batch_ledger import BatchState, CannotCancel, Fenced, Outcome
 from deployments.state.batch_rows import Batch
 from deployments.state.files import FileNotFound, StoredFile
 from deployments.state.retention import FilesConfig, keeps_input
@@ -63,6 +64,13 @@ class BatchRun:
             await patiently(
                 "Renewing a claim", lambda: self._stores.work.renew(self._id, self._epoch, self._config.lease_s)
             )
+            await patiently("Looking at a key", self._cancel_if_revoked)
+
+    async def _cancel_if_revoked(self) -> None:
+        principal = self._batch.principal
+        if await self._stores.work.is_key_revoked(principal.key_id):
+            with suppress(CannotCancel):
+                await self._stores.batches.cancel(principal.account, self._id)
 
     async def _work(self) -> None:
         work = self._stores.work

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 
 from batch.segments import SegmentStore
 from deployments.state.account_keys import Vault
@@ -69,6 +69,8 @@ async def patiently(
     while True:
         try:
             return await work()
+        except (IntegrityError, DataError, ProgrammingError):  # Trying again would not mend those.
+            raise
         except (DBAPIError, StoreUnavailable, OSError) as error:
             num_failures += 1
             if num_failures in (1, 10) or num_failures % 100 == 0:

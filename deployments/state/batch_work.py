@@ -25,7 +25,7 @@ from deployments.state.batch_rows import (
 )
 from deployments.state.batches import BatchStore, one_row, write_row
 from deployments.state.files import record_file
-from deployments.state.tables import batch_segments, batches, files, usage
+from deployments.state.tables import api_keys, batch_segments, batches, files, usage
 
 
 class BatchWork:
@@ -67,6 +67,12 @@ class BatchWork:
         """Return where a batch is."""
         async with self._database.read() as connection:
             return state_of(await one_row(connection, select(batches).where(batches.c.batch_id == batch_id)))
+
+    async def is_key_revoked(self, key_id: str) -> bool:
+        """Say whether an API key has been taken back."""
+        query = select(api_keys.c.revoked_at).where(api_keys.c.key_id == key_id)
+        async with self._database.read() as connection:
+            return await connection.scalar(query) is not None
 
     async def release(self, batch_id: str, epoch: int) -> BatchState:
         """Give a claim up, so that the batch need not wait for its end.

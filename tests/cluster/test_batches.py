@@ -169,3 +169,15 @@ def test_nothing_that_lines_say_is_written_in_the_clear(service: Service, client
         if path.is_file() and not path.is_symlink() and CANARY.encode() in path.read_bytes()
     ]
     assert found == []
+
+
+def test_lines_may_ask_for_responses(service: Service, client: OpenAI) -> None:
+    body = {"model": CHAT, "input": f"{CANARY} asks.", "max_output_tokens": 16}
+    lines = [
+        {"custom_id": f"r-{number}", "method": "POST", "url": "/v1/responses", "body": body} for number in range(3)
+    ]
+    batch = finish(client, submit(client, lines, "/v1/responses"))
+    assert batch.status == "completed"
+    output = output_of(client, batch)
+    assert [one["response"]["status_code"] for one in output] == [200, 200, 200]
+    assert {one["response"]["body"]["object"] for one in output} == {"response"}

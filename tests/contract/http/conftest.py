@@ -173,7 +173,8 @@ async def run_batches(
 ) -> AsyncIterator[Batching]:
     """Have a coordinator with a worker of its own run."""
     config = BatchConfig(**{"commit_interval_s": 0.02, "poll_interval_s": 0.02, **overrides})
-    operations = create_operations(world.directory, cache_salts(b"salt")).by_path()
+    salt = cache_salts(b"salt")
+    operations = create_operations(world.directory, salt, None, world.storage(), world.tools).by_path()
     worker = LineWorker(stores, operations, config)
     workers = fleet(worker)
     coordinator = Coordinator(stores, workers, config, world.file_rules)

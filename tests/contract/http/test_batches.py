@@ -12,6 +12,8 @@ from batch import run
 from batch.fleet import FleetDown, LocalFleet
 from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied, Overloaded, RequestRejected
+from deployments.state.key_store import KeyStore
+from deployments.state.keys import NewKey
 from deployments.state.tables import batch_segments, usage
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
 from tests.contract.http.conftest import run_batches
@@ -617,3 +619,31 @@ async def test_a_full_disk_is_waited_out_and_nothing_half_done_is_seen(client, w
     batch = await finish(client, batch)
     assert batch.request_counts.completed == 5
     assert len(world.chat.streams) == 5
+
+
+async def test_revoking_a_key_cancels_its_batches(world, batch_stores):
+    keys = KeyStore(batch_stores.database, b"p" * 32)
+    key, _ = await keys.create(NewKey(account="acct-1", tier="standard"))
+    world.principal(key_id=key.key_id, requests_per_minute=10_000)
+    world.chat.script = lambda request: Script([asyncio.Event()])
+    async with run_batches(world, batch_stores, lease_s=2):
+        client = world.client()
+        batch = await submit(client, jsonl(line(0)))
+        await eventually(lambda: world.chat.streams)
+        await keys.revoke(key.key_id)
+        batch = await finish(client, batch)
+    assert batch.status == "cancelled"
+
+
+async def test_lines_may_ask_for_responses(client):
+    body = {"model": MODEL, "input": "Hi."}
+    lines = [line(0, url="/v1/responses", body=body), line(1, url="/v1/responses", body={**body, "background": True})]
+    batch = await finish(client, await submit(client, jsonl(*lines), endpoint="/v1/responses"))
+    done, refused = await lines_of(client, batch.output_file_id)
+    assert done["response"]["status_code"] == 200
+    assert done["response"]["body"]["object"] == "response"
+    assert done["response"]["body"]["status"] == "completed"
+    assert refused["response"]["status_code"] == 400
+    assert refused["response"]["body"]["error"]["param"] == "background"
+    stored = await client.responses.retrieve(done["response"]["body"]["id"])
+    assert stored.output_text == "Hello there!"
