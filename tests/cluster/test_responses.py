@@ -1,5 +1,6 @@
 """Responses on the real service: state that any ingress replica finds, also after its processes have died."""
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -8,6 +9,7 @@ import httpx2
 import psutil
 import pytest
 from openai import OpenAI
+from websockets.sync.client import connect
 
 from tests.cluster.cluster import CANARY, CHAT, SMALL, Service, eventually, read_config
 from tests.cluster.test_chat import COLOUR
@@ -267,3 +269,20 @@ def test_a_conversation_goes_on_when_everything_was_killed(own: Service) -> None
             path = own.state_dir / name
             assert not path.exists() or CANARY.encode() not in path.read_bytes()
     own.stop()
+
+
+def test_a_socket_carries_turn_after_turn_through_the_proxy(service: Service, key: str) -> None:
+    url = service.url.replace("http", "ws") + "/v1/responses"
+    with connect(url, additional_headers={"authorization": f"Bearer {key}"}) as socket:
+        previous, used = None, []
+        for words in (PROMPT, "And then?"):
+            body = {"model": CHAT, "input": words, "max_output_tokens": 8, "store": False}
+            socket.send(json.dumps({"type": "response.create", **body, "previous_response_id": previous}))
+            events = [json.loads(socket.recv(timeout=60))]
+            while events[-1]["type"] not in ("response.completed", "response.incomplete", "response.failed", "error"):
+                events.append(json.loads(socket.recv(timeout=60)))
+            final = fold(events)
+            previous = final["id"]
+            used.append(final["usage"])
+    assert used[1]["input_tokens"] > used[0]["input_tokens"]
+    assert used[1]["input_tokens_details"]["cached_tokens"] >= 0.7 * used[0]["input_tokens"]

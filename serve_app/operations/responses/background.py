@@ -18,7 +18,7 @@ import orjson
 from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied, EngineError, Overloaded
 from deployments.state.protocol import Gatekeeper, Granted, Principal
-from deployments.state.response_protocol import Claimed, Item, LeaseLost
+from deployments.state.response_protocol import Claimed, Item, LeaseLost, StoredTurn
 from serve_app.errors import SERVER_ERROR_MESSAGE, ApiError, translate_engine_error
 from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, Observer, log_bug
 from serve_app.operations.responses.answer import stored_turn
@@ -122,9 +122,12 @@ class BackgroundRunner:
         principal = _principal_of(claimed.job["principal"])
         request = ResponseRequest.model_validate(claimed.job["body"])
         request_id = f"{claimed.job['request']}-e{claimed.epoch}"
-        turn, refusal = await self._operation.preparation.again(
-            request, orjson.dumps(claimed.job["body"]), principal, claimed.turn, request_id=request_id
-        )
+        raw = orjson.dumps(claimed.job["body"])
+        try:
+            turn = await self._operation.preparation.again(request, raw, principal, claimed.turn, request_id=request_id)
+        except ApiError as error:
+            await self._give_up(claimed, error)
+            return
         run = self._operation.start(turn)
         partial = run.take_state(resume(claimed.turn.response, claimed.events, turn.seal_reasoning))
 
@@ -136,11 +139,16 @@ class BackgroundRunner:
         job = _Job(run, claimed.epoch, settle)
         if claimed.is_cancelled:
             job.add(run.state.cancel())
-        elif refusal is not None:
-            job.add(run.state.fail("server_error", refusal.message))
         elif partial is None or claimed.epoch > _MAX_EPOCHS:
             job.add(run.state.fail("server_error", INTERRUPTED))
         self._launch(job)
+
+    async def _give_up(self, claimed: Claimed, error: ApiError) -> None:
+        """End a response that cannot be run any more."""
+        state = resume(claimed.turn.response, claimed.events, None)
+        events = state.cancel() if claimed.is_cancelled else state.fail("server_error", error.message)
+        turn = StoredTurn(state.response, claimed.turn.input, {}, state.cuts)
+        await self._store.finish(claimed.account, turn, claimed.epoch, events)
 
     def _launch(self, job: _Job) -> None:
         self._jobs[job.run.turn.response["id"]] = job

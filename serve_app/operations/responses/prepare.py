@@ -9,7 +9,7 @@ import orjson
 from deployments.models.engine import Engine, ModelDirectory
 from deployments.state.protocol import Principal
 from deployments.state.response_protocol import ConversationMissing, Item, StoredTurn, TurnMissing, TurnUnfinished
-from serve_app.errors import ApiError, BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse, shorten
+from serve_app.errors import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse, shorten
 from serve_app.operations.responses.history import History, Message, ServerRun, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.run import Before, Turn
 from serve_app.operations.responses.storage import Storage
@@ -124,17 +124,16 @@ class Preparation:
 
     async def again(
         self, request: ResponseRequest, raw: bytes, principal: Principal, stored: StoredTurn, *, request_id: str
-    ) -> tuple[Turn, ApiError | None]:
-        """Return a response that was begun elsewhere, and why it cannot be run any more, None where it can."""
-        refusal: ApiError | None = None
-        messages: list[Message] = []
+    ) -> Turn:
+        """Return a response that was begun elsewhere.
+
+        Raises:
+            ApiError: it cannot be run any more: its model, or what it continues, is gone.
+        """
         engine = self.engine(stored.response["model"], principal)
-        try:
-            messages = (await self.read(request, raw, principal)).messages(request.instructions)
-        except ApiError as error:
-            refusal = error
+        messages = (await self.read(request, raw, principal)).messages(request.instructions)
         tokens = await self._storage.sealer.of(principal.account)
-        turn = Turn(
+        return Turn(
             request=request,
             response=stored.response,
             input=stored.input,
@@ -146,7 +145,6 @@ class Preparation:
             is_stream=True,
             seal_reasoning=tokens.seal if SEALED_REASONING in (request.include or ()) else None,
         )
-        return turn, refusal
 
     async def read(
         self,

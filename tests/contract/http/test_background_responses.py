@@ -12,7 +12,7 @@ from deployments.models.events import Finished, TextDelta, ToolArgumentsDelta, T
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
 from tests.contract.http.waiting import eventually
-from tests.twins.engine import Script
+from tests.twins.engine import MemoryDirectory, Script
 from tests.twins.legal import fold, split
 
 ASK = {"model": MODEL, "input": "Go on.", "background": True}
@@ -263,6 +263,26 @@ async def test_it_fails_where_what_was_seen_cannot_be_continued(world):
     final = fold(await events_of(world, begun.id))
     assert final["output"][0]["arguments"] == '{"a"'
     assert final["output"][0]["status"] == "incomplete"
+
+
+@pytest.mark.parametrize("gone", ["model", "previous"])
+async def test_it_fails_where_what_it_needs_is_gone(world, gone):
+    responses = world.client().responses
+    first = await responses.create(model=MODEL, input="a")
+    _, world.chat.script = held("One ", "two.")
+    begun = await responses.create(**ASK, previous_response_id=first.id)
+    await eventually(lambda: len(world.state.events[begun.id]) > 3)
+    for runner in list(world.runners):
+        await kill(world, runner)
+    if gone == "model":
+        world.directory = MemoryDirectory([world.embeddings])
+    else:
+        await responses.delete(first.id)
+    failed = await ended(await taken_over(world), begun.id)
+    assert failed.status == "failed"
+    assert failed.error.code == "server_error"
+    assert fold(await events_of(world, begun.id))["output"] == []
+    assert not world.state.jobs
 
 
 async def test_a_stopping_replica_hands_its_responses_over_at_once(world):
