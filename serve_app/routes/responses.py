@@ -15,7 +15,7 @@ from serve_app.observability import Exchange
 from serve_app.operations.outcome import Outcome
 from serve_app.operations.responses.operation import Question, ResponseOperation
 from serve_app.operations.responses.replay import replay
-from serve_app.operations.responses.run import Turn
+from serve_app.operations.responses.turn import Turn
 from serve_app.operations.responses.writer import DONE, frame, new_id
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, exchange_of, json_response, services_of

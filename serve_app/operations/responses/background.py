@@ -24,7 +24,8 @@ from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, Observer, l
 from serve_app.operations.responses.answer import stored_turn
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.replay import resume
-from serve_app.operations.responses.run import ResponseRun, Turn
+from serve_app.operations.responses.run import ResponseRun
+from serve_app.operations.responses.turn import Turn
 from serve_app.schemas.responses import ResponseRequest
 
 T = TypeVar("T")

@@ -13,12 +13,14 @@ from serve_app.errors import ApiError, BadRequest, translate_engine_error
 from serve_app.operations.chat import ChatOperation, cost_of
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.responses.answer import ResponseAnswer
+from serve_app.operations.responses.dialect import create_chat_request, param_of
 from serve_app.operations.responses.history import Message
 from serve_app.operations.responses.prepare import Preparation, Remembered
-from serve_app.operations.responses.run import ResponseRun, Turn, create_chat_request, param_of
+from serve_app.operations.responses.run import ResponseRun
 from serve_app.operations.responses.state import usage_to_wire
 from serve_app.operations.responses.storage import Storage
 from serve_app.operations.responses.tools import ToolBounds, Tools
+from serve_app.operations.responses.turn import Turn
 from serve_app.operations.responses.wire import create_chat
 from serve_app.operations.responses.writer import Item, new_id
 from serve_app.schemas.base import estimate_tokens

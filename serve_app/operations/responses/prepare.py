@@ -6,14 +6,14 @@ from typing import Any
 
 import orjson
 
-from deployments.models.engine import Engine, ModelDirectory
+from deployments.models.engine import Engine, ModelCard, ModelDirectory
 from deployments.state.protocol import Principal
 from deployments.state.response_protocol import ConversationMissing, Item, StoredTurn, TurnMissing, TurnUnfinished
 from serve_app.errors import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse, shorten
 from serve_app.operations.responses.history import History, Message, ServerRun, drop_oldest_turns, message_tokens
-from serve_app.operations.responses.run import Before, Turn
 from serve_app.operations.responses.storage import Storage
 from serve_app.operations.responses.stored_items import items_of
+from serve_app.operations.responses.turn import Before, Turn
 from serve_app.operations.responses.wire import create_response
 from serve_app.operations.responses.writer import new_id
 from serve_app.operations.routing import find_engine
@@ -96,11 +96,7 @@ class Preparation:
         if request.store is False:
             expires_at = None
         read = await self.read(request, raw, principal, remembered)
-        messages = read.messages(request.instructions)
-        if request.truncation == "auto":
-            room = engine.card.max_model_len - (request.max_output_tokens or 1)
-            if sum(map(message_tokens, messages)) > room:
-                messages = drop_oldest_turns(messages, room)
+        messages = _fit(read.messages(request.instructions), request, engine.card)
         response = create_response(
             request, new_id("resp"), engine.card.id, int(self._storage.clock()), stored=expires_at is not None
         )
@@ -235,6 +231,14 @@ class Preparation:
         if item["type"] == "compaction":
             return {**item, "text": text}
         return {**item, "content": [{"type": "reasoning_text", "text": text}]}
+
+
+def _fit(messages: list[Message], request: ResponseRequest, card: ModelCard) -> list[Message]:
+    """Return what probably fits into the model's context, where the request lets the oldest turns go."""
+    room = card.max_model_len - (request.max_output_tokens or 1)
+    if request.truncation != "auto" or sum(map(message_tokens, messages)) <= room:
+        return messages
+    return drop_oldest_turns(messages, room)
 
 
 def _refuse_stored(previous_response_id: str | None, conversation_id: str | None) -> None:

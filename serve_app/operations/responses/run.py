@@ -3,86 +3,31 @@
 Yields the events as they are made. Keeps nothing, and knows neither HTTP nor the database.
 """
 
-import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
 
-import orjson
-from pydantic import ValidationError
-
-from deployments.models.engine import Engine, EngineStream, Usage
+from deployments.models.engine import EngineStream, Usage
 from deployments.models.errors import EngineError, RequestRejected
 from deployments.models.render import parse_events
-from deployments.state.protocol import Principal
-from serve_app.errors import SERVER_ERROR_MESSAGE, BadRequest, translate_engine_error
+from serve_app.errors import SERVER_ERROR_MESSAGE, translate_engine_error
 from serve_app.observability import log_bug
-from serve_app.operations.chat import ChatOperation, check_features
-from serve_app.operations.responses.history import Message, ServerRun, drop_oldest_turns, message_tokens
-from serve_app.operations.responses.state import OpenTool, ResponseState, ServerCall
+from serve_app.operations.chat import ChatOperation
+from serve_app.operations.responses.dialect import create_chat_request, translated, unfinished
+from serve_app.operations.responses.history import ServerRun, drop_oldest_turns, message_tokens
+from serve_app.operations.responses.running_tool import RunningTool
+from serve_app.operations.responses.state import ResponseState, ServerCall
 from serve_app.operations.responses.tools import (
-    CALL_FAILED,
     CUT,
     NO_MORE_CALLS,
     TIME_IS_UP,
-    Tool,
-    ToolAnswer,
     ToolBounds,
     Tools,
 )
-from serve_app.operations.responses.wire import create_chat
-from serve_app.operations.responses.writer import Item
-from serve_app.schemas.chat import ChatRequest
-from serve_app.schemas.responses import ResponseRequest
-from serve_app.violations import translate_violation
+from serve_app.operations.responses.turn import Turn
 
 _MAX_TRIMS = 12
-_PARAMS = {
-    "messages": "input",
-    "response_format.json_schema.schema": "text.format.schema",
-    "response_format": "text.format",
-    "max_completion_tokens": "max_output_tokens",
-    "max_tokens": "max_output_tokens",
-    "reasoning_effort": "reasoning.effort",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """The conversation that a response continues."""
-
-    items: list[Item] = field(default_factory=list)
-    runs: dict[str, ServerRun] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A response that can be run: everything has been read and checked.
-
-    `response` is the object as it begins, `input` the request's own items in stored form, `messages` the whole
-    conversation. `expires_at` is when the stored response goes, None when it is not to be stored.
-    `seal_reasoning` makes the token that a client who keeps the conversation itself sends back for a thought.
-    """
-
-    request: ResponseRequest
-    response: Item
-    input: list[Item]
-    messages: list[Message]
-    engine: Engine
-    principal: Principal
-    request_id: str
-    expires_at: float | None
-    is_stream: bool
-    seal_reasoning: Callable[[str], str] | None = None
-    priority: int = 0
-    before: Before = field(default_factory=Before)
-
-    @property
-    def conversation_id(self) -> str | None:
-        """The conversation that the items join, once the response is finished."""
-        return self.request.conversation_id
 
 
 @dataclass(slots=True)
@@ -161,7 +106,7 @@ class ResponseRun:
                         yield batch
         except EngineError as error:
             if not has_begun:
-                raise _translated(error) from error
+                raise translated(error) from error
             told = translate_engine_error(error)
             yield self._fail(told.message if told.status != 400 else SERVER_ERROR_MESSAGE)
             return
@@ -242,7 +187,7 @@ class ResponseRun:
         number = self._num_generations
         body, raw = create_chat_request(turn, self._messages, self._tools if may_call else {})
         if self.state.partial_text():
-            raw = _unfinished(raw, self.state.num_deltas())
+            raw = unfinished(raw, self.state.num_deltas())
         self._stream = stream = self._chat.run_as_events(
             turn.engine,
             body,
@@ -274,7 +219,7 @@ class ResponseRun:
         tool = self._tools[call.name]
         opened, events = self.state.open_tool(tool.begin(call.arguments))
         yield events
-        running = _RunningTool(tool, call, opened, self.turn.principal, left_s)
+        running = RunningTool(tool, call, opened, self.turn.principal, left_s)
         started = time.perf_counter()
         try:
             async for told in running.events():
@@ -302,101 +247,3 @@ class ResponseRun:
         self._messages += [
             {"role": "tool", "tool_call_id": call.call_id, "content": output} for call, output in outputs
         ]
-
-
-class _RunningTool:
-    """A tool at work, in a task of its own; its events are handed on as they come."""
-
-    def __init__(self, tool: Tool, call: ServerCall, opened: OpenTool, principal: Principal, max_s: float) -> None:
-        self.output = CALL_FAILED
-        self.usage: Usage | None = None
-        self._opened = opened
-        self._told: list[bytes] = []
-        self._has_news = asyncio.Event()
-        self._max_s = max_s
-        self._task = asyncio.create_task(tool.run(opened.item, call.arguments, principal, self._tell))
-        self._task.add_done_callback(lambda _: self._has_news.set())
-
-    def _tell(self, kind: str, **fields: Any) -> None:
-        self._told.append(self._opened.tell(kind, **fields))
-        self._has_news.set()
-
-    async def events(self) -> AsyncIterator[list[bytes]]:
-        """Yield the tool's events until it has answered, failed, or used its time up."""
-        deadline = asyncio.get_running_loop().time() + self._max_s
-        while True:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._has_news.wait()
-            except TimeoutError:
-                self.output = TIME_IS_UP
-                await self.stop()
-            self._has_news.clear()
-            told, self._told = self._told, []
-            if told:
-                yield told
-            if self._task.done():
-                break
-        if self._task.cancelled() or self._task.exception() is not None:
-            return
-        answer: ToolAnswer = self._task.result()
-        self.output, self.usage = answer.output, answer.usage
-        self._opened.item.clear()
-        self._opened.item.update(answer.item)
-
-    async def stop(self) -> None:
-        """Cancel the tool if it still works, and wait until it has stopped."""
-        if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
-
-def create_chat_request(turn: Turn, messages: list[Message], tools: Tools) -> tuple[ChatRequest, bytes]:
-    """Return the chat that one generation asks for, and its bytes.
-
-    Raises:
-        BadRequest: the model cannot do what it asks.
-    """
-    chat = create_chat(turn.request, messages, [tool.function() for tool in tools.values()])
-    chat["stream"] = turn.is_stream
-    try:
-        body = ChatRequest.model_validate(chat)
-    except ValidationError as error:
-        told = translate_violation(error, chat)
-        raise BadRequest(told.message, param=param_of(told.param), code=told.code) from None
-    check_features(body, turn.engine.card, param="input")
-    return body, orjson.dumps(chat)
-
-
-def _unfinished(raw: bytes, num_tokens: int) -> bytes:
-    """Return a chat whose last message the model is to continue, having written `num_tokens` of it.
-
-    In words of the engine's own dialect, which no caller may use.
-    """
-    chat = orjson.loads(raw)
-    if "max_completion_tokens" in chat:
-        chat["max_completion_tokens"] = max(1, chat["max_completion_tokens"] - num_tokens)
-    return orjson.dumps({**chat, "continue_final_message": True, "add_generation_prompt": False})
-
-
-def _translated(error: EngineError) -> EngineError:
-    """Return a refusal in the words of this interface; any other failure as it is."""
-    if not isinstance(error, RequestRejected):
-        return error
-    param = param_of(error.param)
-    message = error.message
-    if error.param is not None and param is not None:
-        message = message.replace(f"'{error.param}'", f"'{param}'").replace("your messages", "your input")
-        message = message.replace("length of the messages", "length of the input")
-    return RequestRejected(message, param=param, code=error.code)
-
-
-def param_of(param: str | None) -> str | None:
-    """Return the name that a field of a chat has in a request for a response."""
-    if param is None:
-        return None
-    if param.startswith("messages"):
-        return "input"
-    if param.startswith("tools["):
-        return param.replace("].function", "]")
-    return _PARAMS.get(param, param)

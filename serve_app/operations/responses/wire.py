@@ -6,12 +6,11 @@ from serve_app.operations.responses.history import Message
 from serve_app.operations.responses.writer import Item
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.response_tools import AllowedTools, FunctionTool, NamedChoice
-from serve_app.schemas.responses import JsonSchemaFormat, PromptedRequest, ResponseRequest, TextConfig
+from serve_app.schemas.responses import JsonSchemaFormat, PromptedRequest, Reasoning, ResponseRequest, TextConfig
 
 
 def create_response(request: ResponseRequest, response_id: str, model: str, created_at: int, *, stored: bool) -> Item:
     """Return the object of a response that has not begun: every key of the interface, null where nothing is known."""
-    reasoning = request.reasoning
     return {
         "id": response_id,
         "object": "response",
@@ -29,10 +28,7 @@ def create_response(request: ResponseRequest, response_id: str, model: str, crea
         "parallel_tool_calls": request.parallel_tool_calls is not False,
         "previous_response_id": request.previous_response_id,
         "prompt_cache_key": request.prompt_cache_key,
-        "reasoning": {
-            "effort": reasoning.effort if reasoning else None,
-            "summary": reasoning.summary or reasoning.generate_summary if reasoning else None,
-        },
+        "reasoning": _reasoning_to_wire(request.reasoning),
         "safety_identifier": request.safety_identifier,
         "service_tier": "default",
         "store": stored,
@@ -50,6 +46,12 @@ def create_response(request: ResponseRequest, response_id: str, model: str, crea
         "metadata": request.metadata or {},
         "conversation": {"id": request.conversation_id} if request.conversation_id else None,
     }
+
+
+def _reasoning_to_wire(reasoning: Reasoning | None) -> Item:
+    if reasoning is None:
+        return {"effort": None, "summary": None}
+    return {"effort": reasoning.effort, "summary": reasoning.summary or reasoning.generate_summary}
 
 
 def _or(value: float | None, default: float) -> float:

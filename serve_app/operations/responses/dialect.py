@@ -1,0 +1,74 @@
+"""Between a response and the chat that makes its text: the body of a generation, and what its refusals are called."""
+
+import orjson
+from pydantic import ValidationError
+
+from deployments.models.errors import EngineError, RequestRejected
+from serve_app.errors import BadRequest
+from serve_app.operations.chat import check_features
+from serve_app.operations.responses.history import Message
+from serve_app.operations.responses.tools import Tools
+from serve_app.operations.responses.turn import Turn
+from serve_app.operations.responses.wire import create_chat
+from serve_app.schemas.chat import ChatRequest
+from serve_app.violations import translate_violation
+
+_PARAMS = {
+    "messages": "input",
+    "response_format.json_schema.schema": "text.format.schema",
+    "response_format": "text.format",
+    "max_completion_tokens": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+}
+
+
+def create_chat_request(turn: Turn, messages: list[Message], tools: Tools) -> tuple[ChatRequest, bytes]:
+    """Return the chat that one generation asks for, and its bytes.
+
+    Raises:
+        BadRequest: the model cannot do what it asks.
+    """
+    chat = create_chat(turn.request, messages, [tool.function() for tool in tools.values()])
+    chat["stream"] = turn.is_stream
+    try:
+        body = ChatRequest.model_validate(chat)
+    except ValidationError as error:
+        told = translate_violation(error, chat)
+        raise BadRequest(told.message, param=param_of(told.param), code=told.code) from None
+    check_features(body, turn.engine.card, param="input")
+    return body, orjson.dumps(chat)
+
+
+def unfinished(raw: bytes, num_tokens: int) -> bytes:
+    """Return a chat whose last message the model is to continue, having written `num_tokens` of it.
+
+    In words of the engine's own dialect, which no caller may use.
+    """
+    chat = orjson.loads(raw)
+    if "max_completion_tokens" in chat:
+        chat["max_completion_tokens"] = max(1, chat["max_completion_tokens"] - num_tokens)
+    return orjson.dumps({**chat, "continue_final_message": True, "add_generation_prompt": False})
+
+
+def translated(error: EngineError) -> EngineError:
+    """Return a refusal in the words of this interface; any other failure as it is."""
+    if not isinstance(error, RequestRejected):
+        return error
+    param = param_of(error.param)
+    message = error.message
+    if error.param is not None and param is not None:
+        message = message.replace(f"'{error.param}'", f"'{param}'").replace("your messages", "your input")
+        message = message.replace("length of the messages", "length of the input")
+    return RequestRejected(message, param=param, code=error.code)
+
+
+def param_of(param: str | None) -> str | None:
+    """Return the name that a field of a chat has in a request for a response."""
+    if param is None:
+        return None
+    if param.startswith("messages"):
+        return "input"
+    if param.startswith("tools["):
+        return param.replace("].function", "]")
+    return _PARAMS.get(param, param)

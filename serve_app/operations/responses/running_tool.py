@@ -1,0 +1,57 @@
+"""A call of a tool that the service runs, at work beside the stream that tells of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from deployments.models.engine import Usage
+from deployments.state.protocol import Principal
+from serve_app.operations.responses.state import OpenTool, ServerCall
+from serve_app.operations.responses.tools import CALL_FAILED, TIME_IS_UP, Tool, ToolAnswer
+
+
+class RunningTool:
+    """A tool at work, in a task of its own; its events are handed on as they come."""
+
+    def __init__(self, tool: Tool, call: ServerCall, opened: OpenTool, principal: Principal, max_s: float) -> None:
+        self.output = CALL_FAILED
+        self.usage: Usage | None = None
+        self._opened = opened
+        self._told: list[bytes] = []
+        self._has_news = asyncio.Event()
+        self._max_s = max_s
+        self._task = asyncio.create_task(tool.run(opened.item, call.arguments, principal, self._tell))
+        self._task.add_done_callback(lambda _: self._has_news.set())
+
+    def _tell(self, kind: str, **fields: Any) -> None:
+        self._told.append(self._opened.tell(kind, **fields))
+        self._has_news.set()
+
+    async def events(self) -> AsyncIterator[list[bytes]]:
+        """Yield the tool's events until it has answered, failed, or used its time up."""
+        deadline = asyncio.get_running_loop().time() + self._max_s
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._has_news.wait()
+            except TimeoutError:
+                self.output = TIME_IS_UP
+                await self.stop()
+            self._has_news.clear()
+            told, self._told = self._told, []
+            if told:
+                yield told
+            if self._task.done():
+                break
+        if self._task.cancelled() or self._task.exception() is not None:
+            return
+        answer: ToolAnswer = self._task.result()
+        self.output, self.usage = answer.output, answer.usage
+        self._opened.item.clear()
+        self._opened.item.update(answer.item)
+
+    async def stop(self) -> None:
+        """Cancel the tool if it still works, and wait until it has stopped."""
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])

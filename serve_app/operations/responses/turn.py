@@ -1,0 +1,46 @@
+"""A response that can be run, as a value."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from deployments.models.engine import Engine
+from deployments.state.protocol import Principal
+from serve_app.operations.responses.history import Message, ServerRun
+from serve_app.operations.responses.writer import Item
+from serve_app.schemas.responses import ResponseRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The conversation that a response continues."""
+
+    items: list[Item] = field(default_factory=list)
+    runs: dict[str, ServerRun] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A response that can be run: everything has been read and checked.
+
+    `response` is the object as it begins, `input` the request's own items in stored form, `messages` the whole
+    conversation. `expires_at` is when the stored response goes, None when it is not to be stored.
+    `seal_reasoning` makes the token that a client who keeps the conversation itself sends back for a thought.
+    """
+
+    request: ResponseRequest
+    response: Item
+    input: list[Item]
+    messages: list[Message]
+    engine: Engine
+    principal: Principal
+    request_id: str
+    expires_at: float | None
+    is_stream: bool
+    seal_reasoning: Callable[[str], str] | None = None
+    priority: int = 0
+    before: Before = field(default_factory=Before)
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The conversation that the items join, once the response is finished."""
+        return self.request.conversation_id
