@@ -1,6 +1,6 @@
 """Who is asking: from an Authorization header to a Principal, or a refusal."""
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from deployments.state.protocol import Gatekeeper, GatekeeperUnavailable, Principal
 from serve_app.errors import InvalidKey, PermissionDenied, Unauthenticated, Unavailable
@@ -8,7 +8,7 @@ from serve_app.errors import InvalidKey, PermissionDenied, Unauthenticated, Unav
 _MAX_HEADER_CHARS = 512
 
 
-async def authenticate(request: Request, gatekeeper: Gatekeeper) -> Principal:
+async def authenticate(request: HTTPConnection, gatekeeper: Gatekeeper) -> Principal:
     """Return who holds the API key that the request carries.
 
     Raises:
@@ -26,7 +26,7 @@ async def authenticate(request: Request, gatekeeper: Gatekeeper) -> Principal:
     return principal
 
 
-async def authenticate_admin(request: Request, gatekeeper: Gatekeeper) -> Principal:
+async def authenticate_admin(request: HTTPConnection, gatekeeper: Gatekeeper) -> Principal:
     """Return who holds the admin key that the request carries.
 
     Raises:

@@ -72,7 +72,7 @@ class _Session:
         Raises:
             ApiError: the key is missing, not valid any more, or has no permission.
         """
-        principal = await authenticate(self._websocket, self._services.gatekeeper)  # type: ignore[arg-type]
+        principal = await authenticate(self._websocket, self._services.gatekeeper)
         operation = self._services.operations.responses
         if operation is None:
             raise UnknownUrl("GET", self._websocket.url.path)
