@@ -24,9 +24,7 @@ Body = TypeVar("Body", bound=BaseModel)
 async def create_conversation(request: Request) -> Response:
     """Make a conversation with its first items."""
     principal, operation, store = await _caller(request)
-    expires_at = operation.storage.expires_at(principal)
-    if expires_at is None:
-        raise RetentionForbids("conversations, which are stored")
+    expires_at = _expires_at(principal, operation)
     raw = await request.body()
     body = parse_json_body(raw or b"{}", NewConversation)
     items = await _items(body, principal, operation)
@@ -86,7 +84,7 @@ async def create_items(request: Request) -> Response:
     body = parse_json_body(await request.body(), NewConversationItems)
     conversation_id: str = request.path_params["conversation_id"]
     items = await _items(body, principal, operation)
-    expires_at = operation.storage.expires_at(principal) or operation.storage.clock()
+    expires_at = _expires_at(principal, operation)
     try:
         added = await store.add_items(principal.account, conversation_id, items, expires_at=expires_at)
     except ConversationMissing:
@@ -124,6 +122,18 @@ async def _caller(request: Request) -> tuple[Principal, ResponseOperation, Conve
         raise UnknownUrl(request.method, request.url.path)
     check_operation(principal, operation.name)
     return principal, operation, operation.storage.conversations
+
+
+def _expires_at(principal: Principal, operation: ResponseOperation) -> float:
+    """Return when what is stored now goes.
+
+    Raises:
+        RetentionForbids: this key stores nothing.
+    """
+    expires_at = operation.storage.expires_at(principal)
+    if expires_at is None:
+        raise RetentionForbids("conversations, which are stored")
+    return expires_at
 
 
 async def _load(request: Request, principal: Principal, store: Conversations) -> Conversation:

@@ -308,6 +308,8 @@ async def test_strict_retention_stores_nothing_and_says_so(world, responses):
         assert caught.value.param == next(iter(wanted))
     with pytest.raises(openai.PermissionDeniedError):
         await world.client().conversations.create()
+    with pytest.raises(openai.PermissionDeniedError):
+        await world.client().conversations.items.create("conv_1", items=[{"role": "user", "content": "x"}])
 
 
 @pytest.mark.parametrize(("retention", "days"), [("ephemeral", 1), ("stored", 30)])
