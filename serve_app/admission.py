@@ -4,6 +4,7 @@ Requests and tokens are counted by the gatekeeper; here is decided how many toke
 has run. HTTP headers are made elsewhere from the same quota.
 """
 
+import math
 from collections import OrderedDict
 from types import TracebackType
 from typing import Self
@@ -53,12 +54,40 @@ class Habits:
         self._seen.move_to_end(place)
 
 
+class PromptRatios:
+    """How many tokens a prompt really has for each that was estimated, by key and model.
+
+    Only the replica knows a model's template and vocabulary. The ratio rises at once to what was seen and falls
+    slowly, since a prompt that was held too low passes the limit and one held too high is corrected within a second.
+    """
+
+    def __init__(self, max_entries: int = _MAX_HABITS) -> None:
+        self._max_entries = max_entries
+        self._seen: OrderedDict[tuple[str, str], float] = OrderedDict()
+
+    def usual(self, key_id: str, model: str) -> float:
+        """Return the ratio to reckon with: the key's own, else the model's, else 1."""
+        seen = self._seen.get((key_id, model))
+        return self._seen.get(("", model), 1.0) if seen is None else seen
+
+    def learn(self, key_id: str, model: str, estimated: int, actual: int) -> None:
+        """Take in what one prompt did take."""
+        ratio = actual / max(1, estimated)
+        for place in ((key_id, model), ("", model)):
+            seen = self._seen.get(place, ratio)
+            self._seen[place] = max(ratio, seen + (ratio - seen) / 16)
+            self._seen.move_to_end(place)
+        while len(self._seen) > self._max_entries:
+            self._seen.popitem(last=False)
+
+
 class Admission:
     """The door: hands out tickets."""
 
-    def __init__(self, gatekeeper: Gatekeeper, habits: Habits | None = None) -> None:
+    def __init__(self, gatekeeper: Gatekeeper) -> None:
         self._gatekeeper = gatekeeper
-        self._habits = habits or Habits()
+        self._habits = Habits()
+        self._ratios = PromptRatios()
 
     async def admit(self, principal: Principal) -> "Ticket":
         """Return a ticket for one request.
@@ -69,7 +98,7 @@ class Admission:
         decision = await self._gatekeeper.admit(principal)
         if isinstance(decision, Denied):
             raise RateLimited(decision, principal.organization)
-        return Ticket(self._gatekeeper, self._habits, principal)
+        return Ticket(self._gatekeeper, self._habits, self._ratios, principal)
 
     def quota(self, principal: Principal) -> Quota:
         """Return what the key has left, as this process knows it."""
@@ -83,11 +112,21 @@ class Ticket:
     detached it then settles or refunds. Closing a closed ticket does nothing.
     """
 
-    __slots__ = ("_cost", "_gatekeeper", "_granted", "_habits", "_is_detached", "_principal", "_reserved_tokens")
+    __slots__ = (
+        "_cost",
+        "_gatekeeper",
+        "_granted",
+        "_habits",
+        "_is_detached",
+        "_principal",
+        "_ratios",
+        "_reserved_tokens",
+    )
 
-    def __init__(self, gatekeeper: Gatekeeper, habits: Habits, principal: Principal) -> None:
+    def __init__(self, gatekeeper: Gatekeeper, habits: Habits, ratios: PromptRatios, principal: Principal) -> None:
         self._gatekeeper = gatekeeper
         self._habits = habits
+        self._ratios = ratios
         self._principal = principal
         self._cost: Cost | None = None
         self._granted: Granted | None = None
@@ -129,13 +168,18 @@ class Ticket:
         """Return the tokens to hold.
 
         A bound that the caller set is held in full, so that no number of concurrent requests passes the limit.
-        Without one, what the key usually generates is held, but never so much that a prompt which fits into the
-        limit is refused for a guess.
+        Without one, what the key usually generates is held. Of what is only guessed, never so much is held that a
+        prompt which fits into the limit is refused for it.
         """
+        key_id, limit = self._principal.key_id, self._principal.tokens_per_minute
         if cost.completion_tokens is not None:
-            return cost.prompt_tokens + min(cost.completion_tokens, cost.max_completion_tokens)
-        usual = min(self._habits.usual(self._principal.key_id, cost.model), cost.max_completion_tokens)
-        return max(cost.prompt_tokens, min(cost.prompt_tokens + usual, self._principal.tokens_per_minute))
+            certain = cost.prompt_tokens + min(cost.completion_tokens, cost.max_completion_tokens)
+            guessed = 0
+        else:
+            certain = cost.prompt_tokens
+            guessed = min(self._habits.usual(key_id, cost.model), cost.max_completion_tokens)
+        guessed += max(0, math.ceil(cost.prompt_tokens * (self._ratios.usual(key_id, cost.model) - 1)))
+        return max(certain, min(certain + guessed, limit))
 
     def detach(self) -> Self:
         """Return the ticket, which now outlives its context: the holder closes it."""
@@ -147,7 +191,10 @@ class Ticket:
         if usage is None:
             self.refund()
         elif self._close(usage.total_tokens) and self._cost is not None and self._cost.max_completion_tokens:
-            self._habits.learn(self._principal.key_id, self._cost.model, usage.completion_tokens)
+            key_id, model = self._principal.key_id, self._cost.model
+            self._habits.learn(key_id, model, usage.completion_tokens)
+            if usage.prompt_tokens:
+                self._ratios.learn(key_id, model, self._cost.prompt_tokens, usage.prompt_tokens)
 
     def refund(self) -> None:
         """Give back all that is held."""

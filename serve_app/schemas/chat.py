@@ -41,7 +41,7 @@ from serve_app.schemas.tools import (
 )
 
 AFFINITY_CHARS = 1024
-_MESSAGE_TOKENS = 4  # What a template adds around each message, about.
+_MESSAGE_TOKENS = 4  # What a template adds around each message, about, and before the answer.
 _UNSUPPORTED = ("audio", "moderation", "web_search_options")
 
 
@@ -188,7 +188,7 @@ class ChatRequest(WireModel):
     def prompt_estimate_tokens(self) -> int:
         """Return about how many tokens the prompt takes, counted from the size of its texts."""
         texts = (text for message in self.messages for text in texts_of(message))
-        total = estimate_tokens(texts) + _MESSAGE_TOKENS * len(self.messages)
+        total = estimate_tokens(texts) + _MESSAGE_TOKENS * (len(self.messages) + 1)
         total += IMAGE_TOKENS * sum(map(num_images, self.messages))
         for tool in self.tools or ():
             if isinstance(tool, FunctionTool):

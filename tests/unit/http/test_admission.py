@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from deployments.models.engine import Usage
 from deployments.state.protocol import Principal, Quota
-from serve_app.admission import UNKNOWN_COMPLETION_TOKENS, Admission, Habits, quota_headers
+from serve_app.admission import UNKNOWN_COMPLETION_TOKENS, Admission, Habits, PromptRatios, quota_headers
 from serve_app.errors import RateLimited
 from serve_app.operations.outcome import Cost
 from tests.twins.gatekeeper import MemoryGatekeeper, TestClock
@@ -70,6 +70,34 @@ async def test_reserve_without_a_bound_never_refuses_a_prompt_that_fits(gatekeep
     ticket = await Admission(gatekeeper).admit(PRINCIPAL)
     await ticket.reserve(cost(prompt=9_990))
     assert ticket.reserved_tokens == 10_000
+
+
+@pytest.mark.parametrize(("bound", "held"), [(50, 300), (9_890, 10_000)])
+async def test_reserve_holds_what_prompts_really_take_but_never_more_than_a_minute(bound, held):
+    first, second = MemoryGatekeeper({}, TestClock()), MemoryGatekeeper({}, TestClock())
+    admission = Admission(first)
+    ticket = await admission.admit(PRINCIPAL)
+    await ticket.reserve(cost(bound=50))
+    ticket.settle(Usage(250, 0))  # Two and a half times what was estimated.
+    admission._gatekeeper = second
+    ticket = await admission.admit(PRINCIPAL)
+    await ticket.reserve(cost(bound=bound, at_most=9_900))
+    assert ticket.reserved_tokens == held
+
+
+def test_prompt_ratio_rises_at_once_and_falls_slowly():
+    ratios = PromptRatios(max_entries=4)
+    assert ratios.usual("k", "m") == 1
+    ratios.learn("k", "m", 10, 30)
+    assert ratios.usual("k", "m") == ratios.usual("other", "m") == 3
+    ratios.learn("k", "m", 100, 100)
+    assert 2.5 < ratios.usual("k", "m") < 3
+    for _ in range(100):
+        ratios.learn("k", "m", 100, 100)
+    assert ratios.usual("k", "m") < 1.1
+    for model in ("n", "o"):
+        ratios.learn("k", model, 10, 30)
+    assert ratios.usual("k", "m") == 1
 
 
 @pytest.mark.parametrize("too_much", [cost(prompt=10_001), cost(prompt=7000, bound=3001)])
