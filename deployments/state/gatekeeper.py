@@ -84,10 +84,12 @@ class Gatekeeper:
         """Return who the digest stands for. One that is unknown is looked for in the database, but not at any rate."""
         core = self._ready()
         identified = core.identify(digest)
-        if identified.principal is None and time.monotonic() >= self._look_again_at:
-            self._look_again_at = time.monotonic() + _LOOK_AT_MOST_EVERY_S
-            self.refresh_keys()
-            identified = core.identify(digest)
+        if identified.principal is None:
+            is_certain = time.monotonic() >= self._look_again_at
+            if is_certain:
+                self._look_again_at = time.monotonic() + _LOOK_AT_MOST_EVERY_S
+                is_certain = self._poll_keys_now()
+            identified = core.identify(digest)._replace(is_certain=is_certain)
         return identified
 
     def exchange(self, exchange: Exchange) -> Exchanged:
@@ -97,11 +99,7 @@ class Gatekeeper:
     def refresh_keys(self) -> int:
         """Take in changes of keys now instead of at the next poll; return the revision that is known then."""
         core = self._ready()
-        try:
-            self._background.run(self._poll_keys(), timeout_s=_LOOK_TIMEOUT_S)
-        except Exception as error:  # The poll in the background goes on trying and says what is wrong.
-            self._look_again_at = time.monotonic() + _LOOK_PAUSE_S
-            logger.debug("Keys could not be refreshed: %s", type(error).__name__)
+        self._poll_keys_now()
         return core.keyring.revision
 
     def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
@@ -138,6 +136,16 @@ class Gatekeeper:
             self._background.run(self._stop(), timeout_s=10)
         finally:
             self._background.stop()
+
+    def _poll_keys_now(self) -> bool:
+        """Take in changes of keys; return whether the database answered."""
+        try:
+            self._background.run(self._poll_keys(), timeout_s=_LOOK_TIMEOUT_S)
+        except Exception as error:  # The poll in the background goes on trying and says what is wrong.
+            self._look_again_at = time.monotonic() + _LOOK_PAUSE_S
+            logger.debug("Keys could not be refreshed: %s", type(error).__name__)
+            return False
+        return True
 
     def _ready(self) -> GatekeeperCore:
         if self._core is None:

@@ -16,6 +16,8 @@ TRUST_S = 0.6
 RETRY_S = 0.05
 FIRST_PATIENCE_S = 5.0
 _NOBODY_S = 1.0
+_LOOKS = 4
+_LOOK_AGAIN_S = 0.1
 _MAX_NOBODIES = 10_000
 _MAX_KNOWN = 100_000
 
@@ -107,6 +109,7 @@ class KeyCache:
 
     async def _look_up(self, digest: bytes, patience_s: float) -> Principal | None:
         deadline = self._clock() + patience_s
+        num_looks = 0
         while True:
             try:
                 identified = await self._transport.identify(digest)
@@ -118,7 +121,10 @@ class KeyCache:
                 await self._sleep(RETRY_S)
                 continue
             self._counts["lookups"] += 1
-            if identified.revision >= self.revision:  # Else the answer is older than a change already heard of.
+            num_looks += 1
+            if not identified.is_certain and num_looks < _LOOKS:
+                await self._sleep(_LOOK_AGAIN_S)  # A key that was issued a moment ago is not refused for haste.
+            elif identified.revision >= self.revision:  # Else the answer is older than a change already heard of.
                 break
         if identified.principal is None:
             if len(self._nobodies) >= _MAX_NOBODIES:

@@ -25,11 +25,15 @@ class Hello(NamedTuple):
 
 
 class Identified(NamedTuple):
-    """Who a digest stands for as of `revision`, None for nobody; and until when (Unix seconds, None is for ever)."""
+    """Who a digest stands for as of `revision`, None for nobody; and until when (Unix seconds, None is for ever).
+
+    Where `is_certain` is false nobody was found, but the database was not asked: a new key may be there.
+    """
 
     revision: int
     principal: Principal | None
     accepted_until: float | None
+    is_certain: bool = True
 
 
 class Ask(NamedTuple):

@@ -35,7 +35,6 @@ COMMAND = [sys.executable, "-c", "from serve_app.cli import main; main()"]
 CHAT, SMALL, LONG, EMBED = "manta/demo-chat", "manta/demo-small", "manta/demo-long", "all-minilm-l6-v2"
 CANARY = "Kanarienvogel-93f1"
 """Content that must be found nowhere: what requests say that are cut short, and that test_privacy looks for."""
-KEY_HEARD_OF_S = 0.6
 START_S, STOP_S = 300.0, 120.0
 _MARK = "MANTA_CLUSTER_TEST"
 _DASHBOARD = re.compile(r"dashboard at.*?(https?://[\w.:-]+)")
@@ -165,9 +164,8 @@ class Service:
     # Keys and records, from the database.
 
     async def issue(self, **fields: Any) -> tuple[ApiKey, str]:
-        """Issue a key; return it and its secret, once the running service has had the time to hear of it."""
+        """Issue a key; return it and its secret."""
         issued: tuple[ApiKey, str] = await self.with_keys(lambda keys: keys.create(NewKey(**fields)))
-        await asyncio.sleep(KEY_HEARD_OF_S)
         return issued
 
     async def with_keys(self, work: Callable[[KeyStore], Any]) -> Any:

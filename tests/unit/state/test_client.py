@@ -4,6 +4,7 @@ import pytest
 
 from deployments.state.key_cache import FIRST_PATIENCE_S, TRUST_S
 from deployments.state.leases import DENIAL_S
+from deployments.state.messages import Identified
 from deployments.state.protocol import Denied, GatekeeperUnavailable, Granted
 from tests.unit.state.memory import World, principal_of, secret_of, stored
 
@@ -58,6 +59,25 @@ async def test_an_unknown_key_that_comes_to_exist_is_accepted() -> None:
     world.change(stored(2, "new", principal_of("new")))
     world.clock.advance(TRUST_S)
     assert await client.identify(secret_of("new")) == principal_of("new")
+
+
+@pytest.mark.parametrize(("known_after", "num_looks"), [(2, 3), (9, 4)])
+async def test_a_key_that_could_not_be_looked_for_is_asked_for_again(known_after: int, num_looks: int) -> None:
+    world = World()
+    client = world.client()
+    num_asked = 0
+
+    async def identify(digest: bytes) -> Identified:
+        nonlocal num_asked
+        if num_asked == known_after:
+            world.change(stored(2, "new", principal_of("new")))
+        num_asked += 1
+        identified = world.core.identify(digest)
+        return identified._replace(is_certain=identified.principal is not None)
+
+    world.identify = identify  # type: ignore[method-assign]
+    assert (await client.identify(secret_of("new")) is not None) == (num_looks > known_after)
+    assert num_asked == num_looks
 
 
 async def test_many_who_ask_for_one_key_ask_once() -> None:
