@@ -13,9 +13,14 @@ ONGOING: Final = "manta_ongoing_requests"
 
 
 def desired_replicas(context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
-    """Return the number of replicas that brings each to its target of ongoing requests, and no state."""
+    """Return the number of replicas that brings each to its target of ongoing requests, and no state.
+
+    A replica that runs and has not reported is not an idle one: it may be too busy to report. Until all have, there
+    is no way down.
+    """
     reported = (context.aggregated_metrics or {}).get(ONGOING, {})
     ongoing = sum(reported.values()) + (context.total_queued_requests or 0.0)
-    target = context.config.get_target_ongoing_requests()
-    wanted = math.ceil(ongoing / target - 1e-9)
+    wanted = math.ceil(ongoing / context.config.get_target_ongoing_requests() - 1e-9)
+    if any(replica not in reported for replica in context.running_replicas):
+        wanted = max(wanted, context.target_num_replicas)
     return max(context.capacity_adjusted_min_replicas, min(context.capacity_adjusted_max_replicas, wanted)), {}
