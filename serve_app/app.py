@@ -26,6 +26,7 @@ def build(args: ServiceConfig) -> Application:
         serve.ingress()(Ingress),
         name="ingress",
         max_ongoing_requests=config.ingress.max_ongoing_requests,
+        max_surge_percent=100,  # New replicas start before old ones go.
         autoscaling_config=config.ingress.autoscaling_config,
         ray_actor_options={"num_cpus": config.ingress.num_cpus},
         graceful_shutdown_timeout_s=config.ingress.drain_s,

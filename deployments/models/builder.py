@@ -30,6 +30,7 @@ def deployment_name(model_id: str) -> str:
 def deployment_options(model: ModelConfig) -> dict[str, Any]:
     """Return Serve's options for the deployment of a model."""
     group = model.placement_group_config or {}
+    is_cpu = model.device == "cpu"
     actor = {"num_cpus": 0, **model.ray_actor_options}  # The engine's bundle is what the replica needs.
     actor["runtime_env"] = {**actor.get("runtime_env", {}), "env_vars": dict(model.env)}
     return {
@@ -42,6 +43,7 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
         "ray_actor_options": actor,
         "placement_group_bundles": placement_bundles(model),
         "placement_group_strategy": group.get("strategy", "PACK"),
+        "max_surge_percent": model.max_surge_percent if model.max_surge_percent is not None else 100 * is_cpu,
         "max_ongoing_requests": 1_000_000,  # Nothing comes over handles; the replica's channel has the real bound.
         "graceful_shutdown_timeout_s": model.drain_s + STOP_S,
         "health_check_period_s": 5.0,

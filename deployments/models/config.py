@@ -25,6 +25,9 @@ class ModelConfig(Part):
         drain_s: how long a replica that is told to go waits for what runs on it, in seconds.
         stall_s: after how many seconds without any progress an engine is replaced.
         scale_to_zero_wait_s: how long a request waits for a first replica, in seconds.
+        max_surge_percent: how many more replicas there may be while a new configuration goes live, in percent. Above
+            0 the new ones start before the old ones go, and nobody waits; where the cluster has no room for them the
+            old ones stay. 0, the default for GPUs, stops old ones first.
         autoscaling_config, ray_actor_options, placement_group_config, engine_kwargs: as Ray and vLLM name them.
     """
 
@@ -40,6 +43,7 @@ class ModelConfig(Part):
     max_concurrent_requests: int = Field(default=256, ge=1, le=100_000)
     max_queued_requests: int = Field(default=512, ge=0, le=1_000_000)
     scale_to_zero_wait_s: float = Field(default=60.0, gt=0, le=3600)
+    max_surge_percent: int | None = Field(default=None, ge=0, le=100)
     drain_s: float = Field(default=120.0, ge=0, le=3600)
     stall_s: float = Field(default=600.0, ge=10)
     autoscaling_config: dict[str, Any] = Field(default_factory=lambda: {"min_replicas": 1, "max_replicas": 1})

@@ -63,12 +63,11 @@ class RemoteEngine:
     async def _choose(self, choice: Choice) -> tuple[str, Address]:
         # `_reserve=False` is what Ray's own LLM router passes for requests that travel outside of its handles:
         # without it every choice costs a round trip to the replica (1,000 against 380 requests a second).
-        # The replica keeps its own bound instead. But such a choice is not counted while it waits, and so never
-        # wakes a model that is scaled to zero: where there is no replica at once, the choice is made the long way.
+        # The replica keeps its own bound instead.
         try:
             with contextlib.suppress(TimeoutError):
                 return await self._choose_within(AT_ONCE_S, choice, _reserve=False)
-            return await self._choose_within(self._wait_s, choice)
+            return await self._wake_and_choose(choice)
         except TimeoutError:
             raise Overloaded(
                 f"The model `{self.card.id}` is starting; no replica was ready within {self._wait_s:g} s.",
@@ -76,6 +75,23 @@ class RemoteEngine:
             ) from None
         except (BackPressureError, DeploymentUnavailableError) as error:
             raise Overloaded(f"The model `{self.card.id}` is not available at the moment.", 5.0) from error
+
+    async def _wake_and_choose(self, choice: Choice) -> tuple[str, Address]:
+        """Choose a replica where there may be none.
+
+        A choice without a reservation is not counted while it waits, and so never wakes a model that is scaled to
+        zero; one with a reservation does, but asks the replicas first, and those that are busy may not answer for
+        minutes. So both wait, and the first to end decides.
+        """
+        choosing = asyncio.create_task(self._choose_within(self._wait_s, choice, _reserve=False))
+        waking = asyncio.create_task(self._choose_within(self._wait_s, choice))
+        try:
+            done, _ = await asyncio.wait({choosing, waking}, return_when=asyncio.FIRST_COMPLETED)
+            return (choosing if choosing in done else waking).result()
+        finally:
+            choosing.cancel()
+            waking.cancel()
+            await asyncio.gather(choosing, waking, return_exceptions=True)
 
     async def _choose_within(self, timeout_s: float, choice: Choice, **options: bool) -> tuple[str, Address]:
         async with asyncio.timeout(timeout_s), self._handle.choose_replica(choice, **options) as selection:

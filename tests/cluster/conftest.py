@@ -43,7 +43,7 @@ def main_config() -> dict[str, Any]:
         "scale_to_zero_wait_s": 180,
     }
     args["ingress"] = {
-        "autoscaling_config": {"min_replicas": 2, "max_replicas": 3, "target_ongoing_requests": 16, **QUICK}
+        "autoscaling_config": {"min_replicas": 2, "max_replicas": 3, "target_ongoing_requests": 8, **QUICK}
     }
     assert {CHAT, SMALL, EMBED} == models.keys()
     assert long["id"] == LONG

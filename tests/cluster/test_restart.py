@@ -12,7 +12,7 @@ from tests.cluster.cluster import SMALL, Service, read_config
 from tests.contract.state.conftest import postgres_server, postgres_url
 
 __all__ = ["postgres_server", "postgres_url"]
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.skip(reason="has not been run yet")]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ class ChannelServer:
         for task in list(self._tasks):
             task.cancel()
         for connection in list(self._connections):
-            connection.close()
+            connection.finish()
 
 
 def _without_text(error: Exception) -> tuple[type[Exception], Exception, Any]:
@@ -232,6 +232,12 @@ class _ServerConnection(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+    def finish(self) -> None:
+        """Close once all that was queued has been sent."""
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()
 
 
 def send_at_once(transport: asyncio.Transport) -> None:

@@ -81,7 +81,20 @@ async def test_choice_is_counted_when_there_is_no_replica(reach):
     handle = Handle(has_replica=False)
     engine, _ = reach(handle)
     assert (await first_piece(engine))[2] == b"piece"
-    assert handle.choices == [{"_reserve": False}, {}]
+    assert handle.choices == [{"_reserve": False}, {"_reserve": False}, {}]
+
+
+async def test_choice_does_not_wait_for_replicas_that_are_too_busy_to_be_asked(reach):
+    class Busy(Handle):
+        @asynccontextmanager
+        async def choose_replica(self, choice, **options):
+            await asyncio.sleep(0.02 if options.get("_reserve") is False else 60)
+            async with super().choose_replica(choice, **options) as selection:
+                yield selection
+
+    engine, _ = reach(Busy(has_replica=True), wait_s=60.0)
+    async with asyncio.timeout(5):
+        assert (await first_piece(engine))[2] == b"piece"
 
 
 async def test_request_is_refused_when_no_replica_comes_up_in_time(reach):

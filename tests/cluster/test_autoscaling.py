@@ -1,0 +1,119 @@
+"""Replicas that come under load and go after it, full queues that say so, streams that end before their replica."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import pytest
+from openai import APIStatusError, AsyncOpenAI
+
+from tests.cluster.cluster import SMALL, Replica, Service
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+SCALE_S = 180.0
+
+
+def asked(number: int, max_tokens: int) -> dict[str, Any]:
+    """Return a request; each number has a prefix of its own, and so its own favourite replica."""
+    return {
+        "model": SMALL,
+        "messages": [{"role": "user", "content": f"Story number {number}."}],
+        "max_tokens": max_tokens,
+    }
+
+
+async def read_stream(service: Service, key: str, number: int, max_tokens: int) -> bytes:
+    """Return the end of a stream. Reads without parsing: the load is to be the service's, not this process's."""
+    url, headers = f"{service.url}/v1/chat/completions", {"authorization": f"Bearer {key}"}
+    tail = b""
+    async with (
+        httpx2.AsyncClient(timeout=240) as http,
+        http.stream("POST", url, json={**asked(number, max_tokens), "stream": True}, headers=headers) as answer,
+    ):
+        assert answer.status_code == 200
+        async for piece in answer.aiter_bytes():
+            tail = (tail + piece)[-600:]
+    return tail
+
+
+@dataclass
+class Seen:
+    """What came of the requests that made the load."""
+
+    ends: Counter[str] = field(default_factory=Counter)
+    refusals: list[APIStatusError] = field(default_factory=list)
+    slowest_refusal_s: float = 0.0
+
+
+@asynccontextmanager
+async def load(client: AsyncOpenAI, num_clients: int) -> AsyncIterator[Seen]:
+    """Keep that many clients asking for stories, one after the other."""
+    seen = Seen()
+
+    async def keep_asking(number: int) -> None:
+        while True:
+            started = time.monotonic()
+            try:
+                answer = await client.chat.completions.create(**asked(number, 1000))
+                seen.ends[answer.choices[0].finish_reason] += 1
+            except APIStatusError as refused:
+                seen.refusals.append(refused)
+                seen.slowest_refusal_s = max(seen.slowest_refusal_s, time.monotonic() - started)
+                await asyncio.sleep(1)
+
+    tasks = [asyncio.create_task(keep_asking(number)) for number in range(num_clients)]
+    try:
+        yield seen
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(end, asyncio.CancelledError) for end in ended), ended
+
+
+async def wait_for(service: Service, name: str, count: int) -> list[Replica]:
+    """Return a deployment's replicas once there are that many, and all of them serve."""
+    deadline = time.monotonic() + SCALE_S
+    while True:
+        replicas = await asyncio.to_thread(service.replicas, name)
+        if len(replicas) == count and all(replica.state == "RUNNING" for replica in replicas):
+            return replicas
+        assert time.monotonic() < deadline, f"{name}: {replicas}, not {count}"
+        await asyncio.sleep(0.5)
+
+
+async def test_load_brings_replicas_full_queues_say_so_and_streams_outlive_the_way_down(
+    service: Service, async_client: AsyncOpenAI, key: str
+) -> None:
+    await wait_for(service, SMALL, 1)
+    await wait_for(service, "ingress", 2)
+    async with load(async_client, 64) as seen:
+        await wait_for(service, "ingress", 3)
+        await wait_for(service, SMALL, 2)
+
+    # One replica takes 16 and lets 16 more wait: of 64 at once, many had to be refused, and at once.
+    assert seen.ends.keys() == {"length"}
+    assert seen.refusals
+    assert {refusal.status_code for refusal in seen.refusals} <= {429, 503}
+    assert all(int(refusal.response.headers["retry-after"]) >= 1 for refusal in seen.refusals)
+    assert seen.slowest_refusal_s < 20  # Two engines and a third ingress replica start meanwhile, on two cores.
+
+    streams = [asyncio.create_task(read_stream(service, key, number, 3900)) for number in range(8)]
+    has_shrunk_under_streams = False
+    while not all(stream.done() for stream in streams):
+        replicas = await asyncio.to_thread(service.replicas, SMALL)
+        leaving = [replica for replica in replicas if replica.state == "STOPPING"]
+        has_shrunk_under_streams |= bool(leaving) and not all(stream.done() for stream in streams)
+        await asyncio.sleep(0.3)
+    for tail in await asyncio.gather(*streams):
+        assert b'"finish_reason":"length"' in tail
+        assert tail.endswith(b"data: [DONE]\n\n")
+    assert has_shrunk_under_streams
+    await wait_for(service, SMALL, 1)
+    await wait_for(service, "ingress", 2)
