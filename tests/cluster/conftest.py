@@ -9,7 +9,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from tests.cluster.cluster import CHAT, EMBED, LONG, SMALL, Service, read_config
 
-QUICK = {"upscale_delay_s": 1, "downscale_delay_s": 3, "metrics_interval_s": 0.5, "look_back_period_s": 2}
+QUICK = {"upscale_delay_s": 1, "downscale_delay_s": 10, "metrics_interval_s": 0.5, "look_back_period_s": 4}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

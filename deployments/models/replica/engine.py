@@ -12,6 +12,7 @@ from deployments.models.config import ModelConfig
 from deployments.models.replica.chat import ChatRunner
 from deployments.models.replica.completions import CompletionRunner
 from deployments.models.replica.embeddings import EmbeddingRunner
+from deployments.models.replica.engine_metrics import gather_engine_metrics
 from deployments.models.replica.options import llm_config_of, runs_in_one_process
 from deployments.models.replica.submit import StallWatch
 from deployments.models.schema_budget import SchemaCompiler, describe_tokenizer
@@ -69,6 +70,7 @@ async def start_engine(model: ModelConfig) -> ReplicaEngine:
     Raises:
         Exception: whatever keeps vLLM from starting; the log has what it said.
     """
+    gather_engine_metrics()
     server = LLMServer.sync_init(llm_config_of(model))
     if runs_in_one_process(model):
         server._engine_cls = _in_one_process(server._engine_cls)

@@ -1,6 +1,7 @@
 """Names of Ray's and vLLM's that are not public and that we use: these tests fail when an upgrade changes them."""
 
 import inspect
+import re
 
 import pytest
 
@@ -56,6 +57,64 @@ def test_rays_engine_starts_vllms_with_the_executor_that_its_configuration_names
     assert "Executor.get_class(vllm_engine_config)" in inspect.getsource(start)
     assert "self.engine = self._engine_cls(self._llm_config)" in inspect.getsource(LLMServer.start)
     assert "await self.engine.start()" in inspect.getsource(LLMServer._start_engine)
+
+
+def test_vllms_statistics_are_added_up_without_losing_any():
+    from vllm.v1.metrics import loggers
+    from vllm.v1.metrics.stats import IterationStats
+
+    from deployments.models.replica import engine_metrics
+
+    assert set(vars(IterationStats())) == {
+        *engine_metrics._LISTS,
+        *engine_metrics._COUNTS,
+        "iteration_timestamp",
+        "prompt_token_stats",
+    }
+    source = inspect.getsource(loggers.PrometheusStatLogger.record)
+    levels = {"num_running_reqs", "num_waiting_reqs", "num_skipped_waiting_reqs", "kv_cache_usage"}
+    levels |= {"running_lora_adapters", "waiting_lora_adapters"}
+    told_at_once = {"connector_prefix_cache_stats", "spec_decoding_stats", "kv_connector_stats", "perf_stats"}
+    told_at_once |= {"kv_cache_eviction_events"}
+    assert set(re.findall(r"scheduler_stats\.(\w+)", source)) == {*levels, *told_at_once, "prefix_cache_stats"}
+
+
+def test_gathered_statistics_reach_rays_metrics_in_time(monkeypatch):
+    from vllm.v1.metrics import ray_wrappers
+    from vllm.v1.metrics.stats import IterationStats, SchedulerStats
+
+    from deployments.models.replica import engine_metrics
+
+    recorded = []
+    monkeypatch.setattr(ray_wrappers.RayPrometheusStatLogger, "record", lambda self, *told: recorded.append(told))
+    logger = engine_metrics.GatheringStatLogger.__new__(engine_metrics.GatheringStatLogger)
+    clock = [100.0]
+    monkeypatch.setattr(engine_metrics.time, "monotonic", lambda: clock[0])
+
+    def step(running: int, waited_s: float) -> None:
+        clock[0] += waited_s
+        scheduler, iteration = SchedulerStats(num_running_reqs=running), IterationStats()
+        scheduler.prefix_cache_stats.queries, scheduler.prefix_cache_stats.hits = 10, 3
+        iteration.num_generation_tokens = 2
+        iteration.inter_token_latencies_iter = [0.1, 0.3]
+        iteration.time_to_first_tokens_iter = [0.5]
+        iteration.prompt_token_stats.total = 7
+        logger.record(scheduler, iteration)
+
+    step(2, 0.0)  # The first is told at once.
+    for _ in range(5):
+        step(2, 0.04)
+    assert len(recorded) == 1
+    step(2, 0.06)
+    assert len(recorded) == 2
+    scheduler, iteration = recorded[1][:2]
+    assert (scheduler.prefix_cache_stats.queries, scheduler.prefix_cache_stats.hits) == (60, 18)
+    assert (iteration.num_generation_tokens, iteration.prompt_token_stats.total) == (12, 42)
+    assert iteration.inter_token_latencies_iter == [0.2] * 6
+    assert iteration.time_to_first_tokens_iter == [0.5] * 6
+    step(0, 0.01)  # The last is told at once, so that nobody is taken to run.
+    assert len(recorded) == 3
+    assert recorded[2][1].num_generation_tokens == 2
 
 
 def test_rays_router_can_choose_without_reserving():
