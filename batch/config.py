@@ -29,8 +29,8 @@ class EnqueuedTokens(Section):
 class BatchConfig(Section):
     """How batches run. Times in seconds.
 
-    Batches of up to `small_batch_lines` lines go to a worker that is always there and start at once; larger ones get a
-    Ray Data job with `num_workers` workers of their own, up to `max_jobs` jobs at a time. Jobs share
+    The first `small_batch_lines` lines of a batch go to a worker that is always there and start at once; the rest of
+    larger ones get a Ray Data job with `num_workers` workers of their own, up to `max_jobs` jobs at a time. Jobs share
     `max_lines_in_flight`, the lines that may be with the models at once; there are fewer while replicas refuse them.
     Keep it below the models' `max_concurrent_requests`, so that interactive requests always find a place. `priority`
     is vLLM's: higher runs later, interactive requests have 0.

@@ -1,4 +1,5 @@
-"""Workers on the cluster: one that is always there for small batches, and a Ray Data job for each large one.
+"""Workers on the cluster: one that is always there, for small batches and the first lines of large ones, and a Ray Data
+job for the rest of each large one.
 
 Only places of lines travel to them, and only counts come back: what lines say never goes through Ray.
 """
@@ -90,12 +91,22 @@ class RayFleet:
         await self._shared_worker()
 
     async def run(self, job: Job, places: Sequence[Place]) -> None:
-        """Run lines where their number fits."""
-        if len(places) <= self._config.small_batch_lines:
-            worker = await self._shared_worker()
-            if not await _call(worker, job, places):
-                self._shared = None
-            return
+        """Run the first lines in the worker that is there already; where there are more, a job for those starts."""
+        first = self._config.small_batch_lines
+        work = [self._run_shared(job, places[:first])] if first else []
+        if len(places) > first:
+            work.append(self._run_in_job(job, places[first:]))
+        for result in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _run_shared(self, job: Job, places: Sequence[Place]) -> None:
+        worker = await self._shared_worker()
+        held = self._shared
+        if not await _call(worker, job, places) and self._shared is held:
+            self._shared = None
+
+    async def _run_in_job(self, job: Job, places: Sequence[Place]) -> None:
         async with self._jobs:
             self._num_jobs += 1
             try:

@@ -647,3 +647,22 @@ async def test_lines_may_ask_for_responses(client):
     assert refused["response"]["body"]["error"]["param"] == "background"
     stored = await client.responses.retrieve(done["response"]["body"]["id"])
     assert stored.output_text == "Hello there!"
+
+
+async def test_accounts_share_the_room_however_much_each_has_to_do(world, batch_stores):
+    world.principal(requests_per_minute=10_000)
+    world.principal(OTHER, key_id="key-2", account="acct-2", requests_per_minute=10_000)
+    async with run_batches(world, batch_stores, max_lines_in_flight=2):
+        busy, quiet = world.client(), world.client(OTHER)
+        first = [await submit(busy, jsonl(*map(line, range(300)))) for _ in range(5)]
+        await eventually(lambda: len(world.chat.streams) > 20)
+        small = await finish(quiet, await submit(quiet, jsonl(*map(line, range(10)))))
+        still = [(await busy.batches.retrieve(batch.id)).request_counts.completed for batch in first]
+        assert small.request_counts.completed == 10
+        assert sum(still) < 1500
+        for batch in first:
+            assert (await finish(busy, batch, timeout_s=60)).request_counts.completed == 300
+    salts = [request.cache_salt for request in world.chat.requests]
+    theirs = [number for number, salt in enumerate(salts) if salt != salts[0]]
+    assert len(theirs) == 10
+    assert theirs[-1] - theirs[0] < 60  # Every second line was theirs, or nearly.
