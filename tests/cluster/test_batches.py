@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import pytest
@@ -108,7 +109,8 @@ def test_a_large_batch_runs_through_ray_data_and_its_progress_moves(service: Ser
     check_complete(client, ended, 1500)
     moves = [after[0] - before[0] for before, after in pairwise(seen[1:-1])]
     assert len(moves) >= 3
-    assert max(moves) < 2
+    assert median(moves) < 1
+    assert max(moves) < 4  # While a job starts, which takes seconds of both cores of a small machine.
 
 
 def test_a_batch_is_cancelled_within_seconds(service: Service, client: OpenAI) -> None:
