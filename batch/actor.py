@@ -15,6 +15,7 @@ from batch.setup import BatchSetup, log_errors
 from deployments.state.actor import NAMESPACE
 from deployments.state.background import BackgroundLoop
 from deployments.state.references import StateError
+from serve_app.observability import log_bug
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ class BatchCoordinator:
                 await self._run()
             except (StateError, OSError, RayError) as error:
                 logger.warning("Batches cannot be run: %s", type(error).__name__)
+            except Exception as error:  # Whatever it is, one batch's trouble must not end all others.
+                log_bug(ACTOR_NAME, error)
             await asyncio.sleep(_RETRY_S)
 
     async def _run(self) -> None:

@@ -73,6 +73,9 @@ class Coordinator:
             except (DBAPIError, OSError) as error:
                 logger.warning("Batches cannot be claimed: %s", type(error).__name__)
                 return
+            except Exception as error:  # It is claimed, and tried again when the claim has run out.
+                log_bug("claim", error)
+                return
             if batch is None:
                 return
             task = asyncio.create_task(self._run(batch))

@@ -6,7 +6,7 @@ import json
 import openai
 import orjson
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from batch import run
 from batch.fleet import FleetDown, LocalFleet
@@ -14,7 +14,7 @@ from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied, Overloaded, RequestRejected
 from deployments.state.key_store import KeyStore
 from deployments.state.keys import NewKey
-from deployments.state.tables import batch_segments, usage
+from deployments.state.tables import batch_segments, batches, usage
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
 from tests.contract.http.conftest import run_batches
 from tests.contract.http.waiting import eventually
@@ -666,3 +666,15 @@ async def test_accounts_share_the_room_however_much_each_has_to_do(world, batch_
     theirs = [number for number, salt in enumerate(salts) if salt != salts[0]]
     assert len(theirs) == 10
     assert theirs[-1] - theirs[0] < 60  # Every second line was theirs, or nearly.
+
+
+async def test_a_batch_that_cannot_be_read_stops_no_other(world, batch_stores, caplog):
+    world.principal(requests_per_minute=10_000)
+    client = world.client()
+    broken = await submit(client, jsonl(line(0)), metadata={"a": "b"})
+    async with batch_stores.database.write() as connection:
+        spoilt = update(batches).where(batches.c.batch_id == broken.id).values(sealed_metadata=b"x" * 40)
+        await connection.execute(spoilt)
+    async with run_batches(world, batch_stores):
+        assert (await finish(client, await submit(client, jsonl(line(0))))).status == "completed"
+    assert "SealBroken" in caplog.text
