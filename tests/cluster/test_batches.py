@@ -3,6 +3,7 @@
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -70,6 +71,15 @@ def until_half_done(client: OpenAI, batch: Batch) -> Batch:
         return now if counts and counts.total and counts.completed >= counts.total // 4 else None
 
     return eventually(look, 240, f"{batch.id} gets on", 0.1)  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rest(service: Service) -> Iterator[None]:
+    """Leave the models to the next tests as they were: what was killed has been replaced, what was added is gone."""
+    yield
+    eventually(
+        lambda: [replica.state for replica in service.replicas(SMALL)] == ["RUNNING"], 180, "one replica is left"
+    )
 
 
 def test_a_small_batch_starts_at_once(service: Service, client: OpenAI) -> None:
