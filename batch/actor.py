@@ -3,25 +3,22 @@
 import asyncio
 import logging
 import os
-import time
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayError
 
 from batch.coordinator import Coordinator
 from batch.job import RayFleet
 from batch.setup import BatchSetup, log_errors
-from deployments.state.actor import NAMESPACE
 from deployments.state.background import BackgroundLoop
+from deployments.state.detached import NAMESPACE, start_detached
 from deployments.state.references import StateError
 from serve_app.observability import log_bug
 
 logger = logging.getLogger(__name__)
 
 ACTOR_NAME = "manta-batches"
-_START_ATTEMPTS = 5
-_START_TIMEOUT_S = 60
 _RETRY_S = 2.0
 _STOP_S = 10.0
 
@@ -97,41 +94,7 @@ def start_coordinator(setup: BatchSetup, name: str = ACTOR_NAME) -> None:
     Raises:
         StateError: something else keeps replacing it.
     """
-    options = {
-        "name": name,
-        "namespace": NAMESPACE,
-        "lifetime": "detached",
-        "get_if_exists": True,
-        "max_restarts": -1,
-        "max_task_retries": 0,
-        "num_cpus": 0,
-    }
-    wanted = setup.fingerprint()
-    for _ in range(_START_ATTEMPTS):
-        handle = ray.remote(BatchCoordinator).options(**options).remote(setup)
-        try:
-            running = ray.get(handle.fingerprint.remote(), timeout=_START_TIMEOUT_S)
-        except RayActorError:  # It ended between being found and being asked: another starter replaces it.
-            time.sleep(0.2)
-            continue
-        if running == wanted:
-            return
-        logger.info("Batches run with another configuration and are started anew.")
-        stop_coordinator(name)
-    raise StateError("Batches did not start with this configuration; is another service starting beside it?")
-
-
-def stop_coordinator(name: str = ACTOR_NAME) -> None:
-    """Have the coordinator give its claims up, then end it for good; nothing happens where there is none."""
-    try:
-        handle = ray.get_actor(name, NAMESPACE)
-    except ValueError:
-        return
-    try:
-        ray.get(handle.stop.remote(), timeout=_STOP_S)
-    except RayError as error:
-        logger.warning("Batches did not stop by themselves: %s", type(error).__name__)
-    ray.kill(handle, no_restart=True)
+    start_detached(BatchCoordinator, setup, setup.fingerprint(), name, _STOP_S)
 
 
 class CoordinatorBell:

@@ -31,7 +31,7 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
     """Return Serve's options for the deployment of a model."""
     group = model.placement_group_config or {}
     is_cpu = model.device == "cpu"
-    actor = {"num_cpus": 0, **model.ray_actor_options}  # The engine's bundle is what the replica needs.
+    actor = _actor_options(model)
     actor["runtime_env"] = {**actor.get("runtime_env", {}), "env_vars": dict(model.env)}
     return {
         "autoscaling_config": {
@@ -53,19 +53,23 @@ def deployment_options(model: ModelConfig) -> dict[str, Any]:
 
 def placement_bundles(model: ModelConfig) -> list[dict[str, float]]:
     """Return the resources of one replica: a bundle for each of the engine's workers, the first also the replica's."""
-    num_workers = model.engine_kwargs.get("tensor_parallel_size", 1)
-    num_workers *= model.engine_kwargs.get("pipeline_parallel_size", 1)
     group = model.placement_group_config or {}
     per_worker = group.get("bundle_per_worker")
     if per_worker is None and not group.get("bundles"):
         per_worker = {"CPU" if model.device == "cpu" else "GPU": 1}
-    bundles = [dict(per_worker) for _ in range(num_workers)] if per_worker else [dict(one) for one in group["bundles"]]
+    bundles = (
+        [dict(per_worker) for _ in range(model.num_workers)] if per_worker else [dict(one) for one in group["bundles"]]
+    )
     if model.accelerator_type is not None:
         for bundle in bundles:
             bundle.setdefault(f"accelerator_type:{model.accelerator_type}", 0.001)
-    actor = {"num_cpus": 0, **model.ray_actor_options}
+    actor = _actor_options(model)
     own = {"CPU": actor["num_cpus"], "GPU": actor.get("num_gpus", 0), **actor.get("resources", {})}
     if "memory" in actor:
         own["memory"] = actor["memory"]
     bundles[0] = {name: bundles[0].get(name, 0) + own.get(name, 0) for name in {*bundles[0], *own}}
     return bundles
+
+
+def _actor_options(model: ModelConfig) -> dict[str, Any]:
+    return {"num_cpus": 0, **model.ray_actor_options}  # The engine's bundle is what the replica needs.

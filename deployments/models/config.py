@@ -1,5 +1,6 @@
 """What an operator may say about a model: a few lines of YAML, checked when the application is deployed."""
 
+import math
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -75,6 +76,12 @@ class ModelConfig(Part):
     def context_tokens(self) -> int | None:
         """The model's context size in tokens."""
         return self.max_model_len or self.engine_kwargs.get("max_model_len")
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers one engine has: as many as it is split over."""
+        sizes = ("tensor_parallel_size", "pipeline_parallel_size")
+        return math.prod(self.engine_kwargs.get(size, 1) for size in sizes)
 
     @property
     def card(self) -> ModelCard:

@@ -1,25 +1,19 @@
 """The gatekeeper as a Ray actor, and how ingress replicas reach it."""
 
 import asyncio
-import logging
-import time
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayError
 
 from deployments.state.config import ResolvedState
+from deployments.state.detached import NAMESPACE, start_detached, stop_detached
 from deployments.state.gatekeeper import Gatekeeper, fingerprint
 from deployments.state.messages import Exchange, Exchanged, Hello, Identified, TransportDown
-from deployments.state.references import StateError
-
-logger = logging.getLogger(__name__)
 
 ACTOR_NAME = "manta-gatekeeper"
-NAMESPACE = "manta"
 _CALL_TIMEOUT_S = 2.0
-_START_ATTEMPTS = 5
-_START_TIMEOUT_S = 60
+_STOP_S = 15.0
 
 
 def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
@@ -30,43 +24,12 @@ def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
     Raises:
         StateError: something else keeps replacing it.
     """
-    options = {
-        "name": name,
-        "namespace": NAMESPACE,
-        "lifetime": "detached",
-        "get_if_exists": True,
-        "max_restarts": -1,
-        "max_task_retries": 0,
-        "max_concurrency": 1,
-        "num_cpus": 0,
-    }
-    actor = ray.remote(Gatekeeper).options(**options)
-    wanted = fingerprint(state)
-    for _ in range(_START_ATTEMPTS):
-        handle = actor.remote(state)
-        try:
-            running = ray.get(handle.fingerprint.remote(), timeout=_START_TIMEOUT_S)
-        except RayActorError:  # It ended between being found and being asked: another starter replaces it.
-            time.sleep(0.2)
-            continue
-        if running == wanted:
-            return handle
-        logger.info("The gatekeeper runs with another configuration and is started anew.")
-        stop_gatekeeper(name)
-    raise StateError("The gatekeeper did not start with this configuration; is another service starting beside it?")
+    return start_detached(Gatekeeper, state, fingerprint(state), name, _STOP_S, max_concurrency=1)
 
 
 def stop_gatekeeper(name: str = ACTOR_NAME) -> None:
     """Have the gatekeeper save everything, then end it for good; nothing happens where there is none."""
-    try:
-        handle = ray.get_actor(name, NAMESPACE)
-    except ValueError:
-        return
-    try:
-        ray.get(handle.stop.remote(), timeout=15)
-    except RayError as error:
-        logger.warning("The gatekeeper did not stop by itself: %s", type(error).__name__)
-    ray.kill(handle, no_restart=True)
+    stop_detached(name, _STOP_S)
 
 
 class RayTransport:

@@ -40,11 +40,9 @@ def runs_in_one_process(model: ModelConfig) -> bool:
     On CPUs vLLM gives a worker a process of its own to bind its threads to cores. Where nothing is bound that is one
     more import of vLLM (ten seconds), 0.7 GB more of memory, and an engine that spins while it waits for the other.
     """
-    kwargs = model.engine_kwargs
-    num_workers = kwargs.get("tensor_parallel_size", 1) * kwargs.get("pipeline_parallel_size", 1)
-    is_free = "distributed_executor_backend" not in kwargs
+    is_free = "distributed_executor_backend" not in model.engine_kwargs
     unbound = os.environ.get("VLLM_CPU_OMP_THREADS_BIND") == "nobind"
-    return model.device == "cpu" and num_workers == 1 and is_free and unbound
+    return model.device == "cpu" and model.num_workers == 1 and is_free and unbound
 
 
 def _engine_kwargs(model: ModelConfig) -> dict[str, Any]:
