@@ -120,6 +120,9 @@ def serving_environment(environ: Mapping[str, str], plan: ServePlan) -> dict[str
         defaults["HF_HUB_OFFLINE"] = "1"
     if all(model.device == "cpu" for model in plan.config.models):
         defaults |= {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    haproxy = Path(sys.executable).with_name("manta-haproxy")
+    if haproxy.exists():
+        defaults["RAY_SERVE_HAPROXY_BINARY_PATH"] = str(haproxy)
     # Where other programs said which cluster to join, this one still starts its own.
     return {**defaults, **{name: value for name, value in environ.items() if name != "RAY_ADDRESS"}}
 

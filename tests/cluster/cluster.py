@@ -9,7 +9,6 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from deployments.state.database import connect
 from deployments.state.key_store import KeyStore
 from deployments.state.keys import ApiKey, NewKey
 from deployments.state.usage import UsageStore
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
@@ -50,13 +50,6 @@ class Replica:
     replica_id: str
     pid: int
     state: str
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def eventually(look: Callable[[], T], timeout_s: float, what: str, every_s: float = 0.25) -> T:

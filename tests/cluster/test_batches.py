@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from openai import OpenAI
+from openai import InternalServerError, OpenAI
 from openai.types import Batch
 
 from tests.cluster.cluster import CANARY, CHAT, EMBED, SMALL, Service, eventually
@@ -74,12 +74,22 @@ def until_half_done(client: OpenAI, batch: Batch) -> Batch:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def rest(service: Service) -> Iterator[None]:
+def rest(service: Service, client: OpenAI) -> Iterator[None]:
     """Leave the models to the next tests as they were: what was killed has been replaced, what was added is gone."""
     yield
-    eventually(
-        lambda: [replica.state for replica in service.replicas(SMALL)] == ["RUNNING"], 180, "one replica is left"
-    )
+
+    def is_as_before() -> bool:
+        return [replica.state for replica in service.replicas(SMALL)] == ["RUNNING"] and answers(client)
+
+    eventually(is_as_before, 180, "one replica is left, and it answers")
+
+
+def answers(client: OpenAI) -> bool:
+    try:
+        client.chat.completions.create(model=SMALL, messages=[{"role": "user", "content": "?"}], max_tokens=1)
+    except InternalServerError:  # Until Serve has noticed that an engine is gone.
+        return False
+    return True
 
 
 def test_a_small_batch_starts_at_once(service: Service, client: OpenAI) -> None:

@@ -55,12 +55,7 @@ def test_engine_rests_within_a_second_when_the_client_of_a_stream_leaves(service
     assert seconds_until_rest(engine) < SPIN_S + 1
 
 
-NOT_ABORTED = pytest.mark.xfail(
-    strict=False, reason="open fault: HAProxy does not always pass on that the client of a whole answer has left"
-)
-
-
-@pytest.mark.parametrize("way", [pytest.param("through HAProxy", marks=NOT_ABORTED), "to a replica"])
+@pytest.mark.parametrize("way", ["through HAProxy", "to a replica"])
 def test_engine_rests_within_a_second_when_the_client_of_a_whole_answer_leaves(
     service: Service, key: str, way: str
 ) -> None:

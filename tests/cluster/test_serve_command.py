@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,17 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.ports import free_port
+
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "import typer; from serve_app.cli.serve import serve; typer.run(serve)"]
 START_S = 400
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

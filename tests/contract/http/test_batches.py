@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import openai
 import orjson
@@ -39,12 +40,16 @@ async def submit(client, content, endpoint=CHAT, **more):
     return await client.batches.create(input_file_id=file.id, endpoint=endpoint, completion_window="24h", **more)
 
 
-async def finish(client, batch, timeout_s=10):
+async def until(client, batch, *statuses, timeout_s=60):
     async with asyncio.timeout(timeout_s):
-        while batch.status not in ENDED:
+        while batch.status not in statuses:
             await asyncio.sleep(0.01)
             batch = await client.batches.retrieve(batch.id)
     return batch
+
+
+async def finish(client, batch, timeout_s=60):
+    return await until(client, batch, *ENDED, timeout_s=timeout_s)
 
 
 async def lines_of(client, file_id):
@@ -652,20 +657,28 @@ async def test_lines_may_ask_for_responses(client):
 async def test_accounts_share_the_room_however_much_each_has_to_do(world, batch_stores):
     world.principal(requests_per_minute=10_000)
     world.principal(OTHER, key_id="key-2", account="acct-2", requests_per_minute=10_000)
+    both_run, script = asyncio.Event(), world.chat.script
+
+    def answer_once_both_run(request):
+        quick = script(request)
+        return replace(quick, steps=[both_run, *quick.steps])
+
+    world.chat.script = answer_once_both_run
     async with run_batches(world, batch_stores, max_lines_in_flight=2):
         busy, quiet = world.client(), world.client(OTHER)
         first = [await submit(busy, jsonl(*map(line, range(300)))) for _ in range(5)]
-        await eventually(lambda: len(world.chat.streams) > 20)
-        small = await finish(quiet, await submit(quiet, jsonl(*map(line, range(10)))))
-        still = [(await busy.batches.retrieve(batch.id)).request_counts.completed for batch in first]
-        assert small.request_counts.completed == 10
-        assert sum(still) < 1500
+        await eventually(lambda: len(world.chat.streams) == 2)
+        small = await submit(quiet, jsonl(*map(line, range(10))))
+        await until(quiet, small, "in_progress")
+        both_run.set()
+        assert (await finish(quiet, small)).request_counts.completed == 10
         for batch in first:
-            assert (await finish(busy, batch, timeout_s=60)).request_counts.completed == 300
+            assert (await finish(busy, batch)).request_counts.completed == 300
     salts = [request.cache_salt for request in world.chat.requests]
     theirs = [number for number, salt in enumerate(salts) if salt != salts[0]]
     assert len(theirs) == 10
     assert theirs[-1] - theirs[0] < 60  # Every second line was theirs, or nearly.
+    assert theirs[-1] < 300  # They waited for none of the batches that came before.
 
 
 async def test_a_batch_that_cannot_be_read_stops_no_other(world, batch_stores, caplog):

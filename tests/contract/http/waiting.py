@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 
-async def eventually(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
+async def eventually(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
     """Return once the condition holds.
 
     Raises:

@@ -13,7 +13,7 @@ import pytest
 
 from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.objects import BucketStore, ObjectStore
-from tests.contract.state.conftest import free_port
+from tests.ports import free_port
 from tests.twins.objects import MemoryObjects
 
 

