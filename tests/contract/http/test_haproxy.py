@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -43,7 +44,8 @@ async def haproxy(folder: Path, replica_port: int) -> AsyncIterator[int]:
     port = free_port()
     config = folder / "haproxy.cfg"
     config.write_text(CONFIG.format(error_file=error_file, port=port, replica_port=replica_port))
-    process = await asyncio.create_subprocess_exec(PROGRAM, "-db", "-f", config)
+    environment = {**os.environ, "RAY_SERVE_HAPROXY_BINARY_PATH": str(PROGRAM)}
+    process = await asyncio.create_subprocess_exec(PROGRAM, "-db", "-f", config, env=environment)
     try:
         await eventually(lambda: answers(port), 30)
         yield port
