@@ -1,0 +1,1 @@
+"""What built-in tools need outside of the ingress: sandboxes and the replicas that hold them."""

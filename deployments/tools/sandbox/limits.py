@@ -1,0 +1,34 @@
+"""How much one sandbox may take; pure values, in bytes and seconds."""
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of one sandbox.
+
+    `memory_bytes` is for all of its processes together, `work_bytes` for the files in its work folder, which lie in
+    memory too. `call_s` is wall-clock time of one call, `cpu_s` the CPU time that each process may ever use.
+    `interrupt_s` is how long code has to end once it is interrupted. `open_files` and `file_bytes` are for each process
+    and each file. What a call prints beyond `output_bytes` is dropped, and a call that prints `flood_bytes` is
+    interrupted.
+    """
+
+    memory_bytes: int = 1024 * MIB
+    work_bytes: int = 256 * MIB
+    scratch_bytes: int = 32 * MIB
+    num_inodes: int = 20_000
+    num_processes: int = 32
+    open_files: int = 128
+    file_bytes: int = 256 * MIB
+    cpu_s: int = 1800
+    call_s: float = 60.0
+    interrupt_s: float = 2.0
+    output_bytes: int = MIB
+    flood_bytes: int = 16 * MIB
+    num_images: int = 16
+    image_bytes: int = 8 * MIB
+    num_files: int = 1000
+    idle_cpu_s: float = 2.0

@@ -1,0 +1,189 @@
+"""Starts the processes of one sandbox, and ends them: bubblewrap, which makes the namespaces, and an interpreter in it.
+
+An ordinary user is nobody inside, under that user's own id outside. Root is nobody inside and outside: the sandbox's
+user namespace knows root only for as long as it takes to put the file system together.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from deployments.tools.sandbox.limits import Limits
+from deployments.tools.sandbox.root import Root, SandboxUnavailable
+
+_NOBODY = 65534
+_MAX_INFO_BYTES = 4096
+_MAX_COMPLAINT_BYTES = 2000
+_END_S = 5.0
+START_TIMEOUT_S = 30.0
+
+
+class SandboxProcess:
+    """The processes of a sandbox. `requests`, `answers` and `output` are descriptors of this end, not blocking."""
+
+    def __init__(self, bubblewrap: "subprocess.Popen[bytes]", requests: int, answers: int, output: int) -> None:
+        self.requests, self.answers, self.output = requests, answers, output
+        self.init_pid = 0
+        self._bubblewrap = bubblewrap
+        self._has_ended = asyncio.Event()
+        self._pidfd = os.pidfd_open(bubblewrap.pid)
+        asyncio.get_running_loop().add_reader(self._pidfd, self._note_end)
+
+    def _note_end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        self._bubblewrap.wait()
+        self._has_ended.set()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return not self._has_ended.is_set()
+
+    def kill(self) -> None:
+        """End all processes of the sandbox at once: the kernel ends a process namespace with its first process."""
+        if not self.is_running:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if self.init_pid:  # Bubblewrap, which waits for it, then ends by itself.
+                os.kill(self.init_pid, signal.SIGKILL)
+            else:
+                self._bubblewrap.kill()
+
+    async def close(self) -> None:
+        """End the sandbox, and return when nothing of it is left."""
+        self.kill()
+        try:
+            await asyncio.wait_for(self._has_ended.wait(), _END_S)
+        except TimeoutError:
+            self._bubblewrap.kill()
+            await self._has_ended.wait()
+        for descriptor in (self.requests, self.answers, self.output, self._pidfd):
+            if descriptor >= 0:
+                asyncio.get_running_loop().remove_reader(descriptor)
+                asyncio.get_running_loop().remove_writer(descriptor)
+                os.close(descriptor)
+        self.requests = self.answers = self.output = self._pidfd = -1
+
+    async def adopt(self, info: int, ready: int) -> None:
+        """Take note of the first process of the namespaces, and name its users where only root may."""
+        try:
+            told = await _read_line(info)
+            self.init_pid = json.loads(told)["child-pid"]
+            if os.getuid() == 0:
+                _name_users(self.init_pid)
+            os.write(ready, b"1")
+        except (OSError, ValueError, KeyError):
+            raise SandboxUnavailable(f"bubblewrap failed: {self._complaint()}") from None
+
+    def _complaint(self) -> str:
+        """Return what bubblewrap says of its failure: whatever has been written to the sandbox's output so far."""
+        with contextlib.suppress(OSError):
+            return os.read(self.output, _MAX_COMPLAINT_BYTES).decode("utf-8", "replace").strip() or "it says nothing"
+        return "it says nothing"
+
+
+async def start_process(root: Root, limits: Limits, seccomp: bytes, preload: Sequence[str]) -> SandboxProcess:
+    """Return a sandbox whose interpreter is starting.
+
+    Raises:
+        SandboxUnavailable: bubblewrap cannot build it on this host.
+    """
+    is_root = os.getuid() == 0
+    ours: list[int] = []
+    theirs: list[int] = []
+
+    def pipe(*, we_write: bool) -> tuple[int, int]:
+        reading, writing = os.pipe()
+        mine, other = (writing, reading) if we_write else (reading, writing)
+        ours.append(mine)
+        theirs.append(other)
+        return mine, other
+
+    process: SandboxProcess | None = None
+    try:
+        requests, requests_in = pipe(we_write=True)
+        answers, answers_in = pipe(we_write=False)
+        output, output_in = pipe(we_write=False)
+        info, info_in = pipe(we_write=False)
+        ready, ready_in = pipe(we_write=True)
+        filter_out, filter_in = pipe(we_write=True)
+        os.write(filter_out, seccomp)  # A few kilobytes: a pipe holds them.
+        ours.remove(filter_out)
+        os.close(filter_out)
+        arguments = root.arguments(limits)
+        arguments += ["--info-fd", str(info_in), "--seccomp", str(filter_in)]
+        if is_root:
+            arguments += ["--userns-block-fd", str(ready_in), "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+        else:
+            arguments += ["--block-fd", str(ready_in), "--uid", str(_NOBODY), "--gid", str(_NOBODY)]
+        told = asdict(limits) | {"requests": requests_in, "answers": answers_in, "preload": list(preload)}
+        told["address_bytes"] = _address_bytes(limits)
+        arguments += ["--", root.python, "-I", "-B", "/python/interpreter.py", json.dumps(told)]
+        bubblewrap = subprocess.Popen(  # noqa: ASYNC220, S603 - from this thread: the sandbox dies with it.
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=output_in,
+            stderr=output_in,
+            pass_fds=[requests_in, answers_in, info_in, ready_in, filter_in],
+            cwd="/",
+            env={},
+        )
+        for descriptor in (requests, answers, output, info):
+            os.set_blocking(descriptor, False)
+        process = SandboxProcess(bubblewrap, requests, answers, output)
+        for descriptor in (requests, answers, output):
+            ours.remove(descriptor)
+        while theirs:
+            os.close(theirs.pop())
+        await process.adopt(info, ready)
+    except BaseException:
+        if process is not None:
+            await process.close()
+        raise
+    finally:
+        for descriptor in (*ours, *theirs):
+            os.close(descriptor)
+    return process
+
+
+def _name_users(pid: int) -> None:
+    """Have a new user namespace know two users: root, until the file system is there, and nobody."""
+    for kind in ("uid_map", "gid_map"):
+        with open(f"/proc/{pid}/{kind}", "w") as file:
+            file.write(f"0 0 1\n{_NOBODY} {_NOBODY} 1\n")
+
+
+def _address_bytes(limits: Limits) -> int:
+    """Return the address space of one process: the memory, and room for what is mapped and never touched."""
+    return limits.memory_bytes + 512 * 1024 * 1024
+
+
+async def _read_line(descriptor: int) -> bytes:
+    """Return what bubblewrap tells of its child, all of it."""
+    told = b""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(START_TIMEOUT_S):
+        while b"}" not in told and len(told) < _MAX_INFO_BYTES:
+            readable = asyncio.Event()
+            loop.add_reader(descriptor, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(descriptor)
+            piece = os.read(descriptor, _MAX_INFO_BYTES)
+            if not piece:
+                break
+            told += piece
+    return told
+
+
+def widen(descriptor: int, num_bytes: int) -> None:
+    """Have a pipe hold more, where the kernel lets it."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, num_bytes)

@@ -1,0 +1,140 @@
+"""What a sandbox sees: a Python, its libraries, the packages it may import, and two folders to write in. Nothing else.
+
+There is no shell, no /proc, no /sys, no /etc, no home and nothing of the service. Everything but the work folder and
+the scratch folder, both of them memory with a size, is read-only.
+"""
+
+import os
+import re
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from deployments.tools.sandbox.limits import Limits
+
+WORK_FOLDER = "/mnt/data"
+SCRATCH_FOLDER = "/tmp"  # noqa: S108 - inside the sandbox, where it is its own.
+_PYTHON = "/python"
+_PACKAGES = "/packages"
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_ENVIRONMENT = {
+    "PATH": f"{_PYTHON}/bin",
+    "HOME": WORK_FOLDER,
+    "TMPDIR": SCRATCH_FOLDER,
+    "LANG": "C.UTF-8",
+    "LD_LIBRARY_PATH": f"{_PYTHON}/lib",
+    "MPLBACKEND": "agg",
+    "MPLCONFIGDIR": f"{SCRATCH_FOLDER}/matplotlib",
+    # One thread each: threads count as processes, and every one of them reserves address space.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+}
+
+
+class SandboxUnavailable(Exception):
+    """No sandbox can be built on this host; says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Root:
+    """The folders of this host that every sandbox gets to see, read-only, and where."""
+
+    bwrap: str
+    binds: tuple[tuple[str, str], ...]
+    hidden: tuple[str, ...]
+
+    def arguments(self, limits: Limits) -> list[str]:
+        """Return bubblewrap's command line up to the program to be run: namespaces, file system, environment."""
+        arguments = [self.bwrap, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session"]
+        arguments += ["--hostname", "sandbox", "--clearenv", "--cap-drop", "ALL"]
+        for name, value in _ENVIRONMENT.items():
+            arguments += ["--setenv", name, value]
+        for folder in self._folders():
+            arguments += ["--perms", "0755", "--dir", folder]
+        for source, target in self.binds:
+            arguments += ["--ro-bind", source, target]
+        for folder in self.hidden:
+            arguments += ["--perms", "0755", "--tmpfs", folder, "--remount-ro", folder]
+        for name in _DEVICES:
+            arguments += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+        for folder, size in ((WORK_FOLDER, limits.work_bytes), (SCRATCH_FOLDER, limits.scratch_bytes)):
+            arguments += ["--size", str(size), "--perms", "1777", "--tmpfs", folder]
+        return [*arguments, "--remount-ro", "/", "--chdir", WORK_FOLDER]
+
+    def _folders(self) -> list[str]:
+        """Return the folders above everything: those that bubblewrap makes by itself are their owner's alone."""
+        targets = [*(target for _, target in self.binds), "/dev/null", WORK_FOLDER]
+        above = {str(folder) for target in targets for folder in Path(target).parents}
+        return sorted(above - {"/"})
+
+    @property
+    def python(self) -> str:
+        """The interpreter's path inside."""
+        return f"{_PYTHON}/bin/python"
+
+
+def find_root(packages: Sequence[str]) -> Root:
+    """Return what sandboxes on this host are made of; `packages` are those that code may import.
+
+    Raises:
+        SandboxUnavailable: bubblewrap or a package is missing.
+    """
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        raise SandboxUnavailable("bubblewrap is not installed (on Debian: apt-get install bubblewrap)")
+    standard_library = sysconfig.get_path("stdlib")
+    version = Path(standard_library).name
+    inner_library = f"{_PYTHON}/lib/{version}"
+    binds = [(standard_library, inner_library), (os.path.realpath(sys.executable), f"{_PYTHON}/bin/python")]
+    hidden = [
+        f"{inner_library}/{name}"
+        for name in ("site-packages", "dist-packages", "test")
+        if os.path.isdir(os.path.join(standard_library, name))
+    ]
+    binds += [(path, path) for path in _library_folders()]
+    shared = os.path.join(str(sysconfig.get_config_var("LIBDIR")), str(sysconfig.get_config_var("INSTSONAME")))
+    if ".so" in shared and os.path.isfile(shared):
+        binds.append((shared, f"{_PYTHON}/lib/{os.path.basename(shared)}"))
+    binds += [(str(path), f"{_PACKAGES}/{path.name}") for path in _package_paths(packages)]
+    binds.append((str(Path(__file__).with_name("interpreter.py")), f"{_PYTHON}/interpreter.py"))
+    return Root(bwrap, tuple(binds), tuple(hidden))
+
+
+def _library_folders() -> list[str]:
+    """Return where the system's shared libraries are."""
+    triple = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"
+    folders = ["/lib64", f"/lib/{triple}", "/usr/lib64", f"/usr/lib/{triple}", "/usr/share/zoneinfo"]
+    return [folder for folder in folders if os.path.isdir(folder)]
+
+
+def _package_paths(names: Iterable[str]) -> list[Path]:
+    """Return the files and folders of packages and of what they need, without anything else that is installed."""
+    found: dict[Path, None] = {}
+    seen: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            package = distribution(name)
+        except PackageNotFoundError:
+            raise SandboxUnavailable(f"the Python package {name} is not installed here") from None
+        for file in package.files or ():
+            top = file.parts[0]
+            if top not in ("..", "__pycache__") and not top.endswith((".pth", ".egg-link")):
+                found[Path(str(package.locate_file(top)))] = None
+        for text in package.requires or ():
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                waiting.append(requirement.name)
+    return [path for path in found if path.exists()]

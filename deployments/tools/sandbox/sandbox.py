@@ -1,0 +1,407 @@
+"""One sandbox as the service uses it: code and files in, what came of it out; all of it bounded from this side.
+
+Whatever the code inside does, also to the interpreter that it shares a process with, shows here as data that is cut
+off at a size, or as the end of the sandbox.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from deployments.tools.sandbox.census import Census, used_inodes
+from deployments.tools.sandbox.limits import MIB, Limits
+from deployments.tools.sandbox.process import START_TIMEOUT_S, SandboxProcess, start_process, widen
+from deployments.tools.sandbox.root import SCRATCH_FOLDER, WORK_FOLDER, Root, SandboxUnavailable
+from deployments.tools.sandbox.text import is_safe_path, printable
+
+Status = Literal["ok", "error", "interrupted", "died"]
+Sleep = Callable[[float], Awaitable[object]]
+
+PIECE_BYTES = 1024 * 1024
+_LENGTHS = struct.Struct(">II")
+_MAX_HEAD_BYTES = 1024 * 1024
+_WATCH_S = 0.2
+_ANSWER_S = 20.0
+_END_TRIES, _END_EVERY_S = 200, 0.01
+_GONE = "It has ended."
+
+
+class SandboxDied(Exception):
+    """The sandbox has ended, and everything in it is gone; `reason` says why, for the caller."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class SandboxRefused(Exception):
+    """What was asked of the files in a sandbox cannot be done; says why, for the caller."""
+
+
+class WorkFile(NamedTuple):
+    """A file in the work folder; `path` is relative to it."""
+
+    path: str
+    num_bytes: int
+    changed_ns: int
+
+
+@dataclass(slots=True)
+class CallResult:
+    """What a call came to: how it ended, what it printed, and the images (names and PNG bytes) of its figures."""
+
+    status: Status = "ok"
+    logs: str = ""
+    images: list[tuple[str, bytes]] = field(default_factory=list)
+    reason: str | None = None
+
+
+class Sandbox:
+    """An interpreter in a sandbox; one request at a time. Made by `start_sandbox`."""
+
+    def __init__(self, process: SandboxProcess, limits: Limits, census: Census) -> None:
+        self._process = process
+        self._limits = limits
+        self._census = census
+        self._frames = _Frames(process.answers, max(limits.image_bytes, PIECE_BYTES))
+        self._output = bytearray()
+        self._num_printed = 0
+        self._reason: str | None = None
+        self._interpreter_pid = 0
+        self._cpu_s_before = 0.0
+        self._asking = asyncio.Lock()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._reason is None and self._process.is_running
+
+    @property
+    def init_pid(self) -> int:
+        """The process id, outside, of the first process inside."""
+        return self._process.init_pid
+
+    async def wait_ready(self) -> None:
+        """Return when the interpreter takes requests.
+
+        Raises:
+            SandboxUnavailable: it did not start.
+        """
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                head, _ = await self._frames.read()
+        except (TimeoutError, SandboxDied):
+            self._drain()
+            said = self._output[-2000:].decode("utf-8", "replace").strip()
+            await self.close()
+            raise SandboxUnavailable(f"the interpreter did not start: {said or 'it says nothing'}") from None
+        taken = self._census.below(self.init_pid, fresh=True)
+        self._interpreter_pid, self._cpu_s_before = taken.pids[0], taken.cpu_s
+        self._drain()
+        asyncio.get_running_loop().add_reader(self._process.output, self._drain)
+        if not head.get("ready"):
+            self._stop("It did not start as it should.")
+
+    async def run(self, code: str, timeout_s: float | None = None) -> CallResult:
+        """Run code, and return what came of it, also where that is the end of the sandbox.
+
+        Cancelling this interrupts the code; where that does not help, the sandbox ends.
+        """
+        async with self._asking:
+            return await self._call(code, min(timeout_s or self._limits.call_s, self._limits.call_s))
+
+    async def _call(self, code: str, timeout_s: float) -> CallResult:
+        if not self.is_running:
+            return CallResult("died", reason=self._reason or _GONE)
+        result = CallResult()
+        self._output.clear()
+        self._num_printed = 0
+        calling = asyncio.create_task(self._exchange_run(code, result))
+        watching = asyncio.create_task(self._watch(calling))
+        try:
+            done, _ = await asyncio.wait({calling}, timeout=timeout_s)
+            if not done:
+                result.reason = f"It was interrupted after {timeout_s:g} s."
+                await self._interrupt(calling)
+            await asyncio.wait({calling})
+            with contextlib.suppress(SandboxDied):
+                calling.result()
+        except asyncio.CancelledError:
+            await asyncio.shield(self._interrupt(calling))
+            raise
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            if self.is_running:
+                await self._end_leftovers()
+                self._cpu_s_before = self._census.below(self.init_pid).cpu_s
+        return self._finish(result)
+
+    def _finish(self, result: CallResult) -> CallResult:
+        """Return the result with what was printed, as text that is harmless to show."""
+        if self.is_running:
+            self._drain()
+        else:
+            result.status, result.reason = "died", self._reason or _GONE
+        num_dropped = self._num_printed - len(self._output)
+        result.logs = printable(self._output.decode("utf-8", "replace"))
+        if num_dropped:
+            result.logs += f"\n[{num_dropped} more bytes were printed and dropped.]"
+        self._output.clear()
+        return result
+
+    async def _exchange_run(self, code: str, result: CallResult) -> None:
+        await self._send({"op": "run"}, code.encode("utf-8", "replace"))
+        while True:
+            head, payload = await self._receive()
+            if "image" in head and len(result.images) < self._limits.num_images:
+                result.images.append((str(head["image"]), payload))
+            elif head.get("done") in ("ok", "error", "interrupted"):
+                result.status = head["done"]
+                return
+            else:
+                raise self._stop("It answered what was not asked.")
+
+    async def _interrupt(self, calling: "asyncio.Task[None]") -> None:
+        """Have running code end: as Ctrl-C does, then for good."""
+        for _ in range(2):
+            if calling.done() or not self.is_running:
+                break
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._interpreter_pid, signal.SIGINT)
+            await asyncio.wait({calling}, timeout=self._limits.interrupt_s / 2)
+        if not calling.done():
+            self._stop("It did not end when it was interrupted.")
+            await asyncio.wait({calling})
+
+    async def _watch(self, calling: "asyncio.Task[None]") -> None:
+        """End the sandbox when it takes more than it may; interrupt a call that floods its output."""
+        limits = self._limits
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            taken = self._census.below(self.init_pid)
+            if taken.memory_bytes > limits.memory_bytes:
+                self._stop(f"It used more than {limits.memory_bytes // MIB} MiB of memory.")
+                return
+            num_inodes = sum(used_inodes(self.init_pid, folder) for folder in (WORK_FOLDER, SCRATCH_FOLDER))
+            if num_inodes > limits.num_inodes:
+                self._stop(f"It made more than {limits.num_inodes} files.")
+                return
+            if self._num_printed > limits.flood_bytes:
+                await self._interrupt(calling)
+                return
+
+    async def _end_leftovers(self) -> None:
+        """End what a call left running beside the interpreter."""
+        for _ in range(_END_TRIES):
+            pids = self._census.below(self.init_pid, fresh=True).pids
+            left = [pid for pid in pids if pid != self._interpreter_pid]
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not left:
+                return
+            await asyncio.sleep(_END_EVERY_S)
+        self._stop("Its processes did not end.")
+
+    def check_idle(self) -> None:
+        """End the sandbox if it has worked or grown since its last call: code may leave threads behind.
+
+        Called from time to time by whoever holds it.
+        """
+        if self._asking.locked() or not self.is_running:
+            return
+        taken = self._census.below(self.init_pid)
+        if taken.cpu_s - self._cpu_s_before > self._limits.idle_cpu_s:
+            self._stop("It went on working after its call had ended.")
+        elif taken.memory_bytes > self._limits.memory_bytes:
+            self._stop(f"It used more than {self._limits.memory_bytes // MIB} MiB of memory.")
+
+    async def list_files(self) -> list[WorkFile]:
+        """Return the regular files in the work folder that have names one can show; links are left out.
+
+        Raises:
+            SandboxDied: it has ended.
+        """
+        head, _ = await self._ask({"op": "list"})
+        try:
+            files = [WorkFile(str(path), int(size), int(changed)) for path, size, changed in head["files"]]
+        except (KeyError, TypeError, ValueError):
+            raise self._stop("It answered what was not asked.") from None
+        return [file for file in files[: self._limits.num_files] if is_safe_path(file.path) and file.num_bytes >= 0]
+
+    async def read(self, path: str, offset: int, num_bytes: int = PIECE_BYTES) -> bytes:
+        """Return a piece of a file, empty at its end.
+
+        Raises:
+            SandboxDied: it has ended.
+            SandboxRefused: there is no such file, or it is not a regular one.
+        """
+        size = min(num_bytes, PIECE_BYTES)
+        _, payload = await self._ask({"op": "read", "path": _checked(path), "offset": offset, "size": size})
+        return payload[:size]
+
+    async def write(self, path: str, offset: int, piece: bytes) -> None:
+        """Write a piece of a file; one at 0 makes it anew.
+
+        Raises:
+            SandboxDied: it has ended.
+            SandboxRefused: it does not fit, or the path leads elsewhere.
+        """
+        head, _ = await self._ask({"op": "write", "path": _checked(path), "offset": offset}, piece)
+        if head.get("written") != len(piece):
+            raise SandboxRefused("There is no room left in the container.")
+
+    async def remove(self, path: str) -> None:
+        """Delete a file; nothing happens where there is none.
+
+        Raises:
+            SandboxDied: it has ended.
+        """
+        with contextlib.suppress(SandboxRefused):
+            await self._ask({"op": "remove", "path": _checked(path)})
+
+    async def _ask(self, head: dict[str, Any], payload: bytes = b"") -> tuple[dict[str, Any], bytes]:
+        async with self._asking:
+            if not self.is_running:
+                raise SandboxDied(self._reason or _GONE)
+            try:
+                async with asyncio.timeout(_ANSWER_S):
+                    await self._send(head, payload)
+                    answer = await self._receive()
+            except TimeoutError:
+                raise self._stop("It did not answer in time.") from None
+            except asyncio.CancelledError:
+                self._stop("A request to it was taken back half way.")
+                raise
+        if "error" in answer[0]:
+            raise SandboxRefused(printable(str(answer[0]["error"]))[:200])
+        return answer
+
+    async def _send(self, head: dict[str, Any], payload: bytes) -> None:
+        raw = json.dumps(head).encode()
+        left = memoryview(_LENGTHS.pack(len(raw), len(payload)) + raw + payload)
+        loop = asyncio.get_running_loop()
+        while left:
+            try:
+                left = left[os.write(self._process.requests, left) :]
+            except BlockingIOError:
+                await _wait_for(loop.add_writer, loop.remove_writer, self._process.requests)
+            except OSError:
+                raise self._stop(_GONE) from None
+
+    async def _receive(self) -> tuple[dict[str, Any], bytes]:
+        try:
+            return await self._frames.read()
+        except SandboxDied as died:
+            raise self._stop(died.reason) from None
+
+    def _drain(self) -> None:
+        """Take in what has been printed so far; what is over the bound is only counted."""
+        for _ in range(16):
+            try:
+                piece = os.read(self._process.output, 65536)
+            except BlockingIOError:
+                return
+            except OSError:
+                piece = b""
+            if not piece:
+                asyncio.get_running_loop().remove_reader(self._process.output)
+                return
+            self._num_printed += len(piece)
+            self._output += piece[: max(0, self._limits.output_bytes - len(self._output))]
+
+    def _stop(self, reason: str) -> SandboxDied:
+        """End the sandbox; return the error that says so."""
+        self._reason = self._reason or reason
+        self._process.kill()
+        return SandboxDied(self._reason)
+
+    async def close(self) -> None:
+        """End the sandbox; its content, which was only ever in memory, is gone when this returns."""
+        self._reason = self._reason or _GONE
+        await self._process.close()
+
+
+async def start_sandbox(
+    root: Root, limits: Limits, seccomp: bytes, census: Census, preload: Sequence[str] = ()
+) -> Sandbox:
+    """Return a sandbox that takes requests; `preload` are the modules that it has imported by then.
+
+    Raises:
+        SandboxUnavailable: it cannot be built on this host.
+    """
+    process = await start_process(root, limits, seccomp, preload)
+    widen(process.output, PIECE_BYTES)
+    widen(process.answers, PIECE_BYTES)
+    sandbox = Sandbox(process, limits, census)
+    try:
+        await sandbox.wait_ready()
+    except BaseException:
+        await sandbox.close()
+        raise
+    return sandbox
+
+
+class _Frames:
+    """Reads the frames that come out of a sandbox, none larger than it may be."""
+
+    def __init__(self, descriptor: int, max_payload_bytes: int) -> None:
+        self._descriptor = descriptor
+        self._max_payload_bytes = max_payload_bytes
+
+    async def read(self) -> tuple[dict[str, Any], bytes]:
+        """Return the head and the payload of the next frame.
+
+        Raises:
+            SandboxDied: the sandbox has ended, or what comes is no frame.
+        """
+        head_length, payload_length = _LENGTHS.unpack(await self._exactly(_LENGTHS.size))
+        if head_length > _MAX_HEAD_BYTES or payload_length > self._max_payload_bytes:
+            raise SandboxDied("It answered more than it may.")
+        raw = await self._exactly(head_length)
+        payload = await self._exactly(payload_length)
+        try:
+            head = json.loads(raw)
+        except (ValueError, RecursionError):
+            head = None
+        if not isinstance(head, dict):
+            raise SandboxDied("It answered what cannot be read.")
+        return head, payload
+
+    async def _exactly(self, num_bytes: int) -> bytes:
+        loop = asyncio.get_running_loop()
+        pieces = bytearray()
+        while len(pieces) < num_bytes:
+            try:
+                piece = os.read(self._descriptor, min(num_bytes - len(pieces), PIECE_BYTES))
+            except BlockingIOError:
+                await _wait_for(loop.add_reader, loop.remove_reader, self._descriptor)
+                continue
+            except OSError:
+                piece = b""
+            if not piece:
+                raise SandboxDied(_GONE)
+            pieces += piece
+        return bytes(pieces)
+
+
+async def _wait_for(add: Callable[..., Any], remove: Callable[[int], Any], descriptor: int) -> None:
+    ready = asyncio.Event()
+    add(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        remove(descriptor)
+
+
+def _checked(path: str) -> str:
+    if not is_safe_path(path):
+        raise SandboxRefused("This is not the path of a file in the container.")
+    return path

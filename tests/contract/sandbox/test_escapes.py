@@ -1,0 +1,511 @@
+"""Attempts to get out of a sandbox, or to take more than it may. Each one really runs.
+
+They are written so that a host is safe also where an attempt succeeds: what they reach for is the test's own, and what
+they fill ends by itself.
+"""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from deployments.tools.sandbox.sandbox import Sandbox, SandboxDied, SandboxRefused
+
+# What every attempt may use: `call` makes a system call and returns 0, or the name of the error.
+PRELUDE = """
+import ctypes, errno, os
+_libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *arguments):
+    result = _libc.syscall(ctypes.c_long(number), *arguments)
+    return result if result >= 0 else errno.errorcode[ctypes.get_errno()]
+def attempt(function, *arguments):
+    try:
+        return function(*arguments)
+    except OSError as error:
+        return errno.errorcode.get(error.errno, str(error))
+"""
+
+NEW_USER = 0x10000000
+NEW_NET = 0x40000000
+NEW_MOUNT = 0x00020000
+
+REFUSED = {
+    "a socket to the network": ("import socket; attempt(socket.socket, socket.AF_INET)", "'EAFNOSUPPORT'"),
+    "a raw socket": ("import socket; attempt(socket.socket, socket.AF_PACKET, socket.SOCK_RAW)", "'EAFNOSUPPORT'"),
+    "a netlink socket": ("import socket; attempt(socket.socket, socket.AF_NETLINK, 3)", "'EAFNOSUPPORT'"),
+    "a socket to the hypervisor": ("import socket; attempt(socket.socket, socket.AF_VSOCK)", "'EAFNOSUPPORT'"),
+    "a lookup of a name": (
+        "import socket\ntry:\n    socket.getaddrinfo('localhost', 80)\nexcept OSError as e:\n    print('no lookup')",
+        "no lookup",
+    ),
+    "the host's accounts": ("attempt(open, '/etc/passwd')", "'ENOENT'"),
+    "the host's secrets": ("attempt(open, '/etc/shadow')", "'ENOENT'"),
+    "the homes": ("[attempt(os.listdir, p) for p in ('/root', '/home', '/var', '/run', '/proc', '/sys')]", "ENOENT"),
+    "a shell": ("import subprocess; attempt(subprocess.run, ['/bin/sh', '-c', 'id'])", "'ENOENT'"),
+    "the process table": ("attempt(os.listdir, '/proc/1')", "'ENOENT'"),
+    "its own memory as a file": ("attempt(open, '/proc/self/mem', 'wb')", "'ENOENT'"),
+    "the kernel's settings": ("attempt(open, '/proc/sys/kernel/core_pattern', 'w')", "'ENOENT'"),
+    "the root folder": ("attempt(open, '/x', 'w')", "'EROFS' or 'EACCES'"),
+    "the interpreter's own file": ("attempt(open, '/python/interpreter.py', 'w')", "'EROFS' or 'EACCES'"),
+    "the packages": ("attempt(open, '/packages/numpy/__init__.py', 'a')", "'EROFS' or 'EACCES'"),
+    "a program of the host's": ("attempt(os.chmod, '/python/bin/python', 0o777)", "'EROFS' or 'EPERM'"),
+    "becoming root": ("attempt(os.setuid, 0)", "'EPERM' or 'EINVAL'"),
+    "becoming root's group": ("attempt(os.setgid, 0)", "'EPERM' or 'EINVAL'"),
+    "other groups": ("attempt(os.setgroups, [0])", "'EPERM'"),
+    "ptrace": ("call(101, 16, 1, 0, 0)", "'EPERM'"),
+    "reading another's memory": ("call(310, 1, None, 0, None, 0, 0)", "'EPERM'"),
+    "mounting": ("call(165, b'none', b'/mnt/data', b'tmpfs', 0, None)", "'EPERM'"),
+    "mounting the new way": ("call(430, b'tmpfs', 0)", "'EPERM'"),
+    "unmounting": ("call(166, b'/mnt/data', 0)", "'EPERM'"),
+    "another root folder": ("attempt(os.chroot, '/mnt')", "'EPERM'"),
+    "turning the root around": ("call(155, b'/mnt/data', b'/mnt/data')", "'EPERM'"),
+    "a user namespace": (f"call(272, {NEW_USER})", "'EPERM'"),
+    "a mount namespace": (f"call(272, {NEW_MOUNT})", "'EPERM'"),
+    "a process in new namespaces": (f"call(56, {NEW_USER | NEW_NET | 17}, None, None, None, None)", "'EPERM'"),
+    "a process by the newer call": ("call(435, None, 0)", "'ENOSYS'"),
+    "joining a namespace": ("call(308, 0, 0)", "'EPERM'"),
+    "loading a program into the kernel": ("call(321, 0, None, 0)", "'EPERM'"),
+    "performance events": ("call(298, None, 0, -1, -1, 0)", "'EPERM'"),
+    "keys of the kernel": ("call(250, 0, 0, 0, 0, 0)", "'EPERM'"),
+    "user faults": ("call(323, 0)", "'EPERM'"),
+    "io_uring": ("call(425, 1, None)", "'EPERM'"),
+    "a kernel module": ("call(313, 0, b'', 0)", "'EPERM'"),
+    "another kernel": ("call(246, 0, 0, None, 0)", "'EPERM'"),
+    "the kernel's log": ("call(103, 3, None, 0)", "'EPERM'"),
+    "the clock": ("call(227, 0, None)", "'EPERM'"),
+    "the host's name": ("attempt(__import__('socket').sethostname, 'x')", "'EPERM'"),
+    "rebooting": ("call(169, 0, 0, 0, None)", "'EPERM'"),
+    "a file by its handle": ("call(304, 0, None, 0)", "'EPERM'"),
+    "system calls of another kind": ("call(1000)", "'ENOSYS'"),
+    "memory in a file that is none": ("attempt(os.memfd_create, 'x')", "'EPERM'"),
+    "shared memory that stays": ("call(29, 0, 4096, 0o1600)", "'EPERM'"),
+    "words in a terminal's mouth": ("call(16, 0, 0x5412, b'x')", "'EPERM'"),
+    "a device of its own": ("attempt(os.mknod, '/mnt/data/disk', 0o60666, os.makedev(8, 0))", "'EPERM'"),
+    "a higher bound on memory": (
+        "import resource\ntry:\n    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))\n"
+        "except (OSError, ValueError) as e:\n    print('not raised')",
+        "not raised",
+    ),
+    "a better place in the queue": ("attempt(os.nice, -5)", "'EPERM'"),
+}
+
+
+async def look(sandbox: Sandbox, code: str) -> str:
+    result = await sandbox.run(PRELUDE + code)
+    assert result.status in ("ok", "error"), (result.reason, result.logs)
+    return result.logs.strip()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_it_cannot_have(sandbox, name):
+    code, expected = REFUSED[name]
+    said = await look(sandbox, code)
+    if expected == "ENOENT":
+        assert set(eval(said)) == {"ENOENT"}
+    else:
+        assert said == expected or said in expected.split(" or ")
+
+
+async def test_it_is_nobody_without_capabilities(sandbox):
+    told = _status_of(sandbox._interpreter_pid)
+    assert await look(sandbox, "print(os.getresuid(), os.getresgid(), os.getgroups())") == (
+        f"{(65534,) * 3} {(65534,) * 3} []" if os.getuid() == 0 else f"{(65534,) * 3} {(65534,) * 3} [65534]"
+    )
+    assert int(told["CapEff"], 16) == int(told["CapPrm"], 16) == int(told["CapAmb"], 16) == 0
+    assert told["NoNewPrivs"] == "1"
+    assert told["Seccomp"] == "2"
+
+
+def _status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return dict(line.split(":\t") for line in lines if ":\t" in line)
+
+
+async def test_every_namespace_is_its_own(sandbox):
+    for kind in ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup"):
+        inside = os.readlink(f"/proc/{sandbox._interpreter_pid}/ns/{kind}")
+        assert inside != os.readlink(f"/proc/self/ns/{kind}"), kind
+
+
+async def test_the_environment_holds_nothing_of_the_service(sandbox, monkeypatch):
+    said = await look(sandbox, "print(sorted(os.environ))")
+    assert set(eval(said)) & (set(os.environ) - {"PATH", "HOME", "LANG", "PWD", "TMPDIR"}) == set()
+    assert not [name for name in eval(said) if name.startswith(("MANTA", "RAY", "PYTHON"))]
+
+
+async def test_no_descriptor_of_the_service_is_open(host, tmp_path):
+    with (tmp_path / "secret").open("w+") as secret:
+        secret.write("secret")
+        secret.flush()
+        os.set_inheritable(secret.fileno(), True)
+        sandbox = await host.start()
+        try:
+            said = await look(
+                sandbox,
+                "import stat\nfor n in range(64):\n    try:\n        print(n, stat.S_IFMT(os.fstat(n).st_mode) == "
+                "stat.S_IFREG)\n    except OSError:\n        pass",
+            )
+        finally:
+            await sandbox.close()
+    lines = said.splitlines()
+    assert len(lines) <= 5  # Input, output, errors, and the two ends that the service talks through.
+    assert not [line for line in lines if line.endswith("True")]
+
+
+async def test_nothing_of_the_host_can_be_seen(sandbox):
+    assert sorted(eval(await look(sandbox, "os.listdir('/')"))) == sorted(
+        ["dev", "lib", "lib64", "mnt", "packages", "python", "tmp", "usr"]
+    )
+    assert sorted(eval(await look(sandbox, "os.listdir('/dev')"))) == ["full", "null", "random", "urandom", "zero"]
+    said = await look(
+        sandbox,
+        "for name in ('ray', 'vllm', 'serve_app'):\n    print(__import__('importlib.util').util.find_spec(name))",
+    )
+    assert said == "None\nNone\nNone"
+
+
+async def test_a_signal_reaches_nobody_outside(sandbox):
+    canary = subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", "import time; time.sleep(60)"]
+    )
+    try:
+        assert await look(sandbox, f"attempt(os.kill, {canary.pid}, 9)") == "'ESRCH'"
+        assert canary.poll() is None
+    finally:
+        canary.kill()
+        canary.wait()
+
+
+async def test_killing_everybody_ends_the_sandbox_at_most(sandbox, host):
+    other = await host.start()
+    try:
+        await sandbox.run("import os\nos.kill(-1, 9)\nos.kill(1, 9)")
+        assert (await other.run("1 + 1")).logs == "2\n"
+    finally:
+        await other.close()
+
+
+async def test_a_socket_of_the_host_cannot_be_reached(sandbox):
+    name = f"\0manta-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(name)
+        listener.listen()
+        said = await look(sandbox, f"import socket; attempt(socket.socket(socket.AF_UNIX).connect, {name!r})")
+    assert said == "'ECONNREFUSED'"
+
+
+async def test_another_container_cannot_be_read(sandbox, host):
+    other = await host.start()
+    try:
+        await other.run("secret = 'kestrel'; open('secret.txt', 'w').write(secret); open('/tmp/s', 'w').write(secret)")
+        assert await look(sandbox, "print(os.listdir('/mnt/data'), os.listdir('/tmp'))") == "[] []"
+        assert "NameError" in await look(sandbox, "secret")
+        await sandbox.run("import os; os.kill(2, 9)")
+        assert other.is_running
+    finally:
+        await other.close()
+
+
+async def test_processes_cannot_multiply(sandbox):
+    code = """
+import os, time
+born = 0
+try:
+    for _ in range(300):
+        if os.fork() == 0:
+            time.sleep(20)
+            os._exit(0)
+        born += 1
+except OSError as error:
+    print(born, type(error).__name__)
+"""
+    said = await look(sandbox, code)
+    born, error = said.split()
+    assert 5 < int(born) <= 16
+    assert error == "BlockingIOError"
+
+
+async def test_threads_cannot_multiply(sandbox):
+    code = """
+import threading, time
+started = 0
+try:
+    for _ in range(300):
+        threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
+        started += 1
+except RuntimeError:
+    print(started)
+"""
+    assert int(await look(sandbox, code)) <= 16
+
+
+async def test_what_a_call_leaves_running_is_ended(sandbox):
+    await sandbox.run(
+        "import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        os.setsid(); time.sleep(60)"
+    )
+    left = sandbox._census.below(sandbox.init_pid, fresh=True).pids
+    assert left == (sandbox._interpreter_pid,)
+    assert (await sandbox.run("1 + 1")).logs == "2\n"
+
+
+async def test_threads_that_go_on_working_end_the_sandbox(host):
+    sandbox = await host.start()
+    try:
+        await sandbox.run("import threading\ndef spin():\n    while True: pass\nthreading.Thread(target=spin).start()")
+        async with asyncio.timeout(60):
+            while sandbox.is_running:
+                await asyncio.sleep(0.05)
+                sandbox.check_idle()
+        assert (await sandbox.run("1")).reason == "It went on working after its call had ended."
+    finally:
+        await sandbox.close()
+
+
+async def test_nothing_is_left_when_it_ends(host):
+    sandbox = await host.start()
+    await sandbox.run("import os, time\nif os.fork() == 0:\n    os.setsid(); time.sleep(60)\nopen('x', 'w').write('x')")
+    pids = [sandbox.init_pid, sandbox._interpreter_pid, sandbox._process._bubblewrap.pid]
+    await sandbox.close()
+    assert not [pid for pid in pids if _is_there(pid)]
+
+
+async def test_it_dies_with_the_service():
+    program = (
+        "import asyncio, os\nfrom deployments.tools.sandbox.host import prepare_host\n"
+        "async def main():\n    sandbox = await (await prepare_host(packages=())).start()\n"
+        "    running = asyncio.create_task(sandbox.run('while True: pass'))\n    await asyncio.sleep(0.1)\n"
+        "    print(sandbox.init_pid, sandbox._interpreter_pid, flush=True)\n    os.kill(os.getpid(), 9)\n"
+        "asyncio.run(main())"
+    )
+    service = subprocess.run(  # noqa: ASYNC221
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
+    if "SandboxUnavailable" in service.stderr:
+        pytest.skip("no sandbox can be built here")
+    pids = [int(pid) for pid in service.stdout.split()]
+    assert len(pids) == 2, service.stderr
+    async with asyncio.timeout(20):
+        while any(_is_alive(pid) for pid in pids):  # noqa: ASYNC110 - nobody tells when a process is gone.
+            await asyncio.sleep(0.02)
+
+
+def _is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def _is_alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    return False
+
+
+async def test_one_process_cannot_take_much_memory(sandbox):
+    result = await sandbox.run("kept = [bytearray(1 << 20) for _ in range(2000)]; print('all of it')")
+    assert "all of it" not in result.logs
+    assert (result.status == "error" and "MemoryError" in result.logs) or "MiB of memory" in (result.reason or "")
+
+
+async def test_processes_together_cannot_take_much_memory(sandbox):
+    code = """
+import os, time
+for _ in range(6):
+    if os.fork() == 0:
+        kept = [bytearray(os.urandom(1 << 20)) for _ in range(100)]
+        time.sleep(20)
+        os._exit(0)
+time.sleep(20)
+"""
+    result = await sandbox.run(code)
+    assert result.status == "died"
+    assert result.reason == "It used more than 192 MiB of memory."
+
+
+async def test_shared_memory_counts(sandbox):
+    code = """
+import mmap, time
+kept = mmap.mmap(-1, 400 << 20)
+for at in range(0, 400 << 20, 4096):
+    kept[at] = 1
+time.sleep(20)
+"""
+    result = await sandbox.run(code)
+    assert result.status == "died"
+    assert result.reason == "It used more than 192 MiB of memory."
+
+
+async def test_the_disk_cannot_be_filled(sandbox):
+    code = """
+for n in range(16):
+    try:
+        with open(f'f{n}', 'wb') as file:
+            file.write(bytes(1 << 20))
+    except OSError as error:
+        print(n, error.strerror); break
+"""
+    count, _, reason = (await look(sandbox, code)).partition(" ")
+    assert 6 <= int(count) <= 8
+    assert reason == "No space left on device"
+
+
+async def test_a_file_cannot_grow_without_end(sandbox):
+    said = await look(sandbox, "attempt(open('big', 'wb').write, bytes(5 << 20)); os.path.getsize('big')")
+    assert int(said.splitlines()[-1]) <= 4 << 20
+    assert await look(sandbox, "attempt(os.truncate, 'sparse', 1 << 40) if open('sparse', 'w') else 0") == "'EFBIG'"
+
+
+async def test_the_scratch_folder_is_small(sandbox):
+    assert await look(sandbox, "attempt(open('/tmp/x', 'wb', buffering=0).write, bytes(2 << 20)) <= 1 << 20") == "True"
+
+
+async def test_files_cannot_be_countless(sandbox):
+    code = "import time\nfor n in range(20_000): open(f'/mnt/data/{n}', 'w').close()\ntime.sleep(20)"
+    result = await sandbox.run(code)
+    assert result.status == "died"
+    assert result.reason == "It made more than 2000 files."
+
+
+async def test_open_files_are_bounded(sandbox):
+    said = await look(sandbox, "kept = []\nwhile True:\n    kept.append(open('/dev/null'))")
+    assert "Too many open files" in said
+
+
+async def test_output_is_bounded(sandbox):
+    result = await sandbox.run("print('x' * 200_000)")
+    assert result.status == "ok"
+    assert len(result.logs) < 66_000
+    assert result.logs.endswith("[134465 more bytes were printed and dropped.]")
+
+
+async def test_endless_output_is_interrupted(sandbox):
+    result = await sandbox.run("while True: print('x' * 1000)")
+    assert result.status == "interrupted"
+    assert (await sandbox.run("1 + 1")).logs == "2\n"
+
+
+async def test_an_endless_loop_is_interrupted_and_the_variables_stay(sandbox):
+    await sandbox.run("x = 41")
+    result = await sandbox.run("while True: x += 0", timeout_s=0.2)
+    assert result.status == "interrupted"
+    assert result.reason == "It was interrupted after 0.2 s."
+    assert (await sandbox.run("x + 1")).logs == "42\n"
+
+
+async def test_a_loop_that_will_not_be_interrupted_is_ended(sandbox):
+    code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+    result = await sandbox.run(code, timeout_s=0.2)
+    assert result.status == "died"
+    assert result.reason == "It did not end when it was interrupted."
+
+
+async def test_cpu_time_is_bounded(sandbox):
+    said = await look(sandbox, "import resource; resource.getrlimit(resource.RLIMIT_CPU)")
+    assert said == "(1800, 1800)"
+
+
+async def test_killing_it_in_the_middle_of_a_call_ends_the_call(sandbox):
+    calling = asyncio.create_task(sandbox.run("import time; time.sleep(60)"))
+    await asyncio.sleep(0.05)
+    os.kill(sandbox.init_pid, 9)
+    result = await calling
+    assert result.status == "died"
+    with pytest.raises(SandboxDied):
+        await sandbox.list_files()
+
+
+async def test_cancelling_a_call_stops_the_code_and_keeps_the_container(sandbox):
+    calling = asyncio.create_task(sandbox.run("x = 1\nwhile True: x += 1"))
+    await asyncio.sleep(0.05)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    first = (await sandbox.run("x")).logs
+    assert (await sandbox.run("x")).logs == first != ""
+
+
+async def test_terminal_escapes_do_not_reach_the_logs(sandbox):
+    code = r"print('\x1b]0;owned\x07\x1b[2J\x1b[31mred\x1b[0m \x9b1A\x07 \u202eabc'); print('50%\r100%')"
+    assert (await sandbox.run(code)).logs == "red 1A abc\n100%\n"
+
+
+async def test_links_are_not_returned_as_files(sandbox, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    await sandbox.run(
+        f"import os\nopen('real.txt', 'w').write('x')\nos.symlink({str(secret)!r}, 'soft')\n"
+        "os.symlink('/packages', 'folder')\nopen('twice', 'w').write('y')\nos.link('twice', 'hard')\nos.mkfifo('pipe')"
+    )
+    assert [file.path for file in await sandbox.list_files()] == ["real.txt"]
+    for path in ("soft", "pipe", "folder"):
+        with pytest.raises(SandboxRefused):
+            await sandbox.read(path, 0)
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc/passwd", "a/../../b", "", "a\\b", "a\nb", "a//b", ".", "x" * 300, "\ud800"]
+)
+async def test_paths_that_lead_elsewhere_are_refused(sandbox, path):
+    with pytest.raises(SandboxRefused):
+        await sandbox.write(path, 0, b"x")
+    with pytest.raises(SandboxRefused):
+        await sandbox.read(path, 0)
+
+
+async def test_files_with_names_that_cannot_be_shown_are_left_out(sandbox):
+    await sandbox.run(r"open('a\x1b[31mb', 'w').close(); open(b'\xff', 'w').close(); open('good', 'w').close()")
+    assert [file.path for file in await sandbox.list_files()] == ["good"]
+
+
+async def test_a_zip_bomb_fills_its_own_folder_only(sandbox):
+    import io
+    import zipfile
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(8):
+            archive.writestr(f"zeros{number}", bytes(3 << 20))
+    await sandbox.write("bomb.zip", 0, packed.getvalue())
+    said = await look(sandbox, "import zipfile; zipfile.ZipFile('bomb.zip').extractall()")
+    assert "No space left on device" in said
+
+
+async def test_the_interpreter_taken_over_can_only_talk_nonsense(sandbox):
+    """Code that finds the descriptors which answers go out on may write anything there."""
+    flood = "import os\nfor n in range(3, 64):\n    try:\n        os.write(n, {!r})\n    except OSError:\n        pass"
+    result = await sandbox.run(flood.format(b"\xff" * 64))
+    assert result.status == "died"
+    assert result.reason == "It answered more than it may."
+
+
+async def test_answers_that_were_not_asked_for_are_no_files(sandbox):
+    frame = b'\x00\x00\x00\x13\x00\x00\x00\x00{"files": ["x", 1]}'
+    code = "import os\nfor n in range(3, 64):\n    try:\n        os.write(n, {!r})\n    except OSError:\n        pass"
+    result = await sandbox.run(code.format(frame))
+    assert result.status == "died"
+
+
+async def test_closing_the_interpreters_descriptors_ends_the_sandbox(sandbox):
+    result = await sandbox.run("import os; os.closerange(0, 64)")
+    assert result.status == "died"
+
+
+async def test_set_user_id_programs_gain_nothing(sandbox):
+    code = """
+import os, shutil, subprocess, sys
+shutil.copy(sys.executable, '/mnt/data/py') if os.path.getsize(sys.executable) < 4 << 20 else open('/mnt/data/py', 'w')
+os.chmod('/mnt/data/py', 0o6755)
+print(os.statvfs('/mnt/data').f_flag & os.ST_NOSUID != 0)
+"""
+    assert await look(sandbox, code) == "True"
+
+
+async def test_it_starts_quickly_enough_that_nobody_keeps_an_old_one(host):
+    """Not a benchmark: a start that hangs would show here."""
+    started = time.monotonic()
+    await (await host.start()).close()
+    assert time.monotonic() - started < 30
