@@ -6,13 +6,12 @@ Requests never pass through Serve. Importing this module loads no engine: Serve 
 import contextlib
 import gc
 import os
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray import serve
 
 from deployments.models.autoscaling import ONGOING
+from deployments.models.channel.address import socket_path
 from deployments.models.channel.server import Bounds, ChannelServer, Reply, Runner
 from deployments.models.config import ModelConfig
 from deployments.models.errors import RequestRejected
@@ -58,7 +57,7 @@ class ModelReplica:
         self._guard.tell()
         bounds = Bounds(model.max_concurrent_requests, model.max_queued_requests)
         self._channel = ChannelServer(OperationRunner(self._engine.runners, model.id), bounds)
-        self._address = await self._channel.start(ray.util.get_node_ip_address(), _socket_path())
+        self._address = await self._channel.start(ray.util.get_node_ip_address(), socket_path())
         gc.collect()
         gc.freeze()  # vLLM and its model classes stay for good; the collector need not walk them for every request.
 
@@ -84,11 +83,3 @@ class ModelReplica:
                 os.unlink(self._address["path"])
         if self._engine is not None:
             await self._engine.stop()
-
-
-def _socket_path() -> str:
-    """Return the path of this replica's Unix socket, in a folder that only its user may enter."""
-    folder = os.path.join(tempfile.gettempdir(), f"manta-{os.getuid()}")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    name = serve.get_replica_context().replica_id.unique_id
-    return os.path.join(folder, f"{name}.sock")

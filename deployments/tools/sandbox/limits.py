@@ -28,7 +28,7 @@ class Limits:
     interrupt_s: float = 2.0
     output_bytes: int = MIB
     flood_bytes: int = 16 * MIB
-    num_images: int = 16
-    image_bytes: int = 8 * MIB
+    num_images: int = 8
+    image_bytes: int = 4 * MIB
     num_files: int = 1000
     idle_cpu_s: float = 2.0

@@ -1,0 +1,233 @@
+"""The replicas that hold containers, as the ingress and the batch workers reach them.
+
+A new container goes to a replica that Serve chooses; from then on its place is known, and requests go straight there.
+What is not public in Ray's interface is touched in `ServeChooser` alone.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol, cast
+
+from ray import serve
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+
+from deployments.models.channel.client import Channel, ChannelStream, connect
+from deployments.models.errors import EngineDied, EngineError, Overloaded, RequestRejected
+from deployments.models.placement import Choice
+from deployments.tools.code_interpreter.messages import (
+    CodeRun,
+    ContainerError,
+    ContainerFile,
+    ContainerFileMissing,
+    ContainerGone,
+    ContainerRefused,
+    InterpreterAway,
+    Place,
+    file_of,
+)
+
+Choose = Callable[[frozenset[str]], Awaitable[tuple[str, Place]]]
+"""Returns the id and the place of a replica, none of those given unless there is no other."""
+
+_MAX_TRIES = 3
+_CHOOSE_TIMEOUT_S = 10.0
+_ENDED_THERE = "The container has ended: the replica that held it is gone."
+_CODES: dict[str | None, type[ContainerError]] = {
+    "container_gone": ContainerGone,
+    "container_file_missing": ContainerFileMissing,
+    "container_refused": ContainerRefused,
+}
+
+
+class ContainerHosts(Protocol):
+    """Where containers live. Every method raises ContainerGone where the container is not there any more."""
+
+    async def create(self, container_id: str, idle_s: float) -> Place:
+        """Make a container; return its place.
+
+        Raises:
+            InterpreterAway: none can be had.
+        """
+        ...
+
+    async def run(self, place: Place, container_id: str, code: str) -> CodeRun:
+        """Run code in a container; cancelling this interrupts the code."""
+        ...
+
+    async def check(self, place: Place, container_id: str) -> None:
+        """Return if the container is there; counts as a use of it."""
+        ...
+
+    async def list_files(self, place: Place, container_id: str) -> list[ContainerFile]:
+        """Return the files of a container."""
+        ...
+
+    def read(self, place: Place, container_id: str, file_id: str) -> AsyncIterator[bytes]:
+        """Yield a file's content.
+
+        Raises:
+            ContainerFileMissing: there is no such file.
+        """
+        ...
+
+    async def write(
+        self, place: Place, container_id: str, path: str, offset: int, piece: bytes, *, is_last: bool
+    ) -> ContainerFile | None:
+        """Write a piece of a file; return the file when it was the last piece.
+
+        Raises:
+            ContainerRefused: it cannot be written there.
+        """
+        ...
+
+    async def remove(self, place: Place, container_id: str, file_id: str) -> None:
+        """Delete a file.
+
+        Raises:
+            ContainerFileMissing: there is no such file.
+        """
+        ...
+
+    async def end(self, place: Place, container_id: str) -> None:
+        """End a container."""
+        ...
+
+
+class RemoteHosts:
+    """The replicas of the code interpreter, over the side channel; keeps `ContainerHosts`."""
+
+    def __init__(self, choose: Choose) -> None:
+        self._choose = choose
+        self._channels: dict[str, Channel] = {}
+
+    async def create(self, container_id: str, idle_s: float) -> Place:
+        """Make a container on one of the replicas; return its place."""
+        excluded: set[str] = set()
+        for _ in range(_MAX_TRIES):
+            replica_id, place = await self._choose(frozenset(excluded))
+            if replica_id in excluded:
+                break
+            excluded.add(replica_id)
+            try:
+                await self._ask(place, {"operation": "create", "container": container_id, "idle_s": idle_s})
+            except (ContainerGone, InterpreterAway):
+                continue
+            return place
+        raise InterpreterAway("No container can be had at the moment.")
+
+    async def run(self, place: Place, container_id: str, code: str) -> CodeRun:
+        """Run code in a container; cancelling this interrupts the code."""
+        header = {"operation": "run", "container": container_id}
+        images, told = await self._ask(place, header, code.encode("utf-8", "replace"))
+        named = list(zip(told["images"], images, strict=True))
+        return CodeRun(told["status"], told["logs"], told["reason"], named, [file_of(one) for one in told["files"]])
+
+    async def check(self, place: Place, container_id: str) -> None:
+        """Return if the container is there; counts as a use of it."""
+        await self._ask(place, {"operation": "check", "container": container_id})
+
+    async def list_files(self, place: Place, container_id: str) -> list[ContainerFile]:
+        """Return the files of a container."""
+        _, told = await self._ask(place, {"operation": "list", "container": container_id})
+        return [file_of(one) for one in told["files"]]
+
+    async def read(self, place: Place, container_id: str, file_id: str) -> AsyncIterator[bytes]:
+        """Yield a file's content, each piece when it is asked for."""
+        header = {"operation": "read", "container": container_id, "file": file_id}
+        offset = 0
+        while True:
+            pieces, _ = await self._ask(place, {**header, "offset": offset})
+            piece = b"".join(pieces)
+            if not piece:
+                return
+            offset += len(piece)
+            yield piece
+
+    async def write(
+        self, place: Place, container_id: str, path: str, offset: int, piece: bytes, *, is_last: bool
+    ) -> ContainerFile | None:
+        """Write a piece of a file; return the file when it was the last piece."""
+        header = {"operation": "write", "container": container_id, "path": path, "offset": offset, "is_last": is_last}
+        _, told = await self._ask(place, header, piece)
+        return file_of(told["file"]) if told["file"] is not None else None
+
+    async def remove(self, place: Place, container_id: str, file_id: str) -> None:
+        """Delete a file."""
+        await self._ask(place, {"operation": "remove", "container": container_id, "file": file_id})
+
+    async def end(self, place: Place, container_id: str) -> None:
+        """End a container."""
+        await self._ask(place, {"operation": "end", "container": container_id})
+
+    async def _ask(self, place: Place, header: dict[str, Any], body: bytes = b"") -> tuple[list[bytes], dict[str, Any]]:
+        """Return the pieces and the last word of an answer."""
+        stream = await self._open(place, header, body)
+        pieces: list[bytes] = []
+        try:
+            while more := await stream.read():
+                pieces += more
+        except EngineError as error:
+            raise _translated(error) from None
+        finally:
+            stream.cancel()  # Harmless when the answer is complete; else the code is to be interrupted.
+        return pieces, stream.summary
+
+    async def _open(self, place: Place, header: dict[str, Any], body: bytes) -> ChannelStream:
+        secret = place["secret"]
+        try:
+            channel = self._channels.get(secret)
+            if channel is None or not channel.is_open:
+                channel = await connect(place, lambda: None)
+                known = self._channels.setdefault(secret, channel)
+                if known is not channel and known.is_open:  # Somebody else has connected meanwhile.
+                    channel.close()
+                    channel = known
+                self._channels[secret] = channel
+            return channel.open(header, body)
+        except EngineError as error:
+            self._channels.pop(secret, None)
+            raise _translated(error) from None
+
+    def close(self) -> None:
+        """Close every connection."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+
+def _translated(error: EngineError) -> ContainerError:
+    match error:
+        case RequestRejected():
+            return _CODES.get(error.code, InterpreterAway)(error.message)
+        case Overloaded():
+            return InterpreterAway(error.message)
+        case EngineDied():
+            return ContainerGone(_ENDED_THERE)
+        case _:
+            return InterpreterAway("The code interpreter failed.")
+
+
+class ServeChooser:
+    """Has Serve choose a replica of the code interpreter for a new container."""
+
+    def __init__(self, handle: serve.handle.DeploymentHandle) -> None:
+        self._handle = handle
+        self._num_asked: dict[str, int] = {}
+
+    async def __call__(self, excluded: frozenset[str]) -> tuple[str, Place]:
+        """Return the id and the place of a replica.
+
+        Raises:
+            InterpreterAway: there is none.
+        """
+        choice = Choice(None, excluded, lambda replica_id: self._num_asked.get(replica_id, 0))
+        try:
+            async with (
+                asyncio.timeout(_CHOOSE_TIMEOUT_S),
+                self._handle.choose_replica(choice, _reserve=False) as selection,
+            ):
+                replica_id = str(selection.replica_id)
+                self._num_asked[replica_id] = self._num_asked.get(replica_id, 0) + 1
+                return replica_id, cast(Place, selection.replica_metadata["channel"])
+        except (TimeoutError, BackPressureError, DeploymentUnavailableError):
+            raise InterpreterAway("The code interpreter is not available at the moment.") from None

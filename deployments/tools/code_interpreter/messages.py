@@ -1,0 +1,77 @@
+"""What is said of containers between the ingress and the replica that holds them, and what can go wrong.
+
+ContainerError
+├── ContainerGone        it has ended: idle for too long, over a bound, deleted, or its replica went away
+├── ContainerFileMissing there is no such file in it
+├── ContainerRefused     what was asked of its files cannot be done
+└── InterpreterAway      containers cannot be had: none can be built, all places are taken, or nobody answers
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from deployments.models.channel.client import Address
+
+Source = Literal["user", "assistant"]
+CallStatus = Literal["ok", "error", "interrupted", "died"]
+Place = Address
+"""Where the replica that holds a container listens."""
+
+
+class ContainerError(Exception):
+    """Something about a container did not work; `message` is a sentence for the caller."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class ContainerGone(ContainerError):
+    """The container has ended, and with it everything in it."""
+
+
+class ContainerFileMissing(ContainerError):
+    """The container has no such file."""
+
+
+class ContainerRefused(ContainerError):
+    """What was asked of the container's files cannot be done."""
+
+
+class InterpreterAway(ContainerError):
+    """No container can be had at the moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFile:
+    """A file in a container; `path` is below its work folder, `created_at` in Unix seconds."""
+
+    file_id: str
+    path: str
+    num_bytes: int
+    created_at: float
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRun:
+    """What a call came to: what it printed, its figures (names and PNG bytes), and the files that it wrote.
+
+    `reason` says why it was interrupted or ended, None if it was not.
+    """
+
+    status: CallStatus
+    logs: str
+    reason: str | None = None
+    images: list[tuple[str, bytes]] = field(default_factory=list)
+    files: list[ContainerFile] = field(default_factory=list)
+
+
+def file_to_message(file: ContainerFile) -> list[Any]:
+    """Return a file as it travels."""
+    return [file.file_id, file.path, file.num_bytes, file.created_at, file.source]
+
+
+def file_of(message: list[Any]) -> ContainerFile:
+    """Return the file that `file_to_message` wrote."""
+    return ContainerFile(*message)

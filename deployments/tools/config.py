@@ -1,0 +1,71 @@
+"""What the operator says about the tools that the service runs itself. A tool that is not named is off."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from deployments.tools.sandbox.limits import MIB, Limits
+
+MEMORY_BYTES = {"1g": 1024 * MIB, "4g": 4096 * MIB, "16g": 16384 * MIB, "64g": 65536 * MIB}
+MemoryLimit = Literal["1g", "4g", "16g", "64g"]
+
+
+class Part(BaseModel):
+    """A part of the configuration: frozen, and a name it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CodeInterpreterConfig(Part):
+    """The code interpreter: replicas that each hold some containers, and keep sandboxes warm for new ones.
+
+    Args:
+        packages: the Python packages that code may import, with what they need; they must be installed beside the
+            service.
+        preload: modules that a warm sandbox has imported already.
+        num_warm: how many sandboxes each replica keeps ready.
+        max_containers: how many containers one replica holds; new ones are refused beyond that.
+        max_containers_per_account: how many containers an account may have at once.
+        idle_minutes: after how long without use a container ends.
+        memory_limit: what all processes of one container may use together.
+        work_mib: what the files of one container may hold; they lie in memory too.
+        call_timeout_s: after how many seconds a call is interrupted.
+        autoscaling_config, ray_actor_options: as Ray names them; the load of a replica is its containers.
+    """
+
+    packages: tuple[str, ...] = ("numpy", "pandas", "matplotlib")
+    preload: tuple[str, ...] = ("numpy", "pandas", "matplotlib.pyplot")
+    num_warm: int = Field(default=2, ge=0, le=64)
+    max_containers: int = Field(default=32, ge=1, le=1024)
+    max_containers_per_account: int = Field(default=8, ge=1, le=1024)
+    idle_minutes: int = Field(default=20, ge=1, le=20)
+    memory_limit: MemoryLimit = "1g"
+    work_mib: int = Field(default=256, ge=1, le=16384)
+    num_processes: int = Field(default=32, ge=4, le=1024)
+    call_timeout_s: float = Field(default=60.0, gt=0, le=600)
+    autoscaling_config: dict[str, Any] = Field(default_factory=lambda: {"min_replicas": 1, "max_replicas": 1})
+    ray_actor_options: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _warm_ones_fit(self) -> "CodeInterpreterConfig":
+        if self.num_warm > self.max_containers:
+            raise ValueError("num_warm is more than max_containers: keep fewer sandboxes ready, or hold more")
+        return self
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of each sandbox."""
+        work_bytes = self.work_mib * MIB
+        return Limits(
+            memory_bytes=MEMORY_BYTES[self.memory_limit],
+            work_bytes=work_bytes,
+            file_bytes=work_bytes,
+            num_processes=self.num_processes,
+            call_s=self.call_timeout_s,
+        )
+
+
+class ToolsConfig(Part):
+    """The tools that the service runs itself, each off unless it is named."""
+
+    code_interpreter: CodeInterpreterConfig | None = None

@@ -1,0 +1,215 @@
+"""Containers as the ingress sees them: a real channel, real sandboxes, no Ray."""
+
+import asyncio
+import os
+
+import pytest
+
+from deployments.tools.code_interpreter.holder import Holder
+from deployments.tools.code_interpreter.messages import (
+    ContainerFileMissing,
+    ContainerGone,
+    ContainerRefused,
+    InterpreterAway,
+)
+from deployments.tools.code_interpreter.pool import WarmPool
+from deployments.tools.sandbox.root import SandboxUnavailable
+from tests.contract.http.waiting import eventually
+from tests.twins.interpreter import run_interpreter, sandbox_host
+
+
+@pytest.fixture
+async def interpreter(tmp_path):
+    async with run_interpreter(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def container(interpreter):
+    place = await interpreter.hosts.create("cntr_1", 60)
+    return interpreter.hosts, place
+
+
+async def write(hosts, place, path, content, container="cntr_1"):
+    return await hosts.write(place, container, path, 0, content, is_last=True)
+
+
+async def read(hosts, place, file_id):
+    return b"".join([piece async for piece in hosts.read(place, "cntr_1", file_id)])
+
+
+async def test_variables_live_on_between_calls(container):
+    hosts, place = container
+    assert (await hosts.run(place, "cntr_1", "x = 20")).logs == ""
+    result = await hosts.run(place, "cntr_1", "print('about')\nx * 2 + 2")
+    assert (result.status, result.logs, result.reason) == ("ok", "about\n42\n", None)
+
+
+async def test_errors_are_told_as_python_tells_them(container):
+    hosts, place = container
+    result = await hosts.run(place, "cntr_1", "def f():\n    return 1 / 0\nf()")
+    assert result.status == "error"
+    assert result.logs.startswith('Traceback (most recent call last):\n  File "<call 1>", line 3')
+    assert "return 1 / 0" in result.logs
+    assert "interpreter.py" not in result.logs
+
+
+async def test_figures_come_back_as_images_and_as_files(container):
+    hosts, place = container
+    code = "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.show()\nplt.figure()\nplt.bar([1], [2]);"
+    result = await hosts.run(place, "cntr_1", code)
+    assert result.logs == "<BarContainer object of 1 artists>\n"
+    assert [name for name, _ in result.images] == ["figure_1.png", "figure_2.png"]
+    assert all(image.startswith(b"\x89PNG\r\n") for _, image in result.images)
+    assert [file.path for file in result.files] == ["figure_1.png", "figure_2.png"]
+
+
+async def test_numpy_and_pandas_are_there(container):
+    hosts, place = container
+    code = "import numpy as np, pandas as pd\nprint(pd.DataFrame({'a': np.arange(3)}).a.sum())"
+    assert (await hosts.run(place, "cntr_1", code)).logs == "3\n"
+
+
+async def test_files_go_in_and_out_in_pieces(container):
+    hosts, place = container
+    content = os.urandom(3 << 20)
+    for start in range(0, len(content), 1 << 20):
+        piece = content[start : start + (1 << 20)]
+        file = await hosts.write(place, "cntr_1", "in/data.bin", start, piece, is_last=start == 2 << 20)
+    assert (file.path, file.num_bytes, file.source) == ("in/data.bin", 3 << 20, "user")
+    assert await read(hosts, place, file.file_id) == content
+    result = await hosts.run(place, "cntr_1", "open('out.bin', 'wb').write(open('in/data.bin', 'rb').read()[::-1])")
+    (out,) = result.files
+    assert (out.path, out.source) == ("out.bin", "assistant")
+    assert await read(hosts, place, out.file_id) == content[::-1]
+    assert {one.file_id for one in await hosts.list_files(place, "cntr_1")} == {file.file_id, out.file_id}
+    await hosts.remove(place, "cntr_1", file.file_id)
+    assert [one.path for one in await hosts.list_files(place, "cntr_1")] == ["out.bin"]
+    with pytest.raises(ContainerFileMissing):
+        await read(hosts, place, file.file_id)
+    with pytest.raises(ContainerFileMissing):
+        await hosts.remove(place, "cntr_1", file.file_id)
+
+
+async def test_a_changed_file_keeps_its_id_and_is_told_again(container):
+    hosts, place = container
+    (first,) = (await hosts.run(place, "cntr_1", "open('a', 'w').write('1')")).files
+    assert (await hosts.run(place, "cntr_1", "1")).files == []
+    (second,) = (await hosts.run(place, "cntr_1", "open('a', 'w').write('22')")).files
+    assert (second.file_id, second.num_bytes) == (first.file_id, 2)
+
+
+async def test_what_does_not_fit_is_refused_and_the_container_lives(container):
+    hosts, place = container
+    for offset in range(0, 8 << 20, 1 << 20):
+        await hosts.write(place, "cntr_1", "big", offset, bytes(1 << 20), is_last=False)
+    with pytest.raises(ContainerRefused):
+        await hosts.write(place, "cntr_1", "big", 8 << 20, b"x" * 10, is_last=True)
+    for path in ("../up", "/etc/x", "a/../../b"):
+        with pytest.raises(ContainerRefused):
+            await write(hosts, place, path, b"x")
+    assert (await hosts.run(place, "cntr_1", "1")).logs == "1\n"
+
+
+async def test_one_container_is_not_another(interpreter):
+    hosts = interpreter.hosts
+    place = await hosts.create("cntr_1", 60)
+    await hosts.create("cntr_2", 60)
+    file = await write(hosts, place, "a", b"x")
+    await hosts.run(place, "cntr_1", "x = 1")
+    assert "NameError" in (await hosts.run(place, "cntr_2", "x")).logs
+    assert await hosts.list_files(place, "cntr_2") == []
+    with pytest.raises(ContainerFileMissing):
+        await anext(hosts.read(place, "cntr_2", file.file_id))
+
+
+async def test_a_container_that_ended_is_gone(container):
+    hosts, place = container
+    await hosts.end(place, "cntr_1")
+    await hosts.end(place, "cntr_1")
+    for asking in (hosts.run(place, "cntr_1", "1"), hosts.check(place, "cntr_1"), hosts.list_files(place, "cntr_1")):
+        with pytest.raises(ContainerGone):
+            await asking
+
+
+async def test_code_that_kills_its_container_is_told_and_the_container_gone(container):
+    hosts, place = container
+    result = await hosts.run(place, "cntr_1", "import os; os._exit(0)")
+    assert result.status == "died"
+    with pytest.raises(ContainerGone):
+        await hosts.run(place, "cntr_1", "1")
+
+
+async def test_a_caller_that_leaves_interrupts_its_code(container, interpreter):
+    hosts, place = container
+    calling = asyncio.create_task(hosts.run(place, "cntr_1", "x = 0\nwhile True: x += 1"))
+    held = interpreter.replicas[0].holder._held["cntr_1"]
+    await eventually(lambda: held.num_running)
+    calling.cancel()
+    await asyncio.wait([calling])
+    await eventually(lambda: not held.num_running, 30)
+    first = await hosts.run(place, "cntr_1", "x")
+    assert (await hosts.run(place, "cntr_1", "x")).logs == first.logs
+
+
+async def test_idle_containers_end(interpreter):
+    now = [0.0]
+    holder = interpreter.replicas[0].holder
+    holder._clock = lambda: now[0]
+    place = await interpreter.hosts.create("cntr_1", 60)
+    now[0] = 59.0
+    await interpreter.hosts.check(place, "cntr_1")
+    now[0] = 118.0
+    await holder.sweep()
+    assert holder.num_containers == 1
+    now[0] = 120.0
+    await holder.sweep()
+    assert holder.num_containers == 0
+
+
+async def test_a_full_replica_sends_new_containers_elsewhere(tmp_path):
+    async with run_interpreter(tmp_path, num_replicas=2, max_containers=1) as interpreter:
+        first = await interpreter.hosts.create("cntr_1", 60)
+        second = await interpreter.hosts.create("cntr_2", 60)
+        assert first["secret"] != second["secret"]
+        with pytest.raises(InterpreterAway):
+            await interpreter.hosts.create("cntr_3", 60)
+        with pytest.raises(ContainerGone):
+            await interpreter.hosts.check(second, "cntr_1")
+
+
+async def test_the_containers_of_a_replica_that_goes_are_gone(container, interpreter):
+    hosts, place = container
+    calling = asyncio.create_task(hosts.run(place, "cntr_1", "while True: pass"))
+    await eventually(lambda: interpreter.replicas[0].holder._held["cntr_1"].num_running)
+    await interpreter.replicas[0].server.close()
+    with pytest.raises(ContainerGone, match="replica"):
+        await calling
+    with pytest.raises(ContainerGone):
+        await hosts.run(place, "cntr_1", "1")
+
+
+async def test_a_replica_that_cannot_build_sandboxes_says_so(interpreter):
+    async def fail():
+        raise SandboxUnavailable("no bubblewrap")
+
+    interpreter.replicas[0].holder._pool = WarmPool(fail, 0)
+    with pytest.raises(InterpreterAway):
+        await interpreter.hosts.create("cntr_1", 60)
+
+
+async def test_the_pool_is_refilled_and_leaves_nothing_behind():
+    made = []
+
+    async def start():
+        made.append(await sandbox_host().start())
+        return made[-1]
+
+    pool = WarmPool(start, 2)
+    holder = Holder(pool, 8)
+    holder.open()
+    await eventually(lambda: pool.num_ready == 2, 30)
+    await holder.create("cntr_1", 60)
+    await eventually(lambda: len(made) == 3 and pool.num_ready == 2, 30)
+    await holder.close()
+    assert not any(one.is_running for one in made)

@@ -1,0 +1,84 @@
+"""The code interpreter without Ray: real sandboxes in this process, reached over a real channel."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from deployments.models.channel.server import Bounds, ChannelServer
+from deployments.tools.code_interpreter.client import RemoteHosts
+from deployments.tools.code_interpreter.holder import Holder
+from deployments.tools.code_interpreter.messages import Place
+from deployments.tools.code_interpreter.pool import WarmPool
+from deployments.tools.code_interpreter.runner import ContainerRunner
+from deployments.tools.sandbox.host import SandboxHost, prepare_host
+from deployments.tools.sandbox.limits import MIB, Limits
+from deployments.tools.sandbox.root import SandboxUnavailable
+
+LIMITS = Limits(memory_bytes=512 * MIB, work_bytes=16 * MIB, file_bytes=8 * MIB, call_s=60.0)
+
+
+@functools.cache
+def sandbox_host() -> SandboxHost:
+    """Return what makes sandboxes here; where that cannot be, the test that asks is skipped and says why."""
+    try:
+        return asyncio.run_coroutine_threadsafe(prepare_host(LIMITS), _loop()).result()
+    except SandboxUnavailable as error:
+        pytest.skip(f"no sandbox can be built here: {error}")
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop that runs beside the test's own."""
+    import threading
+
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    return loop
+
+
+@dataclass
+class Replica:
+    """One replica: what it holds, how it listens, where."""
+
+    holder: Holder
+    server: ChannelServer
+    place: Place
+
+
+@dataclass
+class Interpreter:
+    """The replicas of a code interpreter, and the client that reaches them."""
+
+    replicas: list[Replica]
+    hosts: RemoteHosts
+
+
+@asynccontextmanager
+async def run_interpreter(folder: Path, num_replicas: int = 1, max_containers: int = 8) -> AsyncIterator[Interpreter]:
+    """Have replicas run that make sandboxes when they are asked for one."""
+    host = sandbox_host()
+    replicas = []
+    for number in range(num_replicas):
+        holder = Holder(WarmPool(host.start, 0), max_containers)
+        server = ChannelServer(ContainerRunner(holder), Bounds(64, 0))
+        place = await server.start("127.0.0.1", str(folder / f"replica{number}.sock"))
+        holder.open()
+        replicas.append(Replica(holder, server, place))  # type: ignore[arg-type]
+
+    async def choose(excluded: frozenset[str]) -> tuple[str, Place]:
+        names = [str(number) for number in range(num_replicas)]
+        name = next((name for name in names if name not in excluded), names[0])
+        return name, replicas[int(name)].place
+
+    hosts = RemoteHosts(choose)
+    try:
+        yield Interpreter(replicas, hosts)
+    finally:
+        hosts.close()
+        for replica in replicas:
+            await replica.server.close()
+            await replica.holder.close()
