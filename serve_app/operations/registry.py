@@ -13,7 +13,7 @@ from serve_app.operations.outcome import Outcome
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prepare import Preparation
 from serve_app.operations.responses.storage import Storage
-from serve_app.operations.responses.tools import Tool
+from serve_app.operations.responses.tools import BuiltIns
 from serve_app.operations.routing import CacheSalt
 from serve_app.operations.safety import SafetyPolicy
 from serve_app.schemas.base import WireModel
@@ -69,16 +69,16 @@ def create_operations(
     salt: CacheSalt,
     policies: Mapping[str, SafetyPolicy] | None = None,
     storage: Storage | None = None,
-    tools: Mapping[str, Tool] | None = None,
+    built_ins: BuiltIns | None = None,
 ) -> Operations:
     """Return the operations over a model directory; `policies` are by model id.
 
-    Without a `storage` there are no responses. `tools` are those that the service runs in a response, by name.
+    Without a `storage` there are no responses. `built_ins` are the tools that the service runs in a response.
     """
     chat = ChatOperation(directory, salt, policies)
     responses = None
     if storage is not None:
-        responses = ResponseOperation(chat, Preparation(directory, storage), storage, tools, clock=storage.clock)
+        responses = ResponseOperation(chat, Preparation(directory, storage, built_ins), storage, clock=storage.clock)
     return Operations(
         chat=chat,
         completions=CompletionOperation(directory, salt, policies),

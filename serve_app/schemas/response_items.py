@@ -1,4 +1,4 @@
-"""The items of a response's input: messages, function calls and their outputs, reasoning, references, compactions.
+"""The items of a response's input: messages, calls and their outputs, reasoning, references, compactions.
 
 Every item that an answer holds can be sent back as it came, also with the fields that client libraries add to it.
 """
@@ -24,7 +24,6 @@ UNSUPPORTED_ITEMS = frozenset(
         "additional_tools",
         "apply_patch_call",
         "apply_patch_call_output",
-        "code_interpreter_call",
         "computer_call",
         "computer_call_output",
         "custom_tool_call",
@@ -237,6 +236,36 @@ class ReasoningItem(WireModel):
     status: Status | None = None
 
 
+class LogsOutput(WireModel):
+    """What code printed."""
+
+    type: Literal["logs"]
+    logs: str
+
+
+class ImageOutput(WireModel):
+    """A figure that code made, carried in its URL."""
+
+    type: Literal["image"]
+    url: str
+
+
+class CodeInterpreterCallItem(WireModel):
+    """A call of the code interpreter that the service carried out, as an answer held it."""
+
+    type: Literal["code_interpreter_call"]
+    id: ItemId
+    container_id: Annotated[str, Field(max_length=128)]
+    code: str | None = None
+    outputs: (
+        Annotated[
+            list[Annotated[LogsOutput | ImageOutput, Field(discriminator="type")]], Field(fail_fast=True, max_length=64)
+        ]
+        | None
+    ) = None
+    status: Literal["in_progress", "completed", "incomplete", "interpreting", "failed"] | None = None
+
+
 class CompactionItem(WireModel):
     """A conversation, compacted by this service."""
 
@@ -272,7 +301,13 @@ def _read_type(item: Any) -> Any:
 
 InputItem = Annotated[
     Annotated[
-        MessageItem | FunctionCallItem | FunctionCallOutputItem | ReasoningItem | CompactionItem | ItemReference,
+        MessageItem
+        | FunctionCallItem
+        | FunctionCallOutputItem
+        | CodeInterpreterCallItem
+        | ReasoningItem
+        | CompactionItem
+        | ItemReference,
         Field(discriminator="type"),
     ],
     BeforeValidator(_read_type),

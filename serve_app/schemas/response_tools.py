@@ -1,4 +1,8 @@
-"""The tools of a response, and how a caller steers their choice."""
+"""The tools of a response, and how a caller steers their choice.
+
+A tool that the service runs itself has a class here; whether this deployment has it switched on is asked later, by the
+operation. To add one: its class, its place in `Tool`, `BuiltInChoice` and `AllowedBuiltIn`.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -10,7 +14,6 @@ from serve_app.schemas.tools import MAX_TOOLS, JsonSchema
 BUILT_IN_TOOLS = frozenset(
     {
         "apply_patch",
-        "code_interpreter",
         "computer",
         "computer_use_preview",
         "custom",
@@ -31,6 +34,11 @@ BUILT_IN_TOOLS = frozenset(
 """The tools that OpenAI's interface names and this version does not have."""
 
 
+MAX_CONTAINER_FILES = 50
+SUPPORTED_TOOLS = "'function' and 'code_interpreter'"
+ContainerId = Annotated[str, Field(min_length=1, max_length=128)]
+
+
 class FunctionTool(WireModel):
     """A function that the caller runs when the model asks for it; `parameters` is a JSON schema."""
 
@@ -44,19 +52,70 @@ class FunctionTool(WireModel):
     defer_loading: bool | None = None
 
 
+class BuiltInTool(WireModel):
+    """A tool that the service runs itself."""
+
+    type: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return it as a response echoes it."""
+        return self.model_dump(exclude_none=True)
+
+
+class NoNetwork(WireModel):
+    """Code that reaches nothing outside of its container, which is all that there is."""
+
+    type: Literal["disabled"]
+
+
+def _refuse_network(policy: Any) -> Any:
+    """Return what does not open a container to the network."""
+    if isinstance(policy, dict) and policy.get("type") == "allowlist":
+        raise refusal(
+            "unsupported_value",
+            "Unsupported value: '{param}' does not support 'allowlist': containers have no network. Supported values "
+            "are: 'disabled'.",
+            ".type",
+        )
+    return policy
+
+
+NetworkPolicy = Annotated[NoNetwork, BeforeValidator(_refuse_network)]
+FileIds = Annotated[list[Annotated[str, Field(min_length=1, max_length=128)]], Field(max_length=MAX_CONTAINER_FILES)]
+
+
+class AutoContainer(WireModel):
+    """A container that the service finds or makes; `file_ids` are copied into it."""
+
+    type: Literal["auto"]
+    file_ids: FileIds | None = None
+    memory_limit: Literal["1g", "4g", "16g", "64g"] | None = None
+    network_policy: NetworkPolicy | None = None
+
+
+class CodeInterpreterTool(BuiltInTool):
+    """Python that the model writes and the service runs, in a container: one that is named, or an automatic one."""
+
+    type: Literal["code_interpreter"]
+    container: Annotated[ContainerId, Tag("?string")] | Annotated[AutoContainer, Tag("?object")]
+    allowed_callers: list[Literal["direct", "programmatic"]] | None = None
+
+
 def _refuse_built_in(tool: Any) -> Any:
-    """Return what is not a tool that the service would run itself."""
+    """Return what is not a tool that no deployment has."""
     if isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"] in BUILT_IN_TOOLS:
         raise refusal(
             "unsupported_value",
             f"Unsupported value: the tool '{tool['type']}' is not available in this version of the service. Supported "
-            "values are: 'function'.",
+            f"values are: {SUPPORTED_TOOLS}.",
             ".type",
         )
     return tool
 
 
-Tool = Annotated[FunctionTool, BeforeValidator(_refuse_built_in)]
+Tool = Annotated[
+    Annotated[FunctionTool | CodeInterpreterTool, Field(discriminator="type")], BeforeValidator(_refuse_built_in)
+]
 Tools = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)]
 
 
@@ -67,13 +126,32 @@ class NamedChoice(WireModel):
     name: Name
 
 
-class AllowedTool(WireModel):
-    """A tool that may be called; clients may send its whole definition again."""
+class BuiltInChoice(WireModel):
+    """The model must call this tool of the service's."""
+
+    type: Literal["code_interpreter"]
+
+
+class AllowedBuiltIn(WireModel):
+    """A tool of the service's that may be called; clients may send its whole definition again."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["code_interpreter"]
+
+
+class AllowedFunction(WireModel):
+    """A function that may be called; clients may send its whole definition again."""
 
     model_config = ConfigDict(extra="ignore")
 
     type: Literal["function"]
     name: Name
+
+
+AllowedTool = Annotated[
+    Annotated[AllowedFunction | AllowedBuiltIn, Field(discriminator="type")], BeforeValidator(_refuse_built_in)
+]
 
 
 class AllowedTools(WireModel):
@@ -83,18 +161,28 @@ class AllowedTools(WireModel):
     mode: Literal["auto", "required"]
     tools: Annotated[list[AllowedTool], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
 
+    @property
+    def functions(self) -> set[str]:
+        """The names of the functions among them."""
+        return {tool.name for tool in self.tools if isinstance(tool, AllowedFunction)}
+
+    @property
+    def built_in(self) -> set[str]:
+        """The types of the service's tools among them."""
+        return {tool.type for tool in self.tools if isinstance(tool, AllowedBuiltIn)}
+
 
 ToolChoice = (
     Annotated[Literal["none", "auto", "required"], Tag("?string")]
     | Annotated[
-        Annotated[NamedChoice | AllowedTools, Field(discriminator="type")],
+        Annotated[NamedChoice | AllowedTools | BuiltInChoice, Field(discriminator="type")],
         BeforeValidator(_refuse_built_in),
         Tag("?object"),
     ]
 )
 
 
-def check_tool_choice(choice: ToolChoice | None, tools: list[FunctionTool] | None) -> None:
+def check_tool_choice(choice: ToolChoice | None, tools: list[Tool] | None) -> None:
     """Return if a choice can be made among the tools that there are.
 
     Raises:
@@ -102,16 +190,28 @@ def check_tool_choice(choice: ToolChoice | None, tools: list[FunctionTool] | Non
     """
     if choice is None or choice in ("none", "auto"):
         return
-    names = {tool.name for tool in tools or ()}
-    if not names:
+    if not tools:
         raise refusal(
             "invalid_value",
             "Invalid value for '{param}': '{param}' is only allowed when 'tools' are specified.",
             "tool_choice",
         )
-    named = [(choice.name, "tool_choice.name")] if isinstance(choice, NamedChoice) else []
+    named: list[tuple[NamedChoice | BuiltInChoice | AllowedFunction | AllowedBuiltIn, str]] = []
     if isinstance(choice, AllowedTools):
-        named = [(tool.name, f"tool_choice.tools[{index}].name") for index, tool in enumerate(choice.tools)]
-    for name, at in named:
-        if name not in names:
-            raise refusal("invalid_value", f"Invalid value for '{{param}}': tool '{name}' not found in 'tools'.", at)
+        named = [(tool, f"tool_choice.tools[{index}]") for index, tool in enumerate(choice.tools)]
+    elif not isinstance(choice, str):
+        named = [(choice, "tool_choice")]
+    names = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
+    types = {tool.type for tool in tools if isinstance(tool, BuiltInTool)}
+    for one, at in named:
+        if isinstance(one, NamedChoice | AllowedFunction):
+            if one.name not in names:
+                raise refusal(
+                    "invalid_value",
+                    f"Invalid value for '{{param}}': tool '{one.name}' not found in 'tools'.",
+                    f"{at}.name",
+                )
+        elif one.type not in types:
+            raise refusal(
+                "invalid_value", f"Invalid value for '{{param}}': tool '{one.type}' not found in 'tools'.", f"{at}.type"
+            )

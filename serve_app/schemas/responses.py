@@ -12,7 +12,7 @@ from serve_app.schemas.base import MaxTokens, Metadata, ModelId, Name, Penalty, 
 from serve_app.schemas.formats import JsonObjectFormat, TextFormat
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.response_items import Input
-from serve_app.schemas.response_tools import ToolChoice, Tools, check_tool_choice
+from serve_app.schemas.response_tools import FunctionTool, ToolChoice, Tools, check_tool_choice
 
 MIN_OUTPUT_TOKENS = 1
 Id = Annotated[str, Field(min_length=1, max_length=128)]
@@ -98,7 +98,7 @@ class PromptedRequest(WireModel):
             wanted = self.text.format
             check_json_schema(wanted.definition, "text.format.schema", strict=bool(wanted.strict))
         for index, tool in enumerate(self.tools or ()):
-            if tool.parameters is not None:
+            if isinstance(tool, FunctionTool) and tool.parameters is not None:
                 check_json_schema(tool.parameters, f"tools[{index}].parameters", strict=bool(tool.strict))
         return self
 

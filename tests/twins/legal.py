@@ -121,6 +121,9 @@ def _parts(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         kind, field = PARTS[added["part"]["type"]]
         assert added["part"][field] == ""
         *deltas, finished = events[1:end]
+        noted = [event for event in deltas if event["type"] == "response.output_text.annotation.added"]
+        assert deltas[len(deltas) - len(noted) :] == noted
+        deltas = deltas[: len(deltas) - len(noted)]
         for event in events[: end + 1]:
             assert event["content_index"] == len(parts)
         assert all(event["type"] == f"{kind}.delta" for event in deltas)
@@ -129,6 +132,8 @@ def _parts(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         part = events[end]["part"]
         assert part[field] == finished[field]
         assert set(part) == set(added["part"])
+        assert [event["annotation_index"] for event in noted] == list(range(len(noted)))
+        assert [event["annotation"] for event in noted] == part.get("annotations", [])
         if kind == "response.output_text":
             assert finished["logprobs"] == [token for event in deltas for token in event["logprobs"]]
             assert [token["token"] for token in part["logprobs"]] == [t["token"] for t in finished["logprobs"]]

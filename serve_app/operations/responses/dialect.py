@@ -1,5 +1,7 @@
 """Between a response and the chat that makes its text: the body of a generation, and what its refusals are called."""
 
+from collections.abc import Sequence
+
 import orjson
 from pydantic import ValidationError
 
@@ -7,7 +9,7 @@ from deployments.models.errors import EngineError, RequestRejected
 from serve_app.errors import BadRequest
 from serve_app.operations.chat import check_features
 from serve_app.operations.responses.history import Message
-from serve_app.operations.responses.tools import Tools
+from serve_app.operations.responses.tools import OfferedFunction
 from serve_app.operations.responses.turn import Turn
 from serve_app.operations.responses.wire import create_chat
 from serve_app.schemas.chat import ChatRequest
@@ -23,13 +25,17 @@ _PARAMS = {
 }
 
 
-def create_chat_request(turn: Turn, messages: list[Message], tools: Tools) -> tuple[ChatRequest, bytes]:
+def create_chat_request(
+    turn: Turn, messages: list[Message], offered: Sequence[OfferedFunction], *, may_force: bool = True
+) -> tuple[ChatRequest, bytes]:
     """Return the chat that one generation asks for, and its bytes.
+
+    `offered` are the functions that the service runs. Without `may_force` the model need not call any.
 
     Raises:
         BadRequest: the model cannot do what it asks.
     """
-    chat = create_chat(turn.request, messages, [tool.function() for tool in tools.values()])
+    chat = create_chat(turn.request, messages, offered, may_force=may_force)
     chat["stream"] = turn.is_stream
     try:
         body = ChatRequest.model_validate(chat)

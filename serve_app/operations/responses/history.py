@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from serve_app.errors import BadRequest, shorten
 from serve_app.operations.responses.writer import Item
 from serve_app.schemas.base import estimate_tokens
@@ -17,6 +19,7 @@ from serve_app.schemas.base import estimate_tokens
 Message = dict[str, Any]
 
 _COMPACTED = "What was said before, in short:\n"
+NOT_KEPT = "[What the code printed was not kept.]"
 _MESSAGE_TOKENS = 4
 _IMAGE_TOKENS = 765
 
@@ -83,10 +86,20 @@ class History:
                 self._answer(index, item)
             case "compaction":
                 self._entries.append({"role": "system", "content": _COMPACTED + item["text"]})
+            case "code_interpreter_call" if item["id"] not in self._runs:
+                self._read_run(item["id"], "code_interpreter", item)
             case _ if item["id"] in self._runs:
                 run = self._runs[item["id"]]
                 call = _Call(f"call_{item['id']}", run.name, run.arguments, output=run.output)
                 self._said(starts_anew=False).calls.append(call)
+
+    def _read_run(self, item_id: str, name: str, item: Item) -> None:
+        """Take in a call of the code interpreter of which only the item is there: the client keeps the conversation."""
+        outputs = item.get("outputs") or ()
+        logs = "".join(output["logs"] for output in outputs if output["type"] == "logs")
+        arguments = orjson.dumps({"code": item.get("code") or ""}).decode()
+        call = _Call(f"call_{item_id}", name, arguments, output=logs or NOT_KEPT)
+        self._said(starts_anew=False).calls.append(call)
 
     def _said(self, *, starts_anew: bool) -> _Said:
         """Return what the assistant is saying; text after a call, and a thought after text, begin something new."""

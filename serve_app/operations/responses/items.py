@@ -8,6 +8,8 @@ from serve_app.operations.responses.writer import EventWriter, Item
 Status = Literal["completed", "incomplete"]
 TextKind = Literal["text", "refusal", "reasoning"]
 NewId = Callable[[str], str]
+Cite = Callable[[str], list[Item]]
+"""Returns the annotations of a text that is complete."""
 
 _EVENTS: dict[TextKind, str] = {
     "text": "response.output_text",
@@ -29,8 +31,10 @@ class OpenText:
         item: Item,
         output_index: int,
         seal_reasoning: Callable[[str], str] | None = None,
+        cite: Cite | None = None,
     ) -> None:
         self._seal_reasoning = seal_reasoning
+        self._cite = cite
         self.item = item
         self._writer = writer
         self._output_index = output_index
@@ -90,13 +94,26 @@ class OpenText:
         if kind == "text":
             told["logprobs"] = [_delta_logprob(token) for token in self._logprobs]
         part = _part(kind, text, self._logprobs)
+        cited = self._annotate(part, text) if kind == "text" else []
         self.item["content"].append(part)
         lengths = [len(piece) for piece in self._pieces]
         self.cuts.append([lengths, self._tokens] if self._logprobs else [lengths])
         self._kind = None
         return [
+            *cited,
             self._writer.write(f"{_EVENTS[kind]}.done", **place, **told),
             self._writer.write("response.content_part.done", **place, part=part),
+        ]
+
+    def _annotate(self, part: Item, text: str) -> list[bytes]:
+        """Add what tools have to say of a text; return the events that tell of it."""
+        part["annotations"] = self._cite(text) if self._cite is not None else []
+        place = self._place()
+        return [
+            self._writer.write(
+                "response.output_text.annotation.added", **place, annotation_index=index, annotation=annotation
+            )
+            for index, annotation in enumerate(part["annotations"])
         ]
 
     def close(self, status: Status) -> list[bytes]:

@@ -19,13 +19,14 @@ from serve_app.operations.responses.prepare import Preparation, Remembered
 from serve_app.operations.responses.run import ResponseRun
 from serve_app.operations.responses.state import usage_to_wire
 from serve_app.operations.responses.storage import Storage
-from serve_app.operations.responses.tools import ToolBounds, Tools
+from serve_app.operations.responses.tools import ToolBounds
 from serve_app.operations.responses.turn import Turn
 from serve_app.operations.responses.wire import create_chat
 from serve_app.operations.responses.writer import Item, new_id
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.response_items import InputItem
+from serve_app.schemas.response_tools import FunctionTool
 from serve_app.schemas.responses import CompactRequest, InputTokensRequest, ResponseRequest
 
 _COMPACT = (
@@ -46,14 +47,12 @@ class ResponseOperation:
         chat: ChatOperation,
         preparation: Preparation,
         storage: Storage,
-        tools: Tools | None = None,
         bounds: ToolBounds | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.storage = storage
         self.preparation = preparation
         self._chat = chat
-        self._tools = tools or {}
         self._bounds = bounds or ToolBounds()
         self._clock = clock
 
@@ -106,12 +105,12 @@ class ResponseOperation:
         Raises:
             BadRequest: the model cannot do what the request asks.
         """
-        body, _ = create_chat_request(turn, turn.messages, self._tools)
+        body, _ = create_chat_request(turn, turn.messages, turn.tools.offered)
         return cost_of(body, turn.engine.card)
 
     def start(self, turn: Turn) -> ResponseRun:
         """Return the response on its way; nothing runs yet."""
-        return ResponseRun(turn, self._chat, self._tools, self._bounds, self._clock)
+        return ResponseRun(turn, self._chat, self._bounds, self._clock)
 
     def answer(self, turn: Turn, on_failure: Callable[[], None]) -> ResponseAnswer:
         """Return the answer to a response that runs in the foreground; `on_failure` is called if it fails."""
@@ -130,8 +129,9 @@ class ResponseOperation:
         """
         engine = self.preparation.engine(body.model, principal)
         read = await self.preparation.read(body, raw, principal)
-        messages = read.messages(body.instructions)
-        return self._question(engine, create_chat(body, messages, []), principal, request_id, max_tokens=1)
+        tools = await self.preparation.open_tools(body, read, principal)
+        chat = create_chat(body, read.messages(body.instructions), tools.offered)
+        return self._question(engine, chat, principal, request_id, max_tokens=1)
 
     async def ask_summary(
         self, body: CompactRequest, raw: bytes, principal: Principal, *, request_id: str
@@ -196,7 +196,7 @@ def _estimate(body: ResponseRequest) -> int:
     texts = [body.instructions or "", body.input] if isinstance(body.input, str) else [body.instructions or ""]
     if isinstance(body.input, list):
         texts += [_text_of(item) for item in body.input]
-    texts += [orjson.dumps(tool.parameters).decode() for tool in body.tools or ()]
+    texts += [orjson.dumps(tool.parameters).decode() for tool in body.tools or () if isinstance(tool, FunctionTool)]
     return estimate_tokens(text for text in texts if text)
 
 

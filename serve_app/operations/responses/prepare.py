@@ -13,6 +13,7 @@ from serve_app.errors import BadRequest, NotFound, RetentionForbids, UnknownPrev
 from serve_app.operations.responses.history import History, Message, ServerRun, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.storage import Storage
 from serve_app.operations.responses.stored_items import items_of
+from serve_app.operations.responses.tools import BuiltIns, ToolContext, ToolSet, open_tools
 from serve_app.operations.responses.turn import Before, Turn
 from serve_app.operations.responses.wire import create_response
 from serve_app.operations.responses.writer import new_id
@@ -62,9 +63,10 @@ class Remembered:
 class Preparation:
     """Turns requests into turns that can run."""
 
-    def __init__(self, directory: ModelDirectory, storage: Storage) -> None:
+    def __init__(self, directory: ModelDirectory, storage: Storage, built_ins: BuiltIns | None = None) -> None:
         self._directory = directory
         self._storage = storage
+        self._built_ins = built_ins or {}
 
     def engine(self, model: str, principal: Principal) -> Engine:
         """Return the engine of a model that offers responses.
@@ -97,6 +99,7 @@ class Preparation:
             expires_at = None
         read = await self.read(request, raw, principal, remembered)
         messages = _fit(read.messages(request.instructions), request, engine.card)
+        tools = await self.open_tools(request, read, principal, is_stored=expires_at is not None)
         response = create_response(
             request, new_id("resp"), engine.card.id, int(self._storage.clock()), stored=expires_at is not None
         )
@@ -116,6 +119,7 @@ class Preparation:
             is_stream=request.is_stream or bool(request.background),
             seal_reasoning=None if tokens is None else tokens.seal,
             priority=priority,
+            tools=tools,
         )
 
     async def again(
@@ -127,7 +131,8 @@ class Preparation:
             ApiError: it cannot be run any more: its model, or what it continues, is gone.
         """
         engine = self.engine(stored.response["model"], principal)
-        messages = (await self.read(request, raw, principal)).messages(request.instructions)
+        read = await self.read(request, raw, principal)
+        messages = read.messages(request.instructions)
         tokens = await self._storage.sealer.of(principal.account)
         return Turn(
             request=request,
@@ -140,7 +145,20 @@ class Preparation:
             expires_at=self._storage.clock(),  # Its row says when; this only says that it is stored.
             is_stream=True,
             seal_reasoning=tokens.seal if SEALED_REASONING in (request.include or ()) else None,
+            tools=await self.open_tools(request, read, principal),
         )
+
+    async def open_tools(
+        self, request: PromptedRequest, read: Read, principal: Principal, *, is_stored: bool = True
+    ) -> ToolSet:
+        """Return the service's tools that a request names.
+
+        Raises:
+            ApiError: one cannot be used here, by this key or as the request asks.
+        """
+        include = frozenset(request.include or ()) if isinstance(request, ResponseRequest) else frozenset()
+        context = ToolContext(principal, read.items, include, is_stored=is_stored)
+        return await open_tools(self._built_ins, request.tools or (), context)
 
     async def read(
         self,

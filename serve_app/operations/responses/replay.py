@@ -22,11 +22,13 @@ def replay(turn: StoredTurn) -> list[bytes]:
     final = turn.response
     ids = iter([item["id"] for item in final["output"] if item["type"] in _READERS])
     tokens = [item["encrypted_content"] for item in final["output"] if "encrypted_content" in item]
+    annotations = [part["annotations"] for part in _texts_of(final["output"])]
     state = ResponseState(
         {**final, **_NOT_YET, "error": None, "incomplete_details": None},
         new_id=lambda _: next(ids),
         clock=lambda: final["completed_at"] or 0,
         seal_reasoning=(lambda _: tokens.pop(0)) if tokens else None,
+        cite=lambda _: annotations.pop(0),
     )
     events = state.begin()
     for item, cuts in zip(final["output"], turn.cuts, strict=True):
@@ -127,6 +129,12 @@ def _read_call(item: Item, cuts: list[Any]) -> list[list[Said]]:
 
 
 _READERS = {"message": _read_text, "reasoning": _read_text, "function_call": _read_call}
+
+
+def _texts_of(items: Sequence[Item]) -> list[Item]:
+    """Return the texts that a model has written, in order."""
+    parts = [part for item in items if item["type"] == "message" for part in item["content"]]
+    return [part for part in parts if part["type"] == "output_text"]
 
 
 def _said_nothing(item: Item, cuts: list[Any]) -> bool:

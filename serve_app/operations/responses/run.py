@@ -18,13 +18,7 @@ from serve_app.operations.responses.dialect import create_chat_request, translat
 from serve_app.operations.responses.history import ServerRun, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.running_tool import RunningTool
 from serve_app.operations.responses.state import ResponseState, ServerCall
-from serve_app.operations.responses.tools import (
-    CUT,
-    NO_MORE_CALLS,
-    TIME_IS_UP,
-    ToolBounds,
-    Tools,
-)
+from serve_app.operations.responses.tools import CUT, NO_MORE_CALLS, TIME_IS_UP, ToolBounds
 from serve_app.operations.responses.turn import Turn
 
 _MAX_TRIMS = 12
@@ -49,13 +43,14 @@ class ResponseRun:
     """One response on its way. `state.response` is the object as it stands, `runs` what tools of the service did."""
 
     def __init__(
-        self, turn: Turn, chat: ChatOperation, tools: Tools, bounds: ToolBounds, clock: Callable[[], float] = time.time
+        self, turn: Turn, chat: ChatOperation, bounds: ToolBounds, clock: Callable[[], float] = time.time
     ) -> None:
         self.turn = turn
-        self.state = ResponseState(turn.response, tools.keys(), clock=clock, seal_reasoning=turn.seal_reasoning)
+        self.state = ResponseState(turn.response, clock=clock, seal_reasoning=turn.seal_reasoning)
+        self.state.use_tools(turn.tools.names, turn.tools.cite)
         self.runs: dict[str, ServerRun] = {}
         self._chat = chat
-        self._tools = tools
+        self._tools = turn.tools
         self._bounds = bounds
         self._tool_time = _ToolTime()
         self._messages = list(turn.messages)
@@ -70,6 +65,7 @@ class ResponseRun:
         What was made then counts as output again, not as the input that it is for the engine; a delta is a token.
         """
         self.state = resumed
+        resumed.use_tools(self._tools.names, self._tools.cite)
         partial = resumed.partial_text()
         if partial:
             self._messages.append({"role": "assistant", "content": partial})
@@ -116,6 +112,8 @@ class ResponseRun:
             log_bug(self.turn.request_id, error)
             yield self._fail(SERVER_ERROR_MESSAGE)
             return
+        finally:
+            await self._tools.close()
         if not self.state.has_ended:
             yield ([] if has_begun else lead) + self.state.end()
 
@@ -185,7 +183,9 @@ class ResponseRun:
         turn = self.turn
         self._num_generations += 1
         number = self._num_generations
-        body, raw = create_chat_request(turn, self._messages, self._tools if may_call else {})
+        body, raw = create_chat_request(
+            turn, self._messages, self._tools.offered if may_call else (), may_force=not self.runs and may_call
+        )
         if self.state.partial_text():
             raw = unfinished(raw, self.state.num_deltas())
         self._stream = stream = self._chat.run_as_events(
@@ -201,7 +201,7 @@ class ResponseRun:
                 if not piece:
                     continue
                 said = parse_events(piece)
-                if self._tools:
+                if self._tools.names:
                     self._heard.text += [event.text for event in said if event.kind == "text"]
                 yield self.state.take(said)
                 if self.state.has_ended:
@@ -216,10 +216,10 @@ class ResponseRun:
             outputs.append((call, NO_MORE_CALLS if left_s > 0 else TIME_IS_UP))
             return
         self._tool_time.num_calls += 1
-        tool = self._tools[call.name]
-        opened, events = self.state.open_tool(tool.begin(call.arguments))
+        tool = self._tools.find(call.name)
+        opened, events = self.state.open_tool(tool.begin(call.name, call.arguments))
         yield events
-        running = RunningTool(tool, call, opened, self.turn.principal, left_s)
+        running = RunningTool(tool, call, opened, left_s)
         started = time.perf_counter()
         try:
             async for told in running.events():

@@ -5,22 +5,21 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from deployments.models.engine import Usage
-from deployments.state.protocol import Principal
 from serve_app.operations.responses.state import OpenTool, ServerCall
-from serve_app.operations.responses.tools import CALL_FAILED, TIME_IS_UP, Tool, ToolAnswer
+from serve_app.operations.responses.tools import CALL_FAILED, TIME_IS_UP, ToolAnswer, ToolInUse
 
 
 class RunningTool:
     """A tool at work, in a task of its own; its events are handed on as they come."""
 
-    def __init__(self, tool: Tool, call: ServerCall, opened: OpenTool, principal: Principal, max_s: float) -> None:
+    def __init__(self, tool: ToolInUse, call: ServerCall, opened: OpenTool, max_s: float) -> None:
         self.output = CALL_FAILED
         self.usage: Usage | None = None
         self._opened = opened
         self._told: list[bytes] = []
         self._has_news = asyncio.Event()
         self._max_s = max_s
-        self._task = asyncio.create_task(tool.run(opened.item, call.arguments, principal, self._tell))
+        self._task = asyncio.create_task(tool.run(opened.item, call.name, call.arguments, self._tell))
         self._task.add_done_callback(lambda _: self._has_news.set())
 
     def _tell(self, kind: str, **fields: Any) -> None:

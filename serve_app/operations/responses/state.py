@@ -17,6 +17,7 @@ from deployments.models.engine import Usage
 from deployments.models.events import Event, Logprobs
 from serve_app.errors import SERVER_ERROR_MESSAGE
 from serve_app.operations.responses.items import (
+    Cite,
     OpenCall,
     OpenText,
     Status,
@@ -99,6 +100,7 @@ class ResponseState:
         new_id: Callable[[str], str] = new_id,
         clock: Callable[[], float] = time.time,
         seal_reasoning: Callable[[str], str] | None = None,
+        cite: Cite | None = None,
     ) -> None:
         self.response = response
         self.usage = Usage()
@@ -109,6 +111,7 @@ class ResponseState:
         self._new_id = new_id
         self._clock = clock
         self._seal_reasoning = seal_reasoning
+        self._cite = cite
         self._writer = EventWriter()
         self.cuts: list[Any] = []
         self._items: list[Item] = []
@@ -125,6 +128,11 @@ class ResponseState:
     def items(self) -> list[Item]:
         """The items that are finished, in order."""
         return self._items
+
+    def use_tools(self, names: Collection[str], cite: Cite) -> None:
+        """Know these tools from now on: their functions' names, and what they have to say of texts."""
+        self._server_tools = names
+        self._cite = cite
 
     def partial_text(self) -> str | None:
         """Return the text said so far if that is all there is to go on from, "" for nothing yet, None for any else."""
@@ -190,7 +198,7 @@ class ResponseState:
             return opened.delta(kind, text, logprobs)
         events = self._close_open("completed")
         item = reasoning_item(self._new_id) if kind == "reasoning" else message_item(self._new_id)
-        opened = self._open = OpenText(self._writer, item, len(self._items), self._seal_reasoning)
+        opened = self._open = OpenText(self._writer, item, len(self._items), self._seal_reasoning, self._cite)
         return [*events, opened.begin(), *opened.delta(kind, text, logprobs)]
 
     def _open_call(self, call: int, call_id: str, name: str) -> list[bytes]:

@@ -9,6 +9,7 @@ _PREFIXES = {
     "message": "msg",
     "function_call": "fc",
     "function_call_output": "fco",
+    "code_interpreter_call": "ci",
     "reasoning": "rs",
     "compaction": "cmp",
 }
@@ -16,6 +17,7 @@ _KEPT = {
     "message": ("role", "content", "phase"),
     "function_call": ("call_id", "name", "arguments"),
     "function_call_output": ("call_id", "output"),
+    "code_interpreter_call": ("container_id", "code", "outputs"),
     "reasoning": ("summary", "content", "encrypted_content"),
     "compaction": ("encrypted_content",),
 }

@@ -1,15 +1,20 @@
 """Tools that the service runs itself: what one must be able to do, and the bounds within which they run.
 
-There is none yet; the loop that runs them is in `run`.
+A `BuiltIn` is a tool as this deployment has it; `open` makes of it, for one response, a `ToolInUse`, which offers the
+model one function or several and carries its calls out. The loop is in `run`, and knows no tool by name. To add a tool:
+its schema in `schemas.response_tools`, a `BuiltIn`, and its place among those that the service is created with.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from deployments.models.engine import Usage
 from deployments.state.protocol import Principal
+from serve_app.errors import BadRequest
 from serve_app.operations.responses.writer import Item
+from serve_app.operations.scopes import check_operation
+from serve_app.schemas.response_tools import BuiltInTool, FunctionTool, Tool
 
 
 class Tell(Protocol):
@@ -29,31 +34,152 @@ class ToolAnswer:
     usage: Usage | None = None
 
 
-class Tool(Protocol):
-    """A tool that the service runs when the model calls it."""
+class ToolInUse(Protocol):
+    """A tool within one response; nothing that it needs is made before its first call."""
 
-    @property
-    def name(self) -> str:
-        """What the model calls it."""
+    def functions(self) -> Sequence[Item]:
+        """Return the functions that the model is offered, as a chat has them."""
         ...
 
-    def function(self) -> Item:
-        """Return its definition as a function of a chat."""
+    def begin(self, name: str, arguments: str) -> Item:
+        """Return a new item for a call of one of the functions, with its id and the status in_progress."""
         ...
 
-    def begin(self, arguments: str) -> Item:
-        """Return a new item for a call, with its id and the status in_progress."""
-        ...
-
-    async def run(self, item: Item, arguments: str, principal: Principal, tell: Tell) -> ToolAnswer:
+    async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
         """Carry a call out. Whoever waits cancels the task when the client leaves or the time is up.
 
         `arguments` are what the model wrote: maybe no JSON. An exception makes the call a failed one, not the response.
         """
         ...
 
+    def cite(self, text: str) -> list[Item]:
+        """Return the annotations of a message that the model has written: what of it comes from this tool."""
+        ...
 
-Tools = Mapping[str, Tool]
+    async def close(self) -> None:
+        """Let go of what the response alone needed; the response has ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may know of the response that it is opened for.
+
+    `items` are those of the whole conversation, `include` what the caller wants to see of the answer, `param` the
+    tool's place in the request, for errors. `is_stored` tells whether anything of the response may outlive it.
+    """
+
+    principal: Principal
+    items: Sequence[Item]
+    include: frozenset[str] = frozenset()
+    param: str = "tools[0]"
+    is_stored: bool = True
+
+
+class BuiltIn(Protocol):
+    """A tool that this deployment has switched on."""
+
+    @property
+    def type(self) -> str:
+        """What requests and the scopes of keys call it."""
+        ...
+
+    async def open(self, tool: Any, context: ToolContext) -> ToolInUse:
+        """Return the tool for one response; `tool` is of the schema that goes with `type`.
+
+        Raises:
+            ApiError: it cannot be used as the request asks.
+        """
+        ...
+
+
+BuiltIns = Mapping[str, BuiltIn]
+"""The tools that are switched on, by type."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedFunction:
+    """A function of one of the service's tools, in the chat's own form; `type` is the tool's."""
+
+    type: str
+    function: Item
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+        return str(self.function["function"]["name"])
+
+
+class ToolSet:
+    """The service's tools of one response."""
+
+    def __init__(self, tools: Sequence[tuple[str, ToolInUse]] = ()) -> None:
+        """Take the tools, each with its type."""
+        self.offered: list[OfferedFunction] = []
+        self._tools = [tool for _, tool in tools]
+        self._by_name: dict[str, ToolInUse] = {}
+        for kind, tool in tools:
+            for function in tool.functions():
+                offered = OfferedFunction(kind, function)
+                self.offered.append(offered)
+                self._by_name[offered.name] = tool
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the functions that the service runs."""
+        return frozenset(self._by_name)
+
+    def find(self, name: str) -> ToolInUse:
+        """Return the tool behind a function."""
+        return self._by_name[name]
+
+    def cite(self, text: str) -> list[Item]:
+        """Return the annotations that the tools have for a message."""
+        return [annotation for tool in self._tools for annotation in tool.cite(text)]
+
+    async def close(self) -> None:
+        """Close every tool; what one fails at, another need not."""
+        for tool in self._tools:
+            await tool.close()
+
+
+async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolContext) -> ToolSet:
+    """Return the service's tools that a request names.
+
+    Raises:
+        BadRequest: one is not switched on here, or clashes with another.
+        PermissionDenied: the key's scopes leave one out.
+        ApiError: one cannot be used as the request asks.
+    """
+    taken = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
+    opened: list[tuple[str, ToolInUse]] = []
+    for index, tool in enumerate(tools):
+        if not isinstance(tool, BuiltInTool):
+            continue
+        param = f"tools[{index}]"
+        built_in = built_ins.get(tool.type)
+        if built_in is None:
+            raise BadRequest(
+                f"Unsupported value: the tool '{tool.type}' is not switched on in this service. Leave it out, or ask "
+                "the operator.",
+                param=f"{param}.type",
+                code="unsupported_value",
+            )
+        check_operation(context.principal, tool.type)
+        own = ToolContext(context.principal, context.items, context.include, param, context.is_stored)
+        in_use = await built_in.open(tool, own)
+        names = {OfferedFunction(tool.type, function).name for function in in_use.functions()}
+        if names & taken:
+            name = min(names & taken)
+            raise BadRequest(
+                f"Invalid value: the tool '{tool.type}' is there twice, or a function has its name '{name}'. Name each "
+                "tool once, and the function differently.",
+                param=param,
+                code="invalid_value",
+            )
+        taken |= names
+        opened.append((tool.type, in_use))
+    return ToolSet(opened)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from deployments.models.engine import Engine
 from deployments.state.protocol import Principal
 from serve_app.operations.responses.history import Message, ServerRun
+from serve_app.operations.responses.tools import ToolSet
 from serve_app.operations.responses.writer import Item
 from serve_app.schemas.responses import ResponseRequest
 
@@ -23,8 +24,9 @@ class Turn:
     """A response that can be run: everything has been read and checked.
 
     `response` is the object as it begins, `input` the request's own items in stored form, `messages` the whole
-    conversation. `expires_at` is when the stored response goes, None when it is not to be stored.
-    `seal_reasoning` makes the token that a client who keeps the conversation itself sends back for a thought.
+    conversation. `expires_at` is when the stored response goes, None when it is not to be stored. `tools` are those of
+    the service that the model may call. `seal_reasoning` makes the token that a client who keeps the conversation
+    itself sends back for a thought.
     """
 
     request: ResponseRequest
@@ -39,6 +41,7 @@ class Turn:
     seal_reasoning: Callable[[str], str] | None = None
     priority: int = 0
     before: Before = field(default_factory=Before)
+    tools: ToolSet = field(default_factory=ToolSet)
 
     @property
     def conversation_id(self) -> str | None:

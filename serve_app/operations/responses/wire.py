@@ -1,11 +1,13 @@
 """The response object, and the chat body that a response asks of its model."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from serve_app.operations.responses.history import Message
+from serve_app.operations.responses.tools import OfferedFunction
 from serve_app.operations.responses.writer import Item
 from serve_app.schemas.json_schema import check_json_schema
-from serve_app.schemas.response_tools import AllowedTools, FunctionTool, NamedChoice
+from serve_app.schemas.response_tools import AllowedTools, BuiltInChoice, FunctionTool, NamedChoice, Tool
 from serve_app.schemas.responses import JsonSchemaFormat, PromptedRequest, Reasoning, ResponseRequest, TextConfig
 
 
@@ -75,11 +77,13 @@ def text_to_wire(text: TextConfig | None) -> Item:
     return {"format": told, "verbosity": (text.verbosity if text is not None else None) or "medium"}
 
 
-def tool_to_wire(tool: FunctionTool) -> Item:
-    """Return a function as a response echoes it.
+def tool_to_wire(tool: Tool) -> Item:
+    """Return a tool as a response echoes it.
 
     Functions are strict unless the caller says otherwise, as far as their schema lets them be.
     """
+    if not isinstance(tool, FunctionTool):
+        return tool.to_wire()
     return {
         "type": "function",
         "name": tool.name,
@@ -104,15 +108,22 @@ def _choice_to_wire(request: ResponseRequest) -> Any:
     return (choice or "auto") if choice is None or isinstance(choice, str) else choice.model_dump()
 
 
-def create_chat(request: PromptedRequest, messages: list[Message], functions: list[Item]) -> Item:
+def create_chat(
+    request: PromptedRequest,
+    messages: list[Message],
+    offered: Sequence[OfferedFunction] = (),
+    *,
+    may_force: bool = True,
+) -> Item:
     """Return the body of the chat completion that makes a response's text.
 
-    `functions` are those of the tools that the service runs, in the chat's own form.
+    `offered` are the functions of the tools that the service runs. A choice that forces a call is for the first
+    generation, which `may_force` says this is: once the call is made, the model is free to answer.
     """
     chat: Item = {"model": request.model, "messages": messages}
-    tools, choice = _tools_of(request, functions)
+    tools, choice = _tools_of(request, offered)
     if tools:
-        chat |= {"tools": tools, "tool_choice": choice}
+        chat |= {"tools": tools, "tool_choice": choice if may_force or choice == "none" else "auto"}
         if request.parallel_tool_calls is False:
             chat["parallel_tool_calls"] = False
     response_format = _format_of(request.text)
@@ -135,19 +146,26 @@ def _sampling_of(request: ResponseRequest) -> Item:
     return sampling
 
 
-def _tools_of(request: PromptedRequest, functions: list[Item]) -> tuple[list[Item], Any]:
-    names = [tool.name for tool in request.tools or ()]
+def _tools_of(request: PromptedRequest, offered: Sequence[OfferedFunction]) -> tuple[list[Item], Any]:
+    """Return the tools of the chat, the caller's functions first, and the choice among them."""
+    own = [tool for tool in request.tools or () if isinstance(tool, FunctionTool)]
     choice: Any = "auto"
-    if isinstance(request.tool_choice, AllowedTools):
-        allowed = {tool.name for tool in request.tool_choice.tools}
-        names = [name for name in names if name in allowed]
-        choice = request.tool_choice.mode
-    elif isinstance(request.tool_choice, NamedChoice):
-        choice = {"type": "function", "function": {"name": request.tool_choice.name}}
-    elif request.tool_choice is not None:
-        choice = request.tool_choice
-    tools = [_function_of(tool) for tool in request.tools or () if tool.name in names]
-    return [*tools, *functions], choice
+    match request.tool_choice:
+        case AllowedTools() as allowed:
+            own = [tool for tool in own if tool.name in allowed.functions]
+            offered = [one for one in offered if one.type in allowed.built_in]
+            choice = allowed.mode
+        case NamedChoice() as named:
+            choice = {"type": "function", "function": {"name": named.name}}
+        case BuiltInChoice() as built_in:
+            chosen = [one for one in offered if one.type == built_in.type]
+            if len(chosen) == 1:
+                choice = {"type": "function", "function": {"name": chosen[0].name}}
+            elif chosen:
+                own, offered, choice = [], chosen, "required"
+        case str() as mode:
+            choice = mode
+    return [*map(_function_of, own), *(one.function for one in offered)], choice
 
 
 def _function_of(tool: FunctionTool) -> Item:

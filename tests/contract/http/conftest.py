@@ -81,7 +81,7 @@ class World:
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     objects: MemoryObjects = field(default_factory=MemoryObjects)
     state: MemoryState = field(default_factory=MemoryState)
-    tools: dict[str, Any] = field(default_factory=dict)
+    built_ins: dict[str, Any] = field(default_factory=dict)
     timing: Timing = field(default_factory=lambda: Timing(1.0, 0.05, 0.005, 0.05, 0.01, 0.01))
     runners: list[BackgroundRunner] = field(default_factory=list)
 
@@ -92,7 +92,7 @@ class World:
     def app(self):
         salt = cache_salts(b"salt")
         policies = create_policies(self.safety, self.directory)
-        operations = create_operations(self.directory, salt, policies, self.storage(), self.tools)
+        operations = create_operations(self.directory, salt, policies, self.storage(), self.built_ins)
         observer = Observer(self.log, self.metrics)
         runner = BackgroundRunner(operations.responses, self.gatekeeper, observer, self.timing)
         self.runners.append(runner)
@@ -174,7 +174,7 @@ async def run_batches(
     """Have a coordinator with a worker of its own run."""
     config = BatchConfig(**{"commit_interval_s": 0.02, "poll_interval_s": 0.02, **overrides})
     salt = cache_salts(b"salt")
-    operations = create_operations(world.directory, salt, None, world.storage(), world.tools).by_path()
+    operations = create_operations(world.directory, salt, None, world.storage(), world.built_ins).by_path()
     worker = LineWorker(stores, operations, config)
     workers = fleet(worker)
     coordinator = Coordinator(stores, workers, config, world.file_rules)

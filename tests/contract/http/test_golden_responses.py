@@ -13,7 +13,7 @@ import pytest
 from deployments.models.errors import EngineDied
 from deployments.models.events import Finished, Logprobs, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
 from tests.contract.http.answers import MODEL, USAGE, pieces, said
-from tests.contract.http.test_tool_loop import SEARCH, ScriptedTool
+from tests.contract.http.test_tool_loop import SEARCH, SEARCHING, ScriptedTool
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 
@@ -43,7 +43,7 @@ CASES = {
     ),
     "failed": ({"input": "Hi."}, [[TextDelta("text", 0, "One")], EngineDied("gone")]),
     "background": ({"input": "Hi.", "background": True}, said("Hello")),
-    "server_tool": ({"input": "Hi."}, SEARCH),
+    "server_tool": ({"input": "Hi.", "tools": [SEARCHING]}, SEARCH),
 }
 
 
@@ -66,7 +66,7 @@ async def test_a_stream_is_what_was_recorded(world, name):
 
     world.chat.script = script
     if name == "server_tool":
-        world.tools["web_search"] = ScriptedTool()
+        world.built_ins["code_interpreter"] = ScriptedTool()
     async with world.http() as http:
         answer = await http.post("/v1/responses", json={"model": MODEL, "stream": True, **body})
     fold(split(answer.content))

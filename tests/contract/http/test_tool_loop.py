@@ -20,9 +20,14 @@ from tests.twins.legal import fold, split
 
 @dataclass
 class ScriptedTool:
-    """A web search that answers with what it is told to; `hold` makes it wait."""
+    """A tool that answers like a web search with what it is told to; `hold` makes it wait.
 
+    Requests name it as they name the code interpreter: there must be a schema for a tool that they name.
+    """
+
+    type: str = "code_interpreter"
     name: str = "web_search"
+    note: str | None = None
     output: str = "Sunny."
     usage: Usage | None = None
     hold: asyncio.Event | None = None
@@ -30,13 +35,28 @@ class ScriptedTool:
     asked: list[str] = field(default_factory=list)
     was_cancelled: bool = False
 
-    def function(self) -> dict[str, Any]:
-        return {"type": "function", "function": {"name": self.name, "parameters": {"type": "object"}}}
+    opened: list[Any] = field(default_factory=list)
+    num_closed: int = 0
 
-    def begin(self, arguments: str) -> dict[str, Any]:
+    async def open(self, tool, context) -> "ScriptedTool":
+        self.opened.append((tool, context))
+        return self
+
+    def functions(self) -> list[dict[str, Any]]:
+        return [{"type": "function", "function": {"name": self.name, "parameters": {"type": "object"}}}]
+
+    def cite(self, text: str) -> list[dict[str, Any]]:
+        at = text.find(self.note) if self.note else -1
+        place = {"url": "https://example.com", "title": "Example", "start_index": at, "end_index": at + 1}
+        return [] if at < 0 else [{"type": "url_citation", **place}]
+
+    async def close(self) -> None:
+        self.num_closed += 1
+
+    def begin(self, name: str, arguments: str) -> dict[str, Any]:
         return {"id": f"ws_{len(self.asked)}", "type": "web_search_call", "status": "in_progress", "action": None}
 
-    async def run(self, item, arguments, principal, tell) -> ToolAnswer:
+    async def run(self, item, name, arguments, tell) -> ToolAnswer:
         self.asked.append(arguments)
         tell("response.web_search_call.in_progress")
         try:
@@ -56,8 +76,11 @@ class ScriptedTool:
 
 @pytest.fixture
 def tool(world) -> ScriptedTool:
-    made = world.tools["web_search"] = ScriptedTool()
+    made = world.built_ins["code_interpreter"] = ScriptedTool()
     return made
+
+
+SEARCHING = {"type": "code_interpreter", "container": {"type": "auto"}}
 
 
 def script(world, *answers):
@@ -76,7 +99,9 @@ def messages(world, number=-1):
 
 async def stream(world, **body):
     async with world.http() as http:
-        answer = await http.post("/v1/responses", json={"model": MODEL, "input": "x", "stream": True, **body})
+        answer = await http.post(
+            "/v1/responses", json={"model": MODEL, "input": "x", "stream": True, "tools": [SEARCHING], **body}
+        )
     assert answer.status_code == 200, answer.text
     return split(answer.content)
 
@@ -170,11 +195,11 @@ async def test_a_tool_that_breaks_fails_its_call_only(world, tool):
 async def test_functions_of_the_client_end_the_turn_also_beside_the_services(world, tool):
     both = calling(("call_1", "web_search", "{}"), ("call_2", "weather", "{}"))
     script(world, both, said("Done."))
-    first = fold(await stream(world, tools=[WEATHER]))
+    first = fold(await stream(world, tools=[WEATHER, SEARCHING]))
     assert [item["type"] for item in first["output"]] == ["function_call", "web_search_call"]
     assert len(world.chat.requests) == 1
     output = {"type": "function_call_output", "call_id": "call_2", "output": "Rain."}
-    final = fold(await stream(world, tools=[WEATHER], previous_response_id=first["id"], input=[output]))
+    final = fold(await stream(world, tools=[WEATHER, SEARCHING], previous_response_id=first["id"], input=[output]))
     assert final["status"] == "completed"
     told = messages(world)
     answers = {m["tool_call_id"]: m["content"] for m in told if m["role"] == "tool"}
@@ -190,7 +215,7 @@ async def test_a_client_that_leaves_cancels_the_tool(world, tool):
     async with serve(world.app()) as address:
         headers = {"authorization": f"Bearer {SECRET}"}
         async with httpx2.AsyncClient(headers=headers) as http:
-            body = {"model": MODEL, "input": "x", "stream": True}
+            body = {"model": MODEL, "input": "x", "stream": True, "tools": [SEARCHING]}
             asked = asyncio.create_task(http.post(address + "/v1/responses", json=body))
             await eventually(lambda: tool.asked)
             asked.cancel()
@@ -204,7 +229,7 @@ async def test_cancelling_a_background_response_cancels_its_tool(world, tool):
     tool.hold = asyncio.Event()
     script(world, SEARCH)
     responses = world.client().responses
-    begun = await responses.create(model=MODEL, input="x", background=True)
+    begun = await responses.create(model=MODEL, input="x", background=True, tools=[SEARCHING])
     await eventually(lambda: tool.asked)
     cancelled = await responses.cancel(begun.id)
     assert cancelled.status == "cancelled"
@@ -221,3 +246,145 @@ async def test_text_cut_off_at_a_call_ends_the_response(world, tool):
     final = fold(await stream(world))
     assert final["status"] == "incomplete"
     assert not tool.asked
+
+
+async def test_a_tool_is_opened_with_what_the_response_is_made_from(world, tool):
+    script(world, SEARCH, said("Found."), said("Again."))
+    first = fold(await stream(world, include=["code_interpreter_call.outputs"]))
+    (definition, context), *_ = tool.opened
+    assert definition.container.type == "auto"
+    assert context.principal.account == "acct_1"
+    assert context.include == {"code_interpreter_call.outputs"}
+    assert context.param == "tools[0]"
+    assert [item["type"] for item in context.items] == ["message"]
+    fold(await stream(world, previous_response_id=first["id"]))
+    kinds = [item["type"] for item in tool.opened[-1][1].items]
+    assert kinds == ["message", "message", "web_search_call", "message", "message"]
+    assert tool.num_closed == 2
+    assert first["tools"] == [{"type": "code_interpreter", "container": {"type": "auto"}}]
+
+
+async def test_a_response_that_does_not_name_the_tool_is_not_offered_it(world, tool):
+    script(world, said("Hello."))
+    fold(await stream(world, tools=[WEATHER]))
+    assert not tool.opened
+    assert [one["function"]["name"] for one in orjson.loads(world.chat.requests[0].body)["tools"]] == ["weather"]
+
+
+async def refused(world, **body):
+    async with world.http() as http:
+        answer = await http.post("/v1/responses", json={"model": MODEL, "input": "x", "tools": [SEARCHING], **body})
+    return answer.status_code, answer.json()["error"]
+
+
+async def test_a_tool_that_is_not_switched_on_is_a_400_that_names_it(world):
+    status, error = await refused(world)
+    assert (status, error["code"], error["param"]) == (400, "unsupported_value", "tools[0].type")
+    assert "'code_interpreter' is not switched on" in error["message"]
+    assert not world.chat.requests
+
+
+async def test_a_key_without_the_scope_may_not_use_the_tool(world, tool):
+    world.principal(operations=frozenset({"responses"}))
+    status, error = await refused(world)
+    assert (status, error["code"]) == (403, "insufficient_permissions")
+    assert "code_interpreter" in error["message"]
+    world.principal(operations=frozenset({"responses", "code_interpreter"}))
+    script(world, said("Hello."))
+    fold(await stream(world))
+
+
+async def test_a_tool_twice_and_a_function_of_its_name_are_refused(world, tool):
+    status, error = await refused(world, tools=[SEARCHING, SEARCHING])
+    assert (status, error["param"]) == (400, "tools[1]")
+    status, error = await refused(world, tools=[SEARCHING, {"type": "function", "name": "web_search"}])
+    assert (status, error["param"]) == (400, "tools[0]")
+
+
+def chosen(world, number):
+    body = orjson.loads(world.chat.requests[number].body)
+    return body.get("tool_choice"), [one["function"]["name"] for one in body.get("tools", ())]
+
+
+@pytest.mark.parametrize(
+    ("choice", "first", "names"),
+    [
+        ("required", "required", ["weather", "web_search"]),
+        ({"type": "code_interpreter"}, {"type": "function", "function": {"name": "web_search"}}, None),
+        (
+            {"type": "allowed_tools", "mode": "required", "tools": [{"type": "code_interpreter"}]},
+            "required",
+            ["web_search"],
+        ),
+        (
+            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]},
+            "auto",
+            ["weather"],
+        ),
+    ],
+)
+async def test_the_choice_of_a_tool_is_for_the_first_call(world, tool, choice, first, names):
+    script(world, SEARCH, said("Found."))
+    fold(await stream(world, tools=[WEATHER, SEARCHING], tool_choice=choice))
+    assert chosen(world, 0) == (first, names or ["weather", "web_search"])
+    assert chosen(world, 1)[0] == "auto"
+
+
+async def test_a_choice_of_a_tool_that_is_not_named_is_refused(world, tool):
+    status, error = await refused(world, tools=[WEATHER], tool_choice={"type": "code_interpreter"})
+    assert (status, error["param"]) == (400, "tool_choice.type")
+
+
+async def test_no_parallel_calls_are_asked_for_where_they_are_forbidden(world, tool):
+    script(world, SEARCH, said("Found."))
+    final = fold(await stream(world, parallel_tool_calls=False))
+    assert final["parallel_tool_calls"] is False
+    assert orjson.loads(world.chat.requests[0].body)["parallel_tool_calls"] is False
+
+
+async def test_citations_are_annotations_in_their_place_and_in_the_replay(world, tool):
+    tool.note = "it is"
+    script(world, SEARCH, said("Sunny ", "it is."))
+    events = await stream(world)
+    final = fold(events)
+    (annotation,) = final["output"][-1]["content"][0]["annotations"]
+    assert (annotation["start_index"], annotation["end_index"]) == (6, 7)
+    assert final["output"][0]["content"][0]["annotations"] == []
+    async with world.http() as http:
+        assert split((await http.get(f"/v1/responses/{final['id']}?stream=true")).content) == events
+
+
+async def test_a_response_that_another_replica_takes_over_still_has_its_tools(world, tool):
+    """What is taken over before anybody saw it begins again, with the tools that the request names."""
+    hold = asyncio.Event()
+    scripts = [Script([hold], USAGE)]
+
+    def play(request):
+        return (
+            scripts.pop() if scripts else Script(pieces(request, SEARCH if not tool.asked else said("Found.")), USAGE)
+        )
+
+    world.chat.script = play
+    begun = await world.client().responses.create(model=MODEL, input="x", background=True, tools=[SEARCHING])
+    await eventually(lambda: world.chat.requests)
+    for task in list(world.runners[0]._tasks):
+        task.cancel()
+    world.app()
+    world.runners[-1].watch()
+    await eventually(lambda: world.state.kept[begun.id].turn.response["status"] == "completed", 20)
+    kinds = [item["type"] for item in world.state.kept[begun.id].turn.response["output"]]
+    assert kinds == ["message", "web_search_call", "message"]
+
+
+async def test_a_batch_line_calls_the_tool_too(world, tool, batching, file_store):
+    script(world, SEARCH, said("Found."))
+    body = {"model": MODEL, "input": "x", "tools": [SEARCHING]}
+    line = orjson.dumps({"custom_id": "1", "method": "POST", "url": "/v1/responses", "body": body})
+    client = world.client()
+    file = await client.files.create(file=("lines.jsonl", line), purpose="batch")
+    batch = await client.batches.create(input_file_id=file.id, endpoint="/v1/responses", completion_window="24h")
+    async with asyncio.timeout(20):
+        while (batch := await client.batches.retrieve(batch.id)).status != "completed":  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    told = orjson.loads((await client.files.content(batch.output_file_id)).content)
+    assert [item["type"] for item in told["response"]["body"]["output"]] == ["message", "web_search_call", "message"]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serve_app.errors import BadRequest
-from serve_app.operations.responses.history import History, ServerRun, drop_oldest_turns, message_tokens
+from serve_app.operations.responses.history import NOT_KEPT, History, ServerRun, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.stored_items import items_of
 from serve_app.schemas.chat import ChatRequest
 
@@ -101,6 +101,15 @@ def test_what_the_service_ran_is_told_again():
     _, said, answer = history.messages()
     assert said["tool_calls"][0]["function"] == {"name": "search", "arguments": "{}"}
     assert answer["content"] == "Found."
+
+
+def test_a_call_of_the_code_interpreter_that_a_client_sends_back_is_told_as_far_as_it_says():
+    item = {"id": "ci_1", "type": "code_interpreter_call", "container_id": "cntr_1", "code": "1 + 1"}
+    shown = {**item, "outputs": [{"type": "logs", "logs": "2"}, {"type": "image", "url": "data:image/png;base64,"}]}
+    _, said, answer = messages(user(), shown)
+    assert said["tool_calls"][0]["function"] == {"name": "code_interpreter", "arguments": '{"code":"1 + 1"}'}
+    assert answer["content"] == "2"
+    assert messages(user(), {**item, "outputs": None})[2]["content"] == NOT_KEPT
 
 
 def test_faults_in_what_was_there_before_have_no_place_of_their_own():

@@ -142,9 +142,38 @@ REFUSED = [
     ),
     ({"tools": [{"type": "web_search"}]}, "tools[0].type", "unsupported_value"),
     (
-        {"tools": [FUNCTION, {"type": "code_interpreter", "container": {"type": "auto"}}]},
+        {"tools": [FUNCTION, {"type": "image_generation"}]},
         "tools[1].type",
         "unsupported_value",
+    ),
+    ({"tools": [{"type": "code_interpreter"}]}, "tools[0].container", "missing_required_parameter"),
+    ({"tools": [{"type": "code_interpreter", "container": 5}]}, "tools[0].container", "invalid_type"),
+    (
+        {"tools": [{"type": "code_interpreter", "container": {}}]},
+        "tools[0].container.type",
+        "missing_required_parameter",
+    ),
+    (
+        {"tools": [{"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["f"] * 51}}]},
+        "tools[0].container.file_ids",
+        "array_above_max_length",
+    ),
+    (
+        {
+            "tools": [
+                {
+                    "type": "code_interpreter",
+                    "container": {"type": "auto", "network_policy": {"type": "allowlist", "allowed_domains": ["a"]}},
+                }
+            ]
+        },
+        "tools[0].container.network_policy.type",
+        "unsupported_value",
+    ),
+    (
+        {"tools": [FUNCTION], "tool_choice": {"type": "code_interpreter"}},
+        "tool_choice.type",
+        "invalid_value",
     ),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools[0].name", "missing_required_parameter"),
     ({"tools": [FUNCTION] * 129}, "tools", "array_above_max_length"),
