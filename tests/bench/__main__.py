@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tests.bench.beside_batch import run_beside_batch
 from tests.bench.comparison import Plan, added_ttft_rows, run_load
 from tests.bench.figures import NOISY_CORES, NOISY_SPREAD
 from tests.bench.lineup import Lineup
@@ -49,7 +50,8 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--prompts", default="", help="short, long or both, comma-separated")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the number of requests")
     parser.add_argument("--streams", type=int, default=1000, help="open-streams: how many")
-    parser.add_argument("--hold", type=float, default=60.0, help="open-streams: for how many seconds")
+    parser.add_argument("--hold", type=float, default=60.0, help="open-streams, beside-batch: for how many seconds")
+    parser.add_argument("--rate", type=float, default=4.0, help="beside-batch: interactive requests a second")
     parser.add_argument("--prompt-tokens", type=int, default=1_000_000, help="long-context: of the long prompt")
     parser.add_argument("--config", type=Path, help="the Serve config whose first model all peers serve")
     parser.add_argument("--restart", action="store_true", help="run one peer at a time, started again each round")
@@ -157,6 +159,19 @@ def run_beside_long(lineup: Lineup, options: argparse.Namespace, console: Consol
     return {title: columns_and_rows(records)}, records
 
 
+def run_interactive_beside_batch(
+    lineup: Lineup, options: argparse.Namespace, console: Console
+) -> tuple[Tables, object]:
+    """Scenario `beside-batch`: interactive requests alone and beside a batch."""
+    records = {}
+    for label in lineup.labels:
+        outcome = run_beside_batch(lineup.use(label), options.rate, options.hold, options.rounds)
+        records[label] = dataclasses.asdict(outcome)
+        console.print(f"{label}: {outcome}", style="dim")
+    title = f"{options.rate:g} interactive requests a second, alone and beside a batch"
+    return {title: columns_and_rows(records)}, records
+
+
 def columns_and_rows(records: dict[str, dict[str, object]]) -> Table:
     """Return a table with a row per figure and a column per peer."""
     names = next(iter(records.values()))
@@ -174,6 +189,7 @@ RUNNERS: dict[str, Callable[[Lineup, argparse.Namespace, Console], tuple[Tables,
     "ttft-added": run_added_ttft,
     "open-streams": run_open_streams,
     "long-context": run_beside_long,
+    "beside-batch": run_interactive_beside_batch,
 }
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from deployments.models.schema_budget import SchemaCompiler, describe_tokenizer
 # What one new schema may take: length bounds over a vocabulary of 100,000 tokens take two seconds, bombs far more.
 SCHEMA_CPU_S = 5
 
+_SCHEDULER = "deployments.models.replica.scheduler.InteractiveFirst"
+_ASYNC_SCHEDULER = "deployments.models.replica.scheduler.AsyncInteractiveFirst"
 _ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 
 
@@ -72,20 +74,22 @@ async def start_engine(model: ModelConfig) -> ReplicaEngine:
     """
     gather_engine_metrics()
     server = LLMServer.sync_init(llm_config_of(model))
-    if runs_in_one_process(model):
-        server._engine_cls = _in_one_process(server._engine_cls)
     # As `server.start()` does, but for the report on usage, for which it would start a process of its own.
-    server.engine = server._engine_cls(server._llm_config)
+    server.engine = _tuned(server._engine_cls, runs_in_one_process(model))(server._llm_config)
     await server.engine.start()
     return ReplicaEngine(server, model)
 
 
-def _in_one_process(engine_class: type[Any]) -> type[Any]:
-    """Return Ray's engine class, told to run the worker inside the engine's process."""
+def _tuned(engine_class: type[Any], in_one_process: bool) -> type[Any]:
+    """Return Ray's engine class, told which scheduler to use, and to run the worker inside the engine's process."""
 
-    class OneProcessEngine(engine_class):  # type: ignore[misc]
+    class TunedEngine(engine_class):  # type: ignore[misc]
         def _start_async_llm_engine(self, engine_args: Any, engine_config: Any, placement_group: Any) -> Any:
-            engine_config.parallel_config.distributed_executor_backend = _ONE_PROCESS
+            if in_one_process:
+                engine_config.parallel_config.distributed_executor_backend = _ONE_PROCESS
+            scheduling = engine_config.scheduler_config
+            if scheduling.policy == "priority" and scheduling.scheduler_cls is None:
+                scheduling.scheduler_cls = _ASYNC_SCHEDULER if scheduling.async_scheduling else _SCHEDULER
             return super()._start_async_llm_engine(engine_args, engine_config, placement_group)
 
-    return OneProcessEngine
+    return TunedEngine

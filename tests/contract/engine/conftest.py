@@ -44,7 +44,10 @@ def real_engine():
         dtype="float32",
         enforce_eager=True,
         max_model_len=1024,
+        max_num_batched_tokens=128,
+        max_num_seqs=32,
         scheduling_policy="priority",
+        scheduler_cls="deployments.models.replica.scheduler.AsyncInteractiveFirst",
         structured_outputs_config=StructuredOutputsConfig(backend="xgrammar", disable_any_whitespace=True),
     )
     frontend = FrontendArgs(enable_prompt_tokens_details=True, enable_auto_tool_choice=True, tool_call_parser="hermes")

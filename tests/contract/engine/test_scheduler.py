@@ -1,0 +1,110 @@
+"""The scheduler beside vLLM's real engine: whom a step holds, seen from the tokens that each request gets."""
+
+import asyncio
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
+
+NUM_BACKGROUND = 24
+IN_FLIGHT = 2
+"""Steps that are planned or run when an interactive request comes; they hold what they held."""
+
+
+class Asked:
+    """A request to the engine; `num_tokens` is how many it has been given."""
+
+    def __init__(self, client, prompt_tokens, max_tokens, priority, name):
+        from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+        from deployments.models.replica.submit import generate
+
+        self.num_tokens = 0
+        self.first = asyncio.Event()
+        params = SamplingParams(
+            max_tokens=max_tokens, ignore_eos=True, temperature=0, output_kind=RequestOutputKind.DELTA
+        )
+        prompt = {"prompt_token_ids": [100 + (len(name) * 7 + n) % 900 for n in range(prompt_tokens)]}
+        running = generate(client, prompt, params, name, self._take, priority=priority)
+        self.task = asyncio.create_task(running)
+
+    def _take(self, output):
+        self.num_tokens += len(output.outputs[0].token_ids)
+        if self.num_tokens:
+            self.first.set()
+
+
+@pytest.fixture
+def crowd(real_engine):
+    """Return a function that runs a test beside background requests that are all being answered."""
+
+    def run(test, max_tokens=900):
+        async def with_background():
+            background = [
+                Asked(real_engine.client, 8 + n, max_tokens, 10, f"background-{n}") for n in range(NUM_BACKGROUND)
+            ]
+            await asyncio.gather(*(one.first.wait() for one in background))
+            try:
+                await test(background)
+            finally:
+                for one in background:
+                    one.task.cancel()
+                await asyncio.gather(*(one.task for one in background), return_exceptions=True)
+
+        real_engine.run(with_background())
+
+    return run
+
+
+def count(background):
+    return [one.num_tokens for one in background]
+
+
+def test_steps_that_read_an_interactive_prompt_hold_nothing_else(real_engine, crowd):
+    async def ask(background):
+        before = count(background)
+        interactive = Asked(real_engine.client, 900, 4, 0, "interactive")  # Eight steps of 128 tokens.
+        await interactive.first.wait()
+        gained = [now - then for now, then in zip(count(background), before, strict=True)]
+        assert max(gained) <= IN_FLIGHT + 1
+        await interactive.task
+
+    crowd(ask)
+
+
+def test_a_few_go_on_beside_an_interactive_answer_and_all_of_them_after_it(real_engine, crowd):
+    from deployments.models.replica.scheduler import BESIDE_INTERACTIVE
+
+    async def ask(background):
+        interactive = Asked(real_engine.client, 10, 60, 0, "interactive")
+        await interactive.first.wait()
+        before = count(background)
+        await interactive.task
+        gained = [now - then for now, then in zip(count(background), before, strict=True)]
+        assert sorted(gained)[-BESIDE_INTERACTIVE] > 40
+        assert sorted(gained)[-BESIDE_INTERACTIVE - 1] <= IN_FLIGHT + 1
+        after = count(background)
+        while not all(now > then + 10 for now, then in zip(count(background), after, strict=True)):
+            await asyncio.sleep(0.01)
+
+    crowd(ask)
+
+
+def test_background_requests_come_to_their_end_beside_interactive_ones(real_engine, crowd):
+    async def ask(background):
+        waves = 0
+        while not all(one.task.done() for one in background):
+            await Asked(real_engine.client, 20, 20, 0, f"interactive-{waves}").task
+            waves += 1
+        assert count(background) == [60] * NUM_BACKGROUND
+
+    crowd(ask, max_tokens=60)
+
+
+def test_more_interactive_requests_than_places_wait_for_those_that_run(real_engine, crowd):
+    async def ask(background):
+        many = [Asked(real_engine.client, 20, 8, 0, f"interactive-{n}") for n in range(40)]
+        await asyncio.gather(*(one.task for one in many))
+        assert [one.num_tokens for one in many] == [8] * 40
+
+    crowd(ask)
