@@ -14,8 +14,8 @@ from deployments.tools.code_interpreter.messages import (
 )
 from deployments.tools.code_interpreter.pool import WarmPool
 from deployments.tools.sandbox.root import SandboxUnavailable
-from tests.contract.http.waiting import eventually
 from tests.twins.interpreter import run_interpreter, sandbox_host
+from tests.waiting import eventually
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from tests.waiting import eventually
+
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 
 NUM_BACKGROUND = 24
@@ -84,8 +86,7 @@ def test_a_few_go_on_beside_an_interactive_answer_and_all_of_them_after_it(real_
         assert sorted(gained)[-BESIDE_INTERACTIVE] > 40
         assert sorted(gained)[-BESIDE_INTERACTIVE - 1] <= IN_FLIGHT + 1
         after = count(background)
-        while not all(now > then + 10 for now, then in zip(count(background), after, strict=True)):
-            await asyncio.sleep(0.01)
+        await eventually(lambda: all(now > then + 10 for now, then in zip(count(background), after, strict=True)))
 
     crowd(ask)
 

@@ -35,7 +35,6 @@ from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety import SafetyConfig, create_policies
 from serve_app.services import Services
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
-from tests.contract.http.waiting import eventually
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.objects import MemoryObjects
@@ -46,6 +45,7 @@ from tests.twins.responses import (
     MemorySealer,
     MemoryState,
 )
+from tests.waiting import eventually
 
 
 def principal(**overrides: object) -> Principal:

@@ -11,9 +11,9 @@ from deployments.models.errors import EngineDied, Overloaded, RequestRejected
 from deployments.models.events import Finished, TextDelta, ToolArgumentsDelta, ToolCallStart
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.waiting import eventually
 from tests.twins.engine import MemoryDirectory, Script
 from tests.twins.legal import fold, split
+from tests.waiting import eventually
 
 ASK = {"model": MODEL, "input": "Go on.", "background": True}
 

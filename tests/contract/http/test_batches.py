@@ -18,8 +18,8 @@ from deployments.state.keys import NewKey
 from deployments.state.tables import batch_segments, batches, usage
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
 from tests.contract.http.conftest import run_batches
-from tests.contract.http.waiting import eventually
 from tests.twins.engine import Script
+from tests.waiting import eventually
 
 CHAT = "/v1/chat/completions"
 OTHER = "sk-manta-other-0123456789abcdefghijklmnopqrs"

@@ -9,8 +9,8 @@ import pytest
 
 from deployments.models.errors import Cancelled, EngineDied, EngineError, Overloaded, RequestRejected
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET
-from tests.contract.http.waiting import eventually
 from tests.twins.engine import Script
+from tests.waiting import eventually
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 BODIES = {

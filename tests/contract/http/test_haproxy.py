@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.http.waiting import eventually
 from tests.ports import free_port
+from tests.waiting import eventually
 
 CONFIG = """
 defaults

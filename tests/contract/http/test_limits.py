@@ -9,8 +9,8 @@ import pytest
 from deployments.models.engine import Usage
 from deployments.models.errors import Overloaded
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, WORDS, answer, pieces, said
-from tests.contract.http.waiting import eventually
 from tests.twins.engine import Script
+from tests.waiting import eventually
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 CHAT = {"model": MODEL, "messages": MESSAGES}

@@ -13,8 +13,8 @@ from deployments.models.errors import EngineDied, Overloaded
 from deployments.models.events import Finished, TextDelta, ToolArgumentsDelta, ToolCallStart
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer, pieces, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.waiting import eventually
 from tests.twins.engine import Script
+from tests.waiting import eventually
 
 PLACE = Path(__file__).parents[1] / "node"
 LIMITED = "sk-manta-limited-0123456789abcdefghijklmnop"

@@ -12,9 +12,9 @@ from deployments.models.errors import EngineDied
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
 from tests.contract.http.test_responses import WEATHER, calling, messages, script_of
-from tests.contract.http.waiting import eventually
 from tests.twins.engine import Script
 from tests.twins.legal import fold
+from tests.waiting import eventually
 
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 

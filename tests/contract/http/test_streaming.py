@@ -11,8 +11,8 @@ from deployments.models.engine import Usage
 from serve_app.middleware import BodyBounds
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.waiting import eventually
 from tests.twins.engine import Script
+from tests.waiting import eventually
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 CHAT = {"model": MODEL, "messages": MESSAGES}

@@ -13,9 +13,9 @@ from serve_app.operations.responses.tools import CALL_FAILED, CUT, NO_MORE_CALLS
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
 from tests.contract.http.test_responses import WEATHER, calling
-from tests.contract.http.waiting import eventually
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
+from tests.waiting import eventually
 
 
 @dataclass
