@@ -81,7 +81,7 @@ class BatchSetup:
         # The same salt as in the ingress, so that lines find the prefixes that requests have left in the caches.
         salt = cache_salts(hmac.digest(self.state.pepper, b"prefix cache", "sha256"))
         stores = await self.open_stores()
-        storage = storage_in(stores.database, stores.files.vault)
+        storage = storage_in(stores.database, stores.files.vault, stores.files)
         operations = create_operations(directory, salt, create_policies(policies, directory), storage)
         return LineWorker(stores, operations.by_path(), self.config)
 

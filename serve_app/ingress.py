@@ -70,11 +70,12 @@ class Ingress:
         policies = {model.id: model.safety for model in config.models if model.safety is not None}
         metrics = PrometheusMetrics()
         vault = Vault(self._database, state.master_key)
+        files = FileStore(self._database, BucketStore(state.object_store), vault)
         operations = create_operations(
             directory,
             cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256")),
             create_policies(policies, directory),
-            storage_in(self._database, vault),
+            storage_in(self._database, vault, files),
         )
         observer = Observer(self._request_log, ClusterMetrics(metrics))
         assert operations.responses is not None
@@ -88,7 +89,7 @@ class Ingress:
             metrics=metrics,
             background=self._background,
             keys=KeyStore(self._database, state.pepper, state.config.tiers),
-            files=FileStore(self._database, BucketStore(state.object_store), vault),
+            files=files,
             batches=BatchStore(self._database, vault, config.batches.max_unfinished_per_account),
             wake_batches=CoordinatorBell().ring,
             file_rules=state.config.files,

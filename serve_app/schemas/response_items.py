@@ -4,19 +4,28 @@ Every item that an answer holds can be sent back as it came, also with the field
 """
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, LiteralString, Self
 
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
 from serve_app.schemas.messages import PromptCacheBreakpoint
 
+FileId = Annotated[str, Field(min_length=1, max_length=128)]
 ItemId = Annotated[str, Field(min_length=1, max_length=128)]
 CallId = Annotated[str, Field(min_length=1, max_length=256)]
 Status = Literal["in_progress", "completed", "incomplete"]
 
 _IMAGE_DATA = re.compile(r"data:image/(?:png|jpe?g|webp|gif);base64,")
-_TEXT_DATA = re.compile(r"data:text/[a-z.+-]+(?:;charset=utf-8)?;base64,|data:application/json;base64,")
+_TEXT_DATA = re.compile(
+    r"data:(?:text/[\w.+-]+|application/(?:(?:[\w.-]+\+)?(?:json|xml|yaml)|(?:x-)?(?:javascript|ndjson|python|sh|sql|toml|"
+    r"typescript|yaml)|jsonl|octet-stream))(?:;[\w-]+=[\w.-]+)*;base64,",
+    re.ASCII | re.IGNORECASE,
+)
+READABLE_FILES: LiteralString = (
+    "Unsupported value: '{param}' is not a file of text. Files of text in UTF-8 are read, such as .txt, .md, .csv, "
+    ".json, .html or source code; send an image as 'input_image', and a PDF or another document as its text."
+)
 _INPUT_PARTS = "'input_text', 'input_image', and 'input_file'"
 _OUTPUT_PARTS = "'output_text' and 'refusal'"
 UNSUPPORTED_ITEMS = frozenset(
@@ -45,6 +54,17 @@ UNSUPPORTED_ITEMS = frozenset(
 )
 
 
+def _check_one(part: WireModel, *names: LiteralString) -> None:
+    """Return if a part says in one way only what it holds."""
+    given = [name for name in names if getattr(part, name) is not None]
+    if len(given) > 1:
+        raise refusal(
+            "mutually_exclusive_parameters",
+            f"Mutually exclusive parameters: '{{param}}' and '{given[0]}'. Send only one of them.",
+            f".{given[1]}",
+        )
+
+
 class InputTextPart(WireModel):
     """Text that the model reads."""
 
@@ -54,67 +74,63 @@ class InputTextPart(WireModel):
 
 
 class InputImagePart(WireModel):
-    """An image, carried in its URL."""
+    """An image: carried in its URL, or stored under an id."""
 
     type: Literal["input_image"]
     image_url: str | None = None
-    file_id: str | None = None
+    file_id: FileId | None = None
     detail: Literal["low", "high", "auto", "original"] | None = "auto"
     prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        _check_one(self, "file_id", "image_url")
         if self.file_id is not None:
-            raise refusal("unsupported_value", _NO_FILES, ".file_id")
+            return self
         if self.image_url is None:
             raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", ".image_url")
         if _IMAGE_DATA.match(self.image_url) is None:
             raise refusal(
                 "invalid_image_url",
                 "Invalid '{param}': expected a data URL that holds a base64-encoded image "
-                "(data:image/png;base64,...). The service does not download images.",
+                "(data:image/png;base64,...). The service does not download images: send the image itself, or upload "
+                "it to /v1/files and send its 'file_id'.",
                 ".image_url",
             )
         return self
 
 
-_NO_FILES = (
-    "Unsupported value: '{param}' cannot name an uploaded file in this version of the service. Send the content itself "
-    "as a data URL."
-)
-
-
 class InputFilePart(WireModel):
-    """A file of text, carried as a data URL."""
+    """A file of text: carried as a data URL, or stored under an id."""
 
     type: Literal["input_file"]
     file_data: str | None = None
     filename: Annotated[str, Field(max_length=512)] | None = None
-    file_id: str | None = None
+    file_id: FileId | None = None
     file_url: str | None = None
     detail: Literal["low", "high", "auto"] | None = None
     prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.file_id is not None:
-            raise refusal("unsupported_value", _NO_FILES, ".file_id")
+        _check_one(self, "file_id", "file_data", "file_url")
         if self.file_url is not None:
             raise refusal(
                 "unsupported_value",
-                "Unsupported value: '{param}'. The service does not download files. Send the content itself as "
-                "'file_data'.",
+                "Unsupported value: '{param}'. The service does not download files: send the content itself as "
+                "'file_data', or upload the file to /v1/files and send its 'file_id'.",
                 ".file_url",
             )
-        if self.file_data is None:
+        if self.file_data is None and self.file_id is None:
             raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", ".file_data")
-        if _TEXT_DATA.match(self.file_data) is None:
+        if self.file_data is not None and not self.file_data.startswith("data:"):
             raise refusal(
-                "unsupported_value",
-                "Unsupported value: '{param}' must be a data URL that holds base64-encoded text "
-                "(data:text/plain;base64,...). No model here reads files of other types.",
+                "invalid_value",
+                "Invalid '{param}': expected a data URL that holds a base64-encoded file (data:text/plain;base64,...).",
                 ".file_data",
             )
+        if self.file_data is not None and _TEXT_DATA.match(self.file_data) is None:
+            raise refusal("unsupported_value", READABLE_FILES, ".file_data")
         return self
 
 

@@ -4,8 +4,6 @@ An assistant's reasoning, text and calls that follow each other are one message;
 after it, wherever they stood. What is cut off to fit is whole turns, so a call is never parted from its output.
 """
 
-import binascii
-from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,7 +50,7 @@ class ServerRun:
 
 
 class History:
-    """Reads items into messages. `runs` tells, by item id, of the tools that the service ran.
+    """Reads items, whose files are text by now, into messages. `runs` tells by item id of tools that the service ran.
 
     `own_from` is where the request's own items begin: what is wrong with one of those is named by its place.
     """
@@ -124,7 +122,7 @@ class History:
                 code="invalid_value",
             )
         output = item["output"]
-        call.output = output if isinstance(output, str) else "\n".join(_text_of(part) for part in output)
+        call.output = output if isinstance(output, str) else "\n".join(part["text"] for part in output)
         self._answered.add(call_id)
 
     def messages(self, instructions: str | None = None) -> list[Message]:
@@ -167,29 +165,17 @@ def _render(said: _Said) -> list[Message]:
 def _content(parts: Sequence[Item]) -> str | list[Item]:
     """Return the parts as a chat message has them: one text where all are text."""
     if all(part["type"] != "input_image" for part in parts):
-        return "\n".join(_text_of(part) for part in parts)
+        return "\n".join(part["text"] for part in parts)
     return [
         {"type": "image_url", "image_url": {"url": part["image_url"], "detail": _detail(part["detail"])}}
         if part["type"] == "input_image"
-        else {"type": "text", "text": _text_of(part)}
+        else {"type": "text", "text": part["text"]}
         for part in parts
     ]
 
 
 def _detail(detail: str) -> str:
     return "high" if detail == "original" else detail
-
-
-def _text_of(part: Item) -> str:
-    if part["type"] != "input_file":
-        return str(part["text"])
-    try:
-        text = b64decode(part["file_data"].partition(",")[2], validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        raise BadRequest(
-            "Invalid file data: expected base64-encoded text in UTF-8.", param="input", code="invalid_value"
-        ) from None
-    return f"{part['filename']}:\n{text}" if part.get("filename") else text
 
 
 def drop_oldest_turns(messages: Sequence[Message], max_tokens: int) -> list[Message]:

@@ -10,6 +10,7 @@ from deployments.models.engine import Engine, ModelCard, ModelDirectory
 from deployments.state.protocol import Principal
 from deployments.state.response_protocol import ConversationMissing, Item, StoredTurn, TurnMissing, TurnUnfinished
 from serve_app.errors import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse, shorten
+from serve_app.operations.responses.attachments import Attachments
 from serve_app.operations.responses.history import History, Message, ServerRun, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.storage import Storage
 from serve_app.operations.responses.stored_items import items_of
@@ -26,10 +27,14 @@ SEALED_REASONING = "reasoning.encrypted_content"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The items that make up a prompt: those that were there, then the request's own, from `own_from` on."""
+    """The items that make up a prompt: those that were there, then the request's own, from `own_from` on.
+
+    `shown` are the same items as the model sees them, with their files read.
+    """
 
     items: list[Item]
     own_from: int
+    shown: list[Item]
     runs: dict[str, ServerRun] = field(default_factory=dict)
 
     @property
@@ -48,7 +53,7 @@ class Read:
         Raises:
             BadRequest: calls and their outputs do not match.
         """
-        return History(self.items, self.own_from, self.runs).messages(instructions)
+        return History(self.shown, self.own_from, self.runs).messages(instructions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +189,10 @@ class Preparation:
         elif conversation_id is not None:
             before = await self._conversation(principal.account, conversation_id)
         own = items_of(orjson.loads(raw).get("input"))
-        return Read([*before, *await self.resolve(principal, own)], len(before), runs)
+        items = [*before, *await self.resolve(principal, own)]
+        brought_by = "conversation" if conversation_id is not None else "previous_response_id"
+        shown = await Attachments(self._storage.files, principal).show(items, len(before), brought_by)
+        return Read(items, len(before), shown, runs)
 
     async def _chain(self, account: str, response_id: str) -> tuple[list[Item], dict[str, ServerRun]]:
         try:

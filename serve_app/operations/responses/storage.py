@@ -9,10 +9,12 @@ from deployments.state.account_keys import Vault
 from deployments.state.background_responses import BackgroundStore
 from deployments.state.conversations import ConversationStore
 from deployments.state.database import Database
+from deployments.state.files import FileStore
 from deployments.state.protocol import Principal
 from deployments.state.response_protocol import BackgroundResponses, Conversations, Responses
 from deployments.state.responses import ResponseStore
 from deployments.state.sealed_tokens import SealedTokens
+from serve_app.operations.responses.attachments import Files
 
 EPHEMERAL_S = 86_400.0
 STORED_S = 30 * 86_400.0
@@ -40,12 +42,13 @@ class Sealer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where responses and conversations are kept."""
+    """Where responses and conversations are kept, and the files that they refer to."""
 
     responses: Responses
     background: BackgroundResponses
     conversations: Conversations
     sealer: Sealer
+    files: Files
     clock: Callable[[], float] = time.time
 
     def expires_at(self, principal: Principal) -> float | None:
@@ -59,11 +62,12 @@ class Storage:
                 return self.clock() + STORED_S
 
 
-def storage_in(database: Database, vault: Vault) -> Storage:
-    """Return what is kept in a database."""
+def storage_in(database: Database, vault: Vault, files: FileStore) -> Storage:
+    """Return what is kept in a database, and the files beside it."""
     return Storage(
         ResponseStore(database, vault),
         BackgroundStore(database, vault),
         ConversationStore(database, vault),
         SealedTokens(vault),
+        files,
     )

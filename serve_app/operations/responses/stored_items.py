@@ -23,8 +23,8 @@ _KEPT = {
 }
 _PART_FIELDS = {
     "input_text": ("text",),
-    "input_image": ("image_url", "detail"),
-    "input_file": ("file_data", "filename"),
+    "input_image": ("image_url", "file_id", "detail"),
+    "input_file": ("file_data", "file_id", "filename"),
     "output_text": ("text", "annotations", "logprobs"),
     "refusal": ("refusal",),
 }

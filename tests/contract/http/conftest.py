@@ -87,7 +87,7 @@ class World:
 
     def storage(self) -> Storage:
         kinds = (MemoryResponses, MemoryBackground, MemoryConversations)
-        return Storage(*(kind(self.state) for kind in kinds), MemorySealer(), self.clock)
+        return Storage(*(kind(self.state) for kind in kinds), MemorySealer(), self.files, self.clock)
 
     def app(self):
         salt = cache_salts(b"salt")

@@ -1,7 +1,5 @@
 """From items to messages: whatever comes, the chat that results is one that the chat interface takes."""
 
-from base64 import b64encode
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,16 +44,6 @@ def test_parts_of_text_are_joined_and_images_keep_their_place():
         {"type": "text", "text": "Look:"},
         {"type": "image_url", "image_url": {"url": PNG, "detail": "high"}},
     ]
-
-
-def test_files_of_text_are_read():
-    data = "data:text/plain;base64," + b64encode("Grüße".encode()).decode()
-    part = {"type": "input_file", "file_data": data, "filename": "a.txt"}
-    assert messages({"role": "user", "content": [part]})[0]["content"] == "a.txt:\nGrüße"
-    assert messages({"role": "user", "content": [{**part, "filename": None}]})[0]["content"] == "Grüße"
-    for wrong in ("data:text/plain;base64,%%", "data:text/plain;base64,//8="):
-        with pytest.raises(BadRequest):
-            messages({"role": "user", "content": [{**part, "file_data": wrong}]})
 
 
 def test_an_assistant_that_thinks_talks_and_calls_is_one_message():

@@ -114,7 +114,19 @@ REFUSED = [
     (user({"type": "input_text", "text": 1}), "input[0].content[0].text", "invalid_type"),
     (user(IMAGE), "input[0].content[0].image_url", "invalid_image_url"),
     (user({"type": "input_image"}), "input[0].content[0].image_url", "missing_required_parameter"),
-    (user({"type": "input_file", "file_id": "f"}), "input[0].content[0].file_id", "unsupported_value"),
+    (user({"type": "input_file", "file_id": ""}), "input[0].content[0].file_id", "empty_string"),
+    (user({"type": "input_file"}), "input[0].content[0].file_data", "missing_required_parameter"),
+    (
+        user({"type": "input_file", "file_id": "f", "file_data": TEXT}),
+        "input[0].content[0].file_data",
+        "mutually_exclusive_parameters",
+    ),
+    (
+        user({"type": "input_image", "file_id": "f", "image_url": PNG}),
+        "input[0].content[0].image_url",
+        "mutually_exclusive_parameters",
+    ),
+    (user({"type": "input_file", "file_data": "QQ=="}), "input[0].content[0].file_data", "invalid_value"),
     (user({"type": "input_file", "file_url": "f"}), "input[0].content[0].file_url", "unsupported_value"),
     (
         user({"type": "input_file", "file_data": "data:application/pdf;base64,AA"}),
