@@ -27,6 +27,8 @@ _READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 class InteractiveFirst(Scheduler):  # type: ignore[misc]  # vLLM is not typed here.
     """vLLM's scheduler for an engine that waits for each step before it plans the next."""
 
+    running: list[Request]
+    max_num_running_reqs: int
     _interactive_at = 0.0
     _has_stood_still = False
 
@@ -68,7 +70,7 @@ class InteractiveFirst(Scheduler):  # type: ignore[misc]  # vLLM is not typed he
 
     def _is_full(self) -> bool:
         """Say whether there is no place or no cache for more: then what runs must come to its end, or be preempted."""
-        return len(self.running) >= self.max_num_running_reqs or self.kv_cache_manager.usage > _FULL
+        return len(self.running) >= self.max_num_running_reqs or bool(self.kv_cache_manager.usage > _FULL)
 
 
 class AsyncInteractiveFirst(InteractiveFirst, AsyncScheduler):  # type: ignore[misc]
