@@ -88,8 +88,9 @@ class Front:
             await _refuse(exchange, send_with_headers, ApiError())
         finally:
             exchange.status = exchange.status or CLIENT_CLOSED_REQUEST
-            route = self._routes.get(scope.get("endpoint"), "unmatched")  # type: ignore[arg-type]
-            self._observer.end(exchange, route=route, ended=time.perf_counter())
+            if not exchange.goes_on:
+                route = self._routes.get(scope.get("endpoint"), "unmatched")  # type: ignore[arg-type]
+                self._observer.end(exchange, route=route, ended=time.perf_counter())
 
     def _headers(self, exchange: Exchange) -> list[tuple[bytes, bytes]]:
         headers = [

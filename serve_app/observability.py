@@ -33,7 +33,8 @@ class Exchange:
 
     `at` is in Unix seconds, `started` and `first_piece_at` on the monotonic clock. `model` is only set to the id of
     a model that exists, since what a client wrote there may be anything. `server_send` is the server's own send: once
-    the head of an answer has passed the middleware, the rest may go there directly.
+    the head of an answer has passed the middleware, the rest may go there directly. One that `goes_on` after its answer
+    is recorded by whoever carries it on.
     """
 
     request_id: str
@@ -48,6 +49,7 @@ class Exchange:
     stream: bool = False
     usage: Usage | None = None
     first_piece_at: float | None = None
+    goes_on: bool = False
 
 
 class Metrics(Protocol):

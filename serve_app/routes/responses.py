@@ -51,7 +51,7 @@ def _note_failure(exchange: Exchange) -> None:
 async def _start(request: Request, turn: Turn, raw: bytes, ticket: Ticket) -> Response:
     """Begin a background response; answer with its object, or with its events as long as the client stays."""
     is_stream = turn.request.is_stream
-    response = await services_of(request).background.start(turn, raw, ticket.settle, is_followed=is_stream)
+    response = await services_of(request).background.start(turn, raw, ticket.settle, exchange_of(request))
     ticket.detach()
     if is_stream:
         return _stream(_live_frames(request, turn.principal.account, response["id"], -1))

@@ -60,6 +60,7 @@ class _Job:
     run: ResponseRun
     epoch: int
     settle: Settle
+    exchange: Exchange
     made: list[bytes] = field(default_factory=list)
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
     shown: asyncio.Event = field(default_factory=asyncio.Event)
@@ -88,8 +89,11 @@ class BackgroundRunner:
         self._jobs: dict[str, _Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, turn: Turn, raw: bytes, settle: Settle, *, is_followed: bool) -> Item:
-        """Keep a response that begins, and run it; return the object. `settle` is told what it took."""
+    async def start(self, turn: Turn, raw: bytes, settle: Settle, exchange: Exchange) -> Item:
+        """Keep a response that begins, and run it; return the object.
+
+        `settle` is told what it took. The exchange that asked for it goes on: it is recorded when the response ends.
+        """
         assert turn.expires_at is not None
         run = self._operation.start(turn)
         events = run.state.begin(queued=True)
@@ -101,9 +105,10 @@ class BackgroundRunner:
             events=events,
             expires_at=turn.expires_at,
             lease_s=self._timing.lease_s,
-            is_followed=is_followed,
+            is_followed=turn.request.is_stream,
         )
-        self._launch(_Job(run, epoch, settle))
+        exchange.goes_on = True
+        self._launch(_Job(run, epoch, settle, exchange))
         return begun
 
     def watch(self) -> None:
@@ -137,7 +142,10 @@ class BackgroundRunner:
                 used = usage.total_tokens
                 self._gatekeeper.settle(principal, granted=Granted(time.time()), reserved=0, used=used)
 
-        job = _Job(run, claimed.epoch, settle)
+        exchange = Exchange(request_id, "POST", time.time(), time.perf_counter(), principal=principal)
+        exchange.model = turn.response["model"]
+        self._observer.begin()
+        job = _Job(run, claimed.epoch, settle, exchange)
         if claimed.is_cancelled:
             job.add(run.state.cancel())
         elif partial is None or claimed.epoch > _MAX_EPOCHS:
@@ -162,12 +170,10 @@ class BackgroundRunner:
 
     async def _guard(self, job: _Job) -> None:
         """Do a job; whatever ends it, its tokens are counted and it is written into the log."""
-        turn = job.run.turn
-        exchange = Exchange(turn.request_id, "POST", time.time(), time.perf_counter(), principal=turn.principal)
-        exchange.model, exchange.status = turn.response["model"], 200
-        self._observer.begin()
+        turn, exchange = job.run.turn, job.exchange
         try:
             await self._do(job)
+            exchange.status, exchange.code = _status_of(job.run.state.response)
         except LeaseLost:  # It was deleted, or another replica runs it.
             exchange.status, exchange.code = CLIENT_CLOSED_REQUEST, "lease_lost"
         except asyncio.CancelledError:
@@ -204,6 +210,8 @@ class BackgroundRunner:
             try:
                 async with aclosing(job.run.events([])) as batches:
                     async for batch in batches:
+                        if job.exchange.first_piece_at is None:
+                            job.exchange.first_piece_at = time.perf_counter()
                         job.add(batch)
                 return
             except (Overloaded, EngineDied) as error:
@@ -310,6 +318,17 @@ class BackgroundRunner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _status_of(response: Item) -> tuple[int, str | None]:
+    """Return the status and the code under which the end of a response is recorded."""
+    match response["status"]:
+        case "failed":
+            code: str = response["error"]["code"]
+            return 400 if code == "invalid_prompt" else 500, code
+        case "cancelled":
+            return CLIENT_CLOSED_REQUEST, "cancelled"
+    return 200, None
 
 
 def _principal_to_wire(principal: Principal) -> Item:

@@ -9,6 +9,7 @@ import pytest
 
 from deployments.models.errors import EngineDied, Overloaded, RequestRejected
 from deployments.models.events import Finished, TextDelta, ToolArgumentsDelta, ToolCallStart
+from serve_app.operations.responses.background import ROUTE
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
 from tests.twins.engine import MemoryDirectory, Script
@@ -63,9 +64,42 @@ async def test_it_is_queued_runs_and_can_be_retrieved(world):
         "response.queued",
         "response.in_progress",
     ]
-    await eventually(lambda: len(world.log.records) >= 2 and world.gatekeeper.settled)
+    await eventually(lambda: recorded(world))
     assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
-    assert sum(record.completion_tokens for record in world.log.records) == USAGE.completion_tokens
+
+
+def recorded(world):
+    """Return the records of responses that were asked for."""
+    return [record for record in world.log.records if record.route in ("/v1/responses", ROUTE)]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_it_is_recorded_once_when_it_ends_with_what_it_took(world, is_stream):
+    release, world.chat.script = held("One ", "two.")
+    async with world.http() as http:
+        asking = asyncio.create_task(http.post("/v1/responses", json={**ASK, "stream": is_stream}))
+        await eventually(lambda: world.chat.streams and world.chat.streams[0].num_pieces == 1)
+        assert not recorded(world)
+        assert "manta_requests_in_flight 1.0" in world.metrics.render().decode()
+        release.set()
+        answer = await asking
+    await eventually(lambda: recorded(world))
+    (record,) = recorded(world)
+    assert record.request_id == answer.headers["x-request-id"]
+    assert (record.route, record.model, record.status) == (ROUTE, MODEL, 200)
+    assert (record.stream, record.ttft_s is not None) == (is_stream, True)
+    assert record.completion_tokens == USAGE.completion_tokens
+    assert "manta_requests_in_flight 0.0" in world.metrics.render().decode()
+
+
+async def test_one_that_never_began_is_recorded_with_its_answer(world, monkeypatch):
+    async def start(*args, **kwargs):
+        raise OSError("The disk is full.")
+
+    monkeypatch.setattr("tests.twins.responses.MemoryBackground.start", start)
+    async with world.http() as http:
+        assert (await http.post("/v1/responses", json=ASK)).status_code == 500
+    assert [(record.route, record.status) for record in recorded(world)] == [("/v1/responses", 500)]
 
 
 async def test_it_is_followed_live_from_another_replica(world):
@@ -114,6 +148,8 @@ async def test_cancel_stops_the_generation_from_any_replica(world):
     assert world.chat.streams[0].is_aborted
     assert (await other.cancel(begun.id)).status == "cancelled"
     assert fold(await events_of(world, begun.id))["status"] == "cancelled"
+    await eventually(lambda: recorded(world))
+    assert [(record.status, record.code) for record in recorded(world)] == [(499, "cancelled")]
 
 
 async def test_cancel_of_a_finished_response_is_refused(world):
@@ -180,6 +216,8 @@ async def test_a_refusal_of_the_engine_fails_it(world):
     begun = await responses.create(**ASK)
     failed = await ended(responses, begun.id)
     assert (failed.status, failed.error.code, failed.error.message) == ("failed", "invalid_prompt", "Too long.")
+    await eventually(lambda: recorded(world))
+    assert [(record.status, record.code) for record in recorded(world)] == [(400, "invalid_prompt")]
     fold(await events_of(world, begun.id))
 
 
