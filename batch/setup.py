@@ -5,7 +5,7 @@ import hmac
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ray import serve
@@ -17,7 +17,10 @@ from deployments.models.config import ModelConfig
 from deployments.models.directory import ConfiguredDirectory
 from deployments.models.remote import RemoteEngine
 from deployments.state.config import ResolvedState
+from deployments.tools.code_interpreter.client import ServeChooser
+from deployments.tools.config import ToolsConfig
 from serve_app.observability import error_logger
+from serve_app.operations.built_ins import create_tooling
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.storage import storage_in
 from serve_app.operations.routing import cache_salts
@@ -36,11 +39,16 @@ class ModelPlace:
 
 @dataclass(frozen=True)
 class BatchSetup:
-    """Everything that a process needs to work on batches. Secrets stay out of its repr."""
+    """Everything that a process needs to work on batches. Secrets stay out of its repr.
+
+    `tool_places` are the deployment and the application behind each tool that has one, by the tool's type.
+    """
 
     state: ResolvedState
     config: BatchConfig
     models: tuple[ModelPlace, ...]
+    tools: ToolsConfig = field(default_factory=ToolsConfig)
+    tool_places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def fingerprint(self) -> str:
         """Return a digest of it, without saying anything of its secrets."""
@@ -56,6 +64,7 @@ class BatchSetup:
         for place in self.models:
             safety = "" if place.safety is None else place.safety.model_dump_json()
             parts += [place.model.model_dump_json(), place.deployment, place.application, safety]
+        parts += [self.tools.model_dump_json(), repr(sorted(self.tool_places.items()))]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     async def open_stores(self) -> Stores:
@@ -82,7 +91,10 @@ class BatchSetup:
         salt = cache_salts(hmac.digest(self.state.pepper, b"prefix cache", "sha256"))
         stores = await self.open_stores()
         storage = storage_in(stores.database, stores.files.vault, stores.files)
-        operations = create_operations(directory, salt, create_policies(policies, directory), storage)
+        choosers = {name: ServeChooser(serve.get_deployment_handle(*place)) for name, place in self.tool_places.items()}
+        tooling = create_tooling(self.tools, choosers, stores.database, stores.files)
+        safety = create_policies(policies, directory)
+        operations = create_operations(directory, salt, safety, storage, tooling.built_ins)
         return LineWorker(stores, operations.by_path(), self.config)
 
     @staticmethod

@@ -8,6 +8,7 @@ from ray.serve.deployment import Application
 
 from deployments.models.builder import build_model_deployment
 from deployments.state.config import check_database, resolve_state
+from deployments.tools.code_interpreter.replica import build_code_interpreter
 from serve_app.config import ServiceConfig
 from serve_app.ingress import Ingress
 
@@ -33,4 +34,7 @@ def build(args: ServiceConfig) -> Application:
         logging_config={"enable_access_log": False},  # The request log says more, and is ours to keep free of content.
     )
     handles = {model.id: build_model_deployment(model) for model in config.models}
-    return ingress.bind(config, resolve_state(config.state), handles)
+    tools = {}
+    if config.tools.code_interpreter is not None:
+        tools["code_interpreter"] = build_code_interpreter(config.tools.code_interpreter)
+    return ingress.bind(config, resolve_state(config.state), handles, tools)

@@ -12,6 +12,7 @@ from serve_app.middleware import Bounds, Front
 from serve_app.routes import (
     admin_keys,
     batches,
+    containers,
     conversations,
     documentation,
     files,
@@ -28,6 +29,7 @@ _FILES = "/v1/files"
 _BATCHES = "/v1/batches"
 _RESPONSE = "/v1/responses/{response_id}"
 _CONVERSATION = "/v1/conversations/{conversation_id}"
+_CONTAINER = "/v1/containers/{container_id}"
 
 ROUTES = [
     Route("/v1/chat/completions", generation.create_chat_completion, methods=["POST"]),
@@ -57,6 +59,15 @@ ROUTES = [
     Route(_CONVERSATION + "/items", conversations.create_items, methods=["POST"]),
     Route(_CONVERSATION + "/items/{item_id}", conversations.retrieve_item),
     Route(_CONVERSATION + "/items/{item_id}", conversations.delete_item, methods=["DELETE"]),
+    Route("/v1/containers", containers.list_containers),
+    Route("/v1/containers", containers.create_container, methods=["POST"]),
+    Route(_CONTAINER, containers.retrieve_container),
+    Route(_CONTAINER, containers.delete_container, methods=["DELETE"]),
+    Route(_CONTAINER + "/files", containers.list_files),
+    Route(_CONTAINER + "/files", containers.create_file, methods=["POST"]),
+    Route(_CONTAINER + "/files/{file_id}", containers.retrieve_file),
+    Route(_CONTAINER + "/files/{file_id}", containers.delete_file, methods=["DELETE"]),
+    Route(_CONTAINER + "/files/{file_id}/content", containers.download_file),
     Route("/v1/models", models.list_models),
     Route("/v1/models/{model:path}", models.retrieve_model),
     Route(_KEYS, admin_keys.list_keys),

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from batch.config import BatchConfig
 from deployments.models.config import ModelConfig
 from deployments.state.config import StateConfig
+from deployments.tools.config import ToolsConfig
 from serve_app.operations.safety import SafetyConfig
 
 
@@ -56,6 +57,7 @@ class ServiceConfig(Part):
     http: HttpConfig = HttpConfig()
     ingress: IngressConfig = IngressConfig()
     batches: BatchConfig = BatchConfig()
+    tools: ToolsConfig = ToolsConfig()
     models: tuple[ServedModel, ...] = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -26,12 +26,14 @@ from deployments.state.files import FileStore
 from deployments.state.key_store import KeyStore
 from deployments.state.objects import BucketStore
 from deployments.state.request_log import ShippedRequestLog
+from deployments.tools.code_interpreter.client import ServeChooser
 from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
 from serve_app.cluster_metrics import ClusterMetrics
 from serve_app.config import ServiceConfig
 from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer, PrometheusMetrics, log_to
+from serve_app.operations.built_ins import create_tooling
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.background import BackgroundRunner
 from serve_app.operations.responses.storage import storage_in
@@ -41,23 +43,33 @@ from serve_app.serve_seam import OwnRequestIds
 from serve_app.services import Services
 
 
-def _batch_setup(config: ServiceConfig, state: ResolvedState, handles: dict[str, DeploymentHandle]) -> BatchSetup:
+def _batch_setup(
+    config: ServiceConfig,
+    state: ResolvedState,
+    handles: dict[str, DeploymentHandle],
+    tools: dict[str, DeploymentHandle],
+) -> BatchSetup:
     places = [
         ModelPlace(model, handles[model.id].deployment_name, handles[model.id].app_name, model.safety)
         for model in config.models
     ]
-    return BatchSetup(state, config.batches, tuple(places))
+    tool_places = {name: (handle.deployment_name, handle.app_name) for name, handle in tools.items()}
+    return BatchSetup(state, config.batches, tuple(places), config.tools, tool_places)
 
 
 class Ingress:
     """One ingress replica. Serve asks it for its ASGI application once."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it.
-        self, config: ServiceConfig, state: ResolvedState, handles: dict[str, DeploymentHandle]
+        self,
+        config: ServiceConfig,
+        state: ResolvedState,
+        handles: dict[str, DeploymentHandle],
+        tools: dict[str, DeploymentHandle],
     ) -> None:
-        """Take the configuration, its secrets, and a handle for each model id."""
+        """Take the configuration, its secrets, and a handle for each model id and for each tool's type."""
         await asyncio.to_thread(start_gatekeeper, state)
-        await asyncio.to_thread(start_coordinator, _batch_setup(config, state, handles))
+        await asyncio.to_thread(start_coordinator, _batch_setup(config, state, handles, tools))
         self._transport = RayTransport()
         self._gatekeeper = GatekeeperClient(self._transport)
         self._database = await connect(state.database_url)
@@ -71,11 +83,14 @@ class Ingress:
         metrics = PrometheusMetrics()
         vault = Vault(self._database, state.master_key)
         files = FileStore(self._database, BucketStore(state.object_store), vault)
+        choosers = {name: ServeChooser(handle) for name, handle in tools.items()}
+        self._tooling = create_tooling(config.tools, choosers, self._database, files)
         operations = create_operations(
             directory,
             cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256")),
             create_policies(policies, directory),
             storage_in(self._database, vault, files),
+            self._tooling.built_ins,
         )
         observer = Observer(self._request_log, ClusterMetrics(metrics))
         assert operations.responses is not None
@@ -90,6 +105,7 @@ class Ingress:
             background=self._background,
             keys=KeyStore(self._database, state.pepper, state.config.tiers),
             files=files,
+            containers=self._tooling.containers,
             batches=BatchStore(self._database, vault, config.batches.max_unfinished_per_account),
             wake_batches=CoordinatorBell().ring,
             file_rules=state.config.files,
@@ -115,3 +131,4 @@ class Ingress:
         await asyncio.gather(*closing, return_exceptions=True)
         for engine in self._engines:
             engine.close()
+        self._tooling.close()

@@ -13,6 +13,7 @@ from deployments.state.retention import FilesConfig
 from serve_app.admission import Admission
 from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer
+from serve_app.operations.code_interpreter.containers import Containers
 from serve_app.operations.registry import Operations
 from serve_app.operations.responses.background import BackgroundRunner
 
@@ -64,7 +65,10 @@ def _do_nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The objects behind the routes. `wake_batches` says that there is something new for whoever runs batches."""
+    """The objects behind the routes. `wake_batches` says that there is something new for whoever runs batches.
+
+    `containers` is None where the code interpreter is switched off.
+    """
 
     gatekeeper: Gatekeeper
     directory: ModelDirectory
@@ -77,6 +81,7 @@ class Services:
     batches: BatchStore
     background: BackgroundRunner
     wake_batches: Callable[[], None] = _do_nothing
+    containers: Containers | None = None
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     body_bounds: BodyBounds = field(default_factory=BodyBounds)
 

@@ -21,6 +21,7 @@ from deployments.state.account_keys import Vault
 from deployments.state.background import BackgroundLoop
 from deployments.state.clock import SteadyClock
 from deployments.state.config import ResolvedState
+from deployments.state.containers import ContainerStore
 from deployments.state.conversations import ConversationStore
 from deployments.state.core import GatekeeperCore
 from deployments.state.database import Database, connect
@@ -229,12 +230,13 @@ class Gatekeeper:
         await self._usage.drop_log_before(self._state.config.request_log_days)
 
     async def _sweep_responses(self) -> None:
-        """Destroy the stored responses and conversations that have expired."""
+        """Destroy the stored responses, conversations and records of containers that have expired."""
         database = self._database
         assert database is not None
         vault = Vault(database, self._state.master_key)
         await ResponseStore(database, vault).sweep()
         await ConversationStore(database, vault).sweep()
+        await ContainerStore(database, vault).sweep()
 
     async def _stop(self) -> None:
         if self._core is not None:

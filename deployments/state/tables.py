@@ -263,3 +263,20 @@ conversation_items = Table(
     Column("sealed_item", LargeBinary, nullable=False),
     Index("ix_conversation_items_position", "conversation_id", "position"),
 )
+
+# Containers of the code interpreter. What is in one lies in the memory of the replica that holds it; a row says only
+# that it is there, and its sealed record where. Times are Unix seconds; `idle_s` is after how long without use it ends.
+containers = Table(
+    "containers",
+    metadata,
+    Column("container_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("last_active_at", Double, nullable=False),
+    Column("idle_s", Double, nullable=False),
+    Column("has_ended", Boolean, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_record", LargeBinary, nullable=False),
+    Index("ix_containers_account", "account", "created_at", "container_id"),
+)

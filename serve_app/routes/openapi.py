@@ -8,8 +8,9 @@ from pydantic.json_schema import models_json_schema
 from deployments.state.batch_ledger import STATUSES
 from deployments.state.keys import KeyChange, NewKey
 from serve_app.routes.admin_keys import Rotation
+from serve_app.routes.openapi_containers import CONTAINER_BODIES, container_paths, container_schemas
 from serve_app.routes.openapi_parts import REFERENCE, list_of, operation, reference, wire_object
-from serve_app.routes.openapi_responses import RESPONSE_BODIES, response_paths, response_schemas
+from serve_app.routes.openapi_responses import PAGE, RESPONSE_BODIES, response_paths, response_schemas
 from serve_app.schemas.batches import BatchCreateRequest
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.completions import CompletionRequest
@@ -25,6 +26,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     KeyChange,
     Rotation,
     *RESPONSE_BODIES,
+    *CONTAINER_BODIES,
 )
 _AFTER = {"name": "after", "in": "query", "schema": {"type": "string"}}
 _FILE_QUERY: dict[str, Any] = {
@@ -50,6 +52,7 @@ def create_document() -> dict[str, Any]:
         "paths": {
             **_model_paths(),
             **response_paths(),
+            **container_paths(PAGE),
             **_file_paths(),
             **_batch_paths(),
             **_admin_paths(),
@@ -57,7 +60,12 @@ def create_document() -> dict[str, Any]:
         },
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-            "schemas": {**definitions.get("$defs", {}), **_answer_schemas(), **response_schemas()},
+            "schemas": {
+                **definitions.get("$defs", {}),
+                **_answer_schemas(),
+                **response_schemas(),
+                **container_schemas(),
+            },
         },
     }
 

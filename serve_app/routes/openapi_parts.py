@@ -49,6 +49,11 @@ def reference(name: str) -> dict[str, str]:
     return {"$ref": REFERENCE.format(model=name)}
 
 
+def in_path(name: str) -> dict[str, Any]:
+    """Return a parameter that is a part of the path."""
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
 def wire_object(**properties: Any) -> dict[str, Any]:
     """Return the schema of an object that always has these properties."""
     return {"type": "object", "properties": properties, "required": list(properties)}

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from serve_app.routes.openapi_parts import list_of, operation, wire_object
+from serve_app.routes.openapi_parts import in_path, list_of, operation, wire_object
 from serve_app.schemas.conversations import ConversationChange, NewConversation, NewConversationItems
 from serve_app.schemas.responses import CompactRequest, InputTokensRequest, ResponseRequest
 
@@ -16,7 +16,7 @@ RESPONSE_BODIES: tuple[type[BaseModel], ...] = (
     ConversationChange,
     NewConversationItems,
 )
-_PAGE: list[dict[str, Any]] = [
+PAGE: list[dict[str, Any]] = [
     {
         "name": "limit",
         "in": "query",
@@ -35,7 +35,7 @@ _CONVERSATION = "/v1/conversations/{conversation_id}"
 
 def response_paths() -> dict[str, Any]:
     """Return the paths of responses and conversations."""
-    response = [_in_path("response_id")]
+    response = [in_path("response_id")]
     retrieve = operation(
         "Return a stored response, or its events", "Response", streams=True, parameters=response + _STREAM
     )
@@ -51,15 +51,15 @@ def response_paths() -> dict[str, Any]:
         },
         _RESPONSE + "/cancel": {"post": operation("Cancel a background response", "Response", parameters=response)},
         _RESPONSE + "/input_items": {
-            "get": operation("List the items of a response's request", "ItemList", parameters=response + _PAGE)
+            "get": operation("List the items of a response's request", "ItemList", parameters=response + PAGE)
         },
         **_conversation_paths(),
     }
 
 
 def _conversation_paths() -> dict[str, Any]:
-    conversation = [_in_path("conversation_id")]
-    item = [*conversation, _in_path("item_id")]
+    conversation = [in_path("conversation_id")]
+    item = [*conversation, in_path("item_id")]
     return {
         "/v1/conversations": {"post": operation("Create a conversation", "Conversation", NewConversation)},
         _CONVERSATION: {
@@ -70,7 +70,7 @@ def _conversation_paths() -> dict[str, Any]:
             "delete": operation("Destroy a conversation and its items", "Deleted", parameters=conversation),
         },
         _CONVERSATION + "/items": {
-            "get": operation("List a conversation's items", "ItemList", parameters=conversation + _PAGE),
+            "get": operation("List a conversation's items", "ItemList", parameters=conversation + PAGE),
             "post": operation("Add items to a conversation", "ItemList", NewConversationItems, parameters=conversation),
         },
         _CONVERSATION + "/items/{item_id}": {
@@ -78,10 +78,6 @@ def _conversation_paths() -> dict[str, Any]:
             "delete": operation("Destroy an item of a conversation", "Conversation", parameters=item),
         },
     }
-
-
-def _in_path(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
 def response_schemas() -> dict[str, Any]:

@@ -81,6 +81,7 @@ def _refuse_network(policy: Any) -> Any:
 
 
 NetworkPolicy = Annotated[NoNetwork, BeforeValidator(_refuse_network)]
+ContainerMemory = Literal["1g", "4g", "16g", "64g"]
 FileIds = Annotated[list[Annotated[str, Field(min_length=1, max_length=128)]], Field(max_length=MAX_CONTAINER_FILES)]
 
 
@@ -89,7 +90,7 @@ class AutoContainer(WireModel):
 
     type: Literal["auto"]
     file_ids: FileIds | None = None
-    memory_limit: Literal["1g", "4g", "16g", "64g"] | None = None
+    memory_limit: ContainerMemory | None = None
     network_policy: NetworkPolicy | None = None
 
 

@@ -19,15 +19,19 @@ from batch.stores import Stores, create_stores
 from batch.worker import LineWorker
 from deployments.state.account_keys import Vault
 from deployments.state.batches import BatchStore
+from deployments.state.containers import ContainerStore
 from deployments.state.database import connect
 from deployments.state.files import FileStore
 from deployments.state.key_store import KeyStore
 from deployments.state.protocol import Principal
 from deployments.state.retention import FilesConfig
+from deployments.tools.config import CodeInterpreterConfig
 from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
 from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer, PrometheusMetrics
+from serve_app.operations.code_interpreter.containers import Containers
+from serve_app.operations.code_interpreter.tool import CodeInterpreter
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.background import BackgroundRunner, Timing
 from serve_app.operations.responses.storage import Storage
@@ -37,6 +41,7 @@ from serve_app.services import Services
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
+from tests.twins.interpreter import Interpreter, run_interpreter
 from tests.twins.objects import MemoryObjects
 from tests.twins.responses import (
     MemoryBackground,
@@ -82,6 +87,7 @@ class World:
     objects: MemoryObjects = field(default_factory=MemoryObjects)
     state: MemoryState = field(default_factory=MemoryState)
     built_ins: dict[str, Any] = field(default_factory=dict)
+    containers: Any = None
     timing: Timing = field(default_factory=lambda: Timing(1.0, 0.05, 0.005, 0.05, 0.01, 0.01))
     runners: list[BackgroundRunner] = field(default_factory=list)
 
@@ -109,6 +115,7 @@ class World:
                 file_rules=self.file_rules,
                 batches=self.batches,
                 wake_batches=self.wake_batches,
+                containers=self.containers,
                 background=runner,
                 body_bounds=self.bounds,
             )
@@ -154,6 +161,17 @@ async def file_store(tmp_path, world) -> AsyncIterator[FileStore]:
     world.files = FileStore(database, world.objects, Vault(database, b"m" * 32), world.clock)
     yield world.files
     await database.close()
+
+
+@pytest.fixture
+async def interpreter(tmp_path, world, file_store) -> AsyncIterator[Interpreter]:
+    """The real code interpreter, switched on: sandboxes in this process, containers in the database of `file_store`."""
+    config = CodeInterpreterConfig(max_containers_per_account=3)
+    async with run_interpreter(tmp_path) as running:
+        store = ContainerStore(file_store._database, file_store.vault, world.clock)
+        world.containers = Containers(store, running.hosts, file_store, config)
+        world.built_ins["code_interpreter"] = CodeInterpreter(world.containers)
+        yield running
 
 
 @dataclass

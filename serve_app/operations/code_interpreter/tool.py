@@ -1,0 +1,249 @@
+"""The code interpreter as a tool within a response: the model writes Python, a container runs it."""
+
+import base64
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import orjson
+
+from deployments.state.containers import StoredContainer
+from deployments.state.files import StoredFile
+from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerFile, ContainerGone
+from serve_app.errors import ApiError, NotFound
+from serve_app.operations.code_interpreter.containers import (
+    Containers,
+    NewContainer,
+    expired,
+    new_container_id,
+    path_in,
+)
+from serve_app.operations.responses.tools import Tell, ToolAnswer, ToolContext
+from serve_app.operations.responses.writer import Item, new_id
+from serve_app.schemas.response_tools import AutoContainer, CodeInterpreterTool
+
+TYPE: Final = "code_interpreter"
+OUTPUTS: Final = "code_interpreter_call.outputs"
+_EVENT = "response.code_interpreter_call"
+_MAX_SHOWN_IMAGE_BYTES = 8 * 1024 * 1024
+_STATUSES = {"ok": "completed", "error": "completed", "interrupted": "incomplete", "died": "failed"}
+_DESCRIPTION = (
+    "Runs Python code and returns what it prints, the value of a last expression, and errors. Variables, imports and "
+    "files stay between calls. The working folder is /mnt/data. There is no network and no shell. {packages} can be "
+    "imported; matplotlib's figures are shown to the user by themselves. To give the user a file, write it into "
+    "/mnt/data and link to it as [name](sandbox:/mnt/data/name).{files}"
+)
+_NO_CODE = 'The code interpreter was called without code. Call it with {"code": "..."}.'
+_ANEW = "[The container had expired, and its variables and files are gone. This ran in a new one.]"
+_GONE = "The container has expired, and everything in it is gone."
+
+
+class CodeInterpreter:
+    """The code interpreter of this deployment; keeps `responses.tools.BuiltIn`."""
+
+    type = TYPE
+
+    def __init__(self, containers: Containers) -> None:
+        self._containers = containers
+
+    async def open(self, tool: CodeInterpreterTool, context: ToolContext) -> "CodeInUse":
+        """Return the tool for one response.
+
+        Raises:
+            NotFound: a container or a file that is named is not there, or not any more.
+            BadRequest: a file or the memory that is asked for does not fit.
+        """
+        account, param = context.principal.account, f"{context.param}.container"
+        if not isinstance(tool.container, AutoContainer):
+            try:
+                container = await self._containers.look(account, tool.container)
+            except NotFound as missing:
+                raise NotFound(missing.message, param=param) from None
+            if not container.is_running:
+                raise expired(tool.container, param)
+            return CodeInUse(self._containers, context, None, container, [])
+        auto = tool.container
+        self._containers.check_memory(auto.memory_limit, f"{param}.memory_limit")
+        files = await self._containers.find_files(context.principal, auto.file_ids or (), f"{param}.file_ids")
+        return CodeInUse(self._containers, context, auto, await self._last(context), files)
+
+    async def _last(self, context: ToolContext) -> StoredContainer | None:
+        """Return the container that the conversation used last, None if there is none any more."""
+        ids = [item["container_id"] for item in context.items if item["type"] == "code_interpreter_call"]
+        if not ids:
+            return None
+        with suppress(NotFound):
+            container = await self._containers.find(context.principal.account, ids[-1])
+            return container if container.is_running else None
+        return None
+
+
+class CodeInUse:
+    """The code interpreter within one response; keeps `responses.tools.ToolInUse`.
+
+    `auto` is None where the request names the container; else one is made at the first call that needs it.
+    """
+
+    def __init__(
+        self,
+        containers: Containers,
+        context: ToolContext,
+        auto: AutoContainer | None,
+        container: StoredContainer | None,
+        files: Sequence[StoredFile],
+    ) -> None:
+        self._containers = containers
+        self._context = context
+        self._auto = auto
+        self._container = container
+        self._next_id = container.container_id if container is not None else new_container_id()
+        self._files = files
+        self._made: list[str] = []
+        self._written: dict[str, tuple[str, ContainerFile]] = {}
+        self._uncited: dict[str, None] = {}
+
+    def functions(self) -> list[Item]:
+        """Return the one function that the model is offered."""
+        packages = ", ".join(self._containers.config.packages) or "Only the standard library"
+        names = ", ".join(file.filename for file in self._files)
+        description = _DESCRIPTION.format(
+            packages=packages, files=f" The user has put there: {names}." if names else ""
+        )
+        code = {"type": "string", "description": "The Python code to run."}
+        parameters = {
+            "type": "object",
+            "properties": {"code": code},
+            "required": ["code"],
+            "additionalProperties": False,
+        }
+        function = {"name": TYPE, "description": description, "parameters": parameters}
+        return [{"type": "function", "function": function}]
+
+    def begin(self, name: str, arguments: str) -> Item:
+        """Return a new item for a call."""
+        head = {"id": new_id("ci"), "type": "code_interpreter_call", "status": "in_progress"}
+        return {**head, "container_id": self._next_id, "code": "", "outputs": None}
+
+    async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
+        """Run the code of a call; whoever cancels this interrupts the code."""
+        code = _code_of(arguments)
+        tell(f"{_EVENT}.in_progress")
+        if code is None:
+            return ToolAnswer({**item, "status": "failed"}, _NO_CODE)
+        tell(f"{_EVENT}_code.delta", delta=code)
+        tell(f"{_EVENT}_code.done", code=code)
+        item["code"] = code  # A call that is stopped shows it too.
+        tell(f"{_EVENT}.interpreting")
+        try:
+            result, note = await self._run(code)
+        except ContainerError as error:
+            return ToolAnswer({**item, "status": "failed"}, error.message)
+        except ApiError as error:
+            return ToolAnswer({**item, "status": "failed"}, error.message)
+        tell(f"{_EVENT}.completed")
+        container_id = self._next_id
+        for file in result.files:
+            self._written[file.path] = (container_id, file)
+            self._uncited[file.path] = None
+        if result.status == "died":
+            self._forget()
+        told = {**item, "status": _STATUSES[result.status], "container_id": container_id}
+        if OUTPUTS in self._context.include:
+            told["outputs"] = _outputs(result)
+        return ToolAnswer(told, _told(result, note))
+
+    async def _run(self, code: str) -> tuple[CodeRun, str]:
+        """Run code in the container, in a new one where that has expired and may be replaced; say if so."""
+        note = ""
+        if self._container is not None:
+            try:
+                return await self._containers.run(self._container, code), note
+            except ContainerGone:
+                self._forget()
+                note = _ANEW
+        if self._auto is None:
+            raise ContainerGone(_GONE)
+        new = NewContainer(memory_limit=self._auto.memory_limit, file_ids=[file.file_id for file in self._files])
+        principal = self._context.principal
+        self._container = await self._containers.create(principal, new, self._next_id)
+        self._made.append(self._container.container_id)
+        return await self._containers.run(self._container, code), note
+
+    def _forget(self) -> None:
+        """Have the next call make a new container, where one may be made; what was written is gone."""
+        self._container = None
+        self._written.clear()
+        self._uncited.clear()
+        if self._auto is not None:
+            self._next_id = new_container_id()
+
+    def cite(self, text: str) -> list[Item]:
+        """Return citations of the files that a message links to, and, once, of others that have been written.
+
+        Those stand at 0, as the text does not say where they belong.
+        """
+        if self._context.principal.retention == "strict":  # Nobody can fetch them when the response has ended.
+            return []
+        cited = []
+        for path, (container_id, file) in self._written.items():
+            place = re.compile(rf"(?:sandbox:)?{re.escape(path_in(file))}(?![\w/-]|\.\w)")
+            found = [match.span() for match in place.finditer(text)]
+            if not found and path in self._uncited and text:
+                found = [(0, 0)]
+            if found:
+                self._uncited.pop(path, None)
+            cited += [_citation(container_id, file, start, end) for start, end in found]
+        return sorted(cited, key=lambda one: one["start_index"])
+
+    async def close(self) -> None:
+        """End the containers that were made for a key which may keep nothing."""
+        if self._context.principal.retention == "strict":
+            for container_id in self._made:
+                with suppress(NotFound):
+                    await self._containers.delete(self._context.principal.account, container_id)
+
+
+def _citation(container_id: str, file: ContainerFile, start: int, end: int) -> Item:
+    return {
+        "type": "container_file_citation",
+        "container_id": container_id,
+        "file_id": file.file_id,
+        "filename": file.path.rpartition("/")[2],
+        "start_index": start,
+        "end_index": end,
+    }
+
+
+def _code_of(arguments: str) -> str | None:
+    """Return the code that a model has written into its arguments, None if there is none."""
+    try:
+        told: Any = orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return None
+    code = told.get("code") if isinstance(told, dict) else None
+    return code if isinstance(code, str) else None
+
+
+def _outputs(result: CodeRun) -> list[Item]:
+    """Return what came of a call as clients see it; figures beyond a size are files only."""
+    outputs: list[Item] = [{"type": "logs", "logs": result.logs}] if result.logs else []
+    left = _MAX_SHOWN_IMAGE_BYTES
+    for _, image in result.images:
+        left -= len(image)
+        if left < 0:
+            break
+        outputs.append({"type": "image", "url": "data:image/png;base64," + base64.b64encode(image).decode()})
+    return outputs
+
+
+def _told(result: CodeRun, note: str) -> str:
+    """Return what came of a call as the model reads it."""
+    lines = [note, result.logs.rstrip("\n")]
+    if result.reason is not None:
+        lines.append(f"[The code was stopped: {result.reason}]")
+    if result.status == "died":
+        lines.append("[The container has ended; its variables and files are gone.]")
+    if result.files:
+        lines.append(f"[Files written: {', '.join(path_in(file) for file in result.files)}]")
+    return "\n".join(line for line in lines if line) or "[The code printed nothing.]"

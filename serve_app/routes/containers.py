@@ -1,0 +1,198 @@
+"""/v1/containers: what the code interpreter runs in, made and ended by hand, and the files in it."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from deployments.state.containers import ContainerPage
+from deployments.state.protocol import Principal
+from deployments.tools.code_interpreter.messages import ContainerFile
+from serve_app.body import parse_json_body
+from serve_app.errors import BadRequest, NotFound, RetentionForbids
+from serve_app.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
+from serve_app.operations.code_interpreter.containers import Containers, FileCopy, NewContainer, expired, path_in
+from serve_app.operations.scopes import check_operation
+from serve_app.routes.access import caller, json_response, services_of
+from serve_app.routes.paging import list_to_wire, page_query, unknown_after
+from serve_app.routes.storage import storage_errors
+from serve_app.schemas.containers import (
+    ContainerCreateRequest,
+    ContainerFileRequest,
+    container_file_to_wire,
+    container_to_wire,
+)
+
+SCOPE = "code_interpreter"
+
+
+async def create_container(request: Request) -> Response:
+    """Make a container, with copies of files in it."""
+    principal, containers = await _caller(request)
+    if principal.retention == "strict":
+        raise RetentionForbids("containers that outlive a response")
+    body = parse_json_body(await request.body(), ContainerCreateRequest)
+    minutes = body.expires_after.minutes if body.expires_after is not None else None
+    with storage_errors():
+        made = await containers.create(
+            principal, NewContainer(body.name, minutes, body.memory_limit, tuple(body.file_ids or ()))
+        )
+    return json_response(container_to_wire(made))
+
+
+async def list_containers(request: Request) -> Response:
+    """Return the account's containers, in pages; those that have ended are shown for an hour."""
+    principal, containers = await _caller(request)
+    query = page_query(request)
+    page = ContainerPage(query.limit, query.is_ascending, query.after, request.query_params.get("name"))
+    with storage_errors():
+        try:
+            found, has_more = await containers.list_containers(principal.account, page)
+        except KeyError:
+            raise unknown_after(query.after or "") from None
+    return json_response(list_to_wire([container_to_wire(one) for one in found], has_more=has_more))
+
+
+async def retrieve_container(request: Request) -> Response:
+    """Return a container; counts as a use of it."""
+    principal, containers = await _caller(request)
+    with storage_errors():
+        return json_response(container_to_wire(await containers.look(principal.account, _id_of(request))))
+
+
+async def delete_container(request: Request) -> Response:
+    """End a container; everything in it is gone."""
+    principal, containers = await _caller(request)
+    container_id = _id_of(request)
+    with storage_errors():
+        await containers.delete(principal.account, container_id)
+    return json_response({"id": container_id, "object": "container.deleted", "deleted": True})
+
+
+async def create_file(request: Request) -> Response:
+    """Put a file into a container: the one in a multipart form, or a copy of one that was uploaded before."""
+    principal, containers = await _caller(request)
+    container_id = _id_of(request)
+    with storage_errors():
+        container = await containers.find(principal.account, container_id)
+        if not container.is_running:
+            raise expired(container_id)
+        if request.headers.get("content-type", "").startswith("multipart/"):
+            file = await _Upload(lambda name: containers.begin_file(container, name)).receive(request)
+        else:
+            body = parse_json_body(await request.body(), ContainerFileRequest)
+            file = await containers.copy(principal, container_id, body.file_id, "file_id")
+    return json_response(_to_wire(file, container_id))
+
+
+async def list_files(request: Request) -> Response:
+    """Return the files in a container, in pages."""
+    principal, containers = await _caller(request)
+    query, container_id = page_query(request), _id_of(request)
+    with storage_errors():
+        files = await containers.list_files(principal.account, container_id)
+    if not query.is_ascending:
+        files.reverse()
+    if query.after is not None:
+        places = [index for index, file in enumerate(files) if file.file_id == query.after]
+        if not places:
+            raise unknown_after(query.after)
+        files = files[places[0] + 1 :]
+    shown = [_to_wire(file, container_id) for file in files[: query.limit]]
+    return json_response(list_to_wire(shown, has_more=len(files) > query.limit))
+
+
+async def retrieve_file(request: Request) -> Response:
+    """Return what is known of a file in a container."""
+    principal, containers = await _caller(request)
+    container_id = _id_of(request)
+    with storage_errors():
+        file = await containers.find_file(principal.account, container_id, request.path_params["file_id"])
+    return json_response(_to_wire(file, container_id))
+
+
+async def download_file(request: Request) -> Response:
+    """Return the content of a file in a container."""
+    principal, containers = await _caller(request)
+    container_id, file_id = _id_of(request), request.path_params["file_id"]
+    with storage_errors():
+        file = await containers.find_file(principal.account, container_id, file_id)
+        content = containers.read(principal.account, container_id, file_id)
+        first = await anext(content, b"")
+    name = quote(file.path.rpartition("/")[2])
+    # Without a length: code may change the file while it is read.
+    headers = {"cache-control": "no-store", "content-disposition": f"attachment; filename*=UTF-8''{name}"}
+    return StreamingResponse(_after(first, content), headers=headers, media_type="application/octet-stream")
+
+
+async def _after(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in rest:
+        yield piece
+
+
+async def delete_file(request: Request) -> Response:
+    """Delete a file in a container."""
+    principal, containers = await _caller(request)
+    file_id = request.path_params["file_id"]
+    with storage_errors():
+        await containers.delete_file(principal.account, _id_of(request), file_id)
+    return json_response({"id": file_id, "object": "container.file.deleted", "deleted": True})
+
+
+class _Upload:
+    """A multipart form on its way into a container; only its file matters."""
+
+    def __init__(self, begin: Callable[[str], FileCopy]) -> None:
+        self._begin = begin
+        self._copy: FileCopy | None = None
+        self._is_file = False
+
+    async def receive(self, request: Request) -> ContainerFile:
+        """Read the whole form; return the file.
+
+        Raises:
+            BadRequest: the form is not valid, or has no file or several.
+            BodyTooLarge: the file does not fit; the rest of it is not read.
+        """
+        try:
+            parser = FormParser(request.headers["content-type"])
+            async for piece in request.stream():
+                for event in parser.feed(piece):
+                    await self._take(event)
+            parser.finish()
+        except FormRefused as refused:
+            raise BadRequest(f"We could not parse the form in the body of your request. {refused}") from None
+        if self._copy is None:
+            raise BadRequest("Missing required parameter: 'file'.", param="file", code="missing_required_parameter")
+        return await self._copy.finish()
+
+    async def _take(self, event: FormEvent) -> None:
+        if isinstance(event, PartBegin):
+            self._is_file = event.name == "file"
+            if self._is_file and self._copy is not None:
+                raise BadRequest("Only one 'file' can be uploaded at a time.", param="file")
+            if self._is_file:
+                self._copy = self._begin(event.filename or "upload")
+        elif isinstance(event, PartData) and self._is_file and self._copy is not None:
+            await self._copy.write(event.data)
+
+
+async def _caller(request: Request) -> tuple[Principal, Containers]:
+    principal = await caller(request)
+    check_operation(principal, SCOPE)
+    containers = services_of(request).containers
+    if containers is None:
+        raise NotFound("The code interpreter is not switched on in this service. Ask the operator.")
+    return principal, containers
+
+
+def _id_of(request: Request) -> str:
+    container_id: str = request.path_params["container_id"]
+    return container_id
+
+
+def _to_wire(file: ContainerFile, container_id: str) -> dict[str, Any]:
+    return container_file_to_wire(file, container_id, path_in(file))

@@ -1,0 +1,324 @@
+"""The code interpreter within responses: a scripted model, the real client, real sandboxes."""
+
+import asyncio
+import base64
+
+import openai
+import orjson
+import pytest
+
+from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
+from tests.contract.http.conftest import serve
+from tests.contract.http.test_responses import WEATHER, calling
+from tests.contract.http.test_tool_loop import messages, script
+from tests.contract.http.waiting import eventually
+from tests.twins.engine import Script
+from tests.twins.legal import fold, split
+
+TOOL = {"type": "code_interpreter", "container": {"type": "auto"}}
+OUTPUTS = ["code_interpreter_call.outputs"]
+
+
+def runs(*codes: str, words: tuple[str, ...] = ()):
+    """Return the events of a model that runs each of these."""
+    calls = [(f"call_{n}", "code_interpreter", orjson.dumps({"code": code}).decode()) for n, code in enumerate(codes)]
+    return calling(*calls, words=words)
+
+
+async def stream(world, **body):
+    async with world.http() as http:
+        body = {"model": MODEL, "input": "x", "stream": True, "tools": [TOOL], **body}
+        answer = await http.post("/v1/responses", json=body)
+    assert answer.status_code == 200, answer.text
+    return split(answer.content)
+
+
+async def respond(world, **body):
+    return fold(await stream(world, **body))
+
+
+def calls_of(response):
+    return [item for item in response["output"] if item["type"] == "code_interpreter_call"]
+
+
+async def test_code_runs_and_the_model_reads_what_it_printed(world, interpreter):
+    script(world, runs("print('hello')\n20 + 22", words=("Let me see.",)), said("It is 42."))
+    events = await stream(world, include=OUTPUTS)
+    final = fold(events)
+    assert [item["type"] for item in final["output"]] == ["message", "code_interpreter_call", "message"]
+    (call,) = calls_of(final)
+    assert call["id"].startswith("ci_")
+    assert call["container_id"].startswith("cntr_")
+    assert (call["status"], call["code"]) == ("completed", "print('hello')\n20 + 22")
+    assert call["outputs"] == [{"type": "logs", "logs": "hello\n42\n"}]
+    kinds = [event["type"].removeprefix("response.code_interpreter_call") for event in events]
+    assert [kind for kind in kinds if not kind.startswith("response.")] == [
+        ".in_progress",
+        "_code.delta",
+        "_code.done",
+        ".interpreting",
+        ".completed",
+    ]
+    assert messages(world)[2] == {"role": "tool", "tool_call_id": "call_0", "content": "hello\n42"}
+    assert final["usage"]["total_tokens"] == 2 * USAGE.total_tokens
+
+
+async def test_outputs_are_shown_to_those_who_include_them(world, interpreter):
+    script(world, runs("1"), said("One."))
+    (call,) = calls_of(await respond(world))
+    assert call["outputs"] is None
+
+
+async def test_the_client_reads_the_stream(world, interpreter):
+    script(world, runs("1 + 1"), said("Two."))
+    async with world.client().responses.stream(model=MODEL, input="x", tools=[TOOL], include=OUTPUTS) as events:
+        kinds = [event.type async for event in events]
+        final = await events.get_final_response()
+    assert "response.code_interpreter_call_code.done" in kinds
+    assert final.output[0].outputs[0].logs == "2\n"
+    assert final.output_text == "Two."
+
+
+async def test_variables_live_on_across_calls_and_responses(world, interpreter):
+    script(world, runs("x = 40"), runs("x += 1"), said("Done."), runs("x + 1"), said("42."))
+    first = await respond(world)
+    one, two = calls_of(first)
+    assert one["container_id"] == two["container_id"]
+    second = await respond(world, previous_response_id=first["id"], include=OUTPUTS)
+    (three,) = calls_of(second)
+    assert three["container_id"] == one["container_id"]
+    assert three["outputs"][0]["logs"] == "42\n"
+
+
+async def test_a_client_that_keeps_the_conversation_gets_its_container_back(world, interpreter):
+    script(world, runs("x = 42"), said("Done."), runs("x"), said("42."))
+    first = await respond(world, store=False, include=OUTPUTS)
+    second = await respond(
+        world, store=False, include=OUTPUTS, input=[{"role": "user", "content": "x"}, *first["output"]]
+    )
+    assert calls_of(second)[0]["container_id"] == calls_of(first)[0]["container_id"]
+    assert calls_of(second)[0]["outputs"][0]["logs"] == "42\n"
+    told = messages(world, -2)
+    assert [message["role"] for message in told] == ["user", "assistant", "tool", "assistant"]
+    assert orjson.loads(told[1]["tool_calls"][0]["function"]["arguments"]) == {"code": "x = 42"}
+
+
+async def test_two_conversations_do_not_share_a_container(world, interpreter):
+    script(world, runs("x = 1"), said("Done."), runs("x"), said("Hm."))
+    first = await respond(world)
+    second = await respond(world, include=OUTPUTS)
+    assert calls_of(first)[0]["container_id"] != calls_of(second)[0]["container_id"]
+    assert "NameError" in calls_of(second)[0]["outputs"][0]["logs"]
+
+
+async def test_errors_of_the_code_are_for_the_model(world, interpreter):
+    script(world, runs("1 / 0"), said("It cannot be."))
+    final = await respond(world)
+    assert calls_of(final)[0]["status"] == "completed"
+    assert messages(world)[2]["content"].endswith("ZeroDivisionError: division by zero")
+    assert final["status"] == "completed"
+
+
+async def test_a_named_container_with_its_files(world, interpreter):
+    client = world.client()
+    container = await client.containers.create(name="mine")
+    await client.containers.files.create(container.id, file=("table.csv", b"a,b\n1,2\n3,4\n"))
+    code = "import pandas\npandas.read_csv('table.csv').a.sum()"
+    script(world, runs(code), said("Four."))
+    final = await respond(world, tools=[{"type": "code_interpreter", "container": container.id}], include=OUTPUTS)
+    (call,) = calls_of(final)
+    assert call["container_id"] == container.id
+    assert call["outputs"][0]["logs"].strip() in ("4", "np.int64(4)")
+
+
+async def test_files_are_put_into_an_automatic_container_and_the_model_hears_of_them(world, interpreter):
+    uploaded = await world.client().files.create(file=("table.csv", b"a,b\n1,2\n"), purpose="user_data")
+    tool = {"type": "code_interpreter", "container": {"type": "auto", "file_ids": [uploaded.id]}}
+    script(world, runs("print(open('table.csv').read())"), said("There."))
+    final = await respond(world, tools=[tool], include=OUTPUTS)
+    assert calls_of(final)[0]["outputs"][0]["logs"] == "a,b\n1,2\n\n"
+    (offered,) = orjson.loads(world.chat.requests[0].body)["tools"]
+    assert "table.csv" in offered["function"]["description"]
+    assert final["tools"] == [tool]
+
+
+async def test_figures_are_images_and_files_are_cited(world, interpreter):
+    code = (
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n"
+        "with open('/mnt/data/notes.txt', 'w') as file: file.write('noted')"
+    )
+    link = "[notes](sandbox:/mnt/data/notes.txt)"
+    script(world, runs(code), said("Here are ", link, "."))
+    events = await stream(world, include=OUTPUTS)
+    final = fold(events)
+    call, message = final["output"]
+    assert [output["type"] for output in call["outputs"]] == ["image"]
+    image = base64.b64decode(call["outputs"][0]["url"].removeprefix("data:image/png;base64,"))
+    assert image.startswith(b"\x89PNG")
+    text = message["content"][0]["text"]
+    figure, notes = message["content"][0]["annotations"]
+    assert (figure["filename"], figure["start_index"], figure["end_index"]) == ("figure_1.png", 0, 0)
+    assert (notes["type"], notes["filename"]) == ("container_file_citation", "notes.txt")
+    assert text[notes["start_index"] : notes["end_index"]] == "sandbox:/mnt/data/notes.txt"
+    client = world.client().containers.files.content
+    assert (await client.retrieve(notes["file_id"], container_id=notes["container_id"])).content == b"noted"
+    assert (await client.retrieve(figure["file_id"], container_id=figure["container_id"])).content == image
+    async with world.http() as http:
+        assert split((await http.get(f"/v1/responses/{final['id']}?stream=true")).content) == events
+
+
+async def test_a_call_without_code_is_told_so(world, interpreter):
+    script(world, calling(("call_0", "code_interpreter", "print(1)")), said("Sorry."))
+    final = await respond(world)
+    assert calls_of(final)[0]["status"] == "failed"
+    assert "without code" in messages(world)[2]["content"]
+    assert interpreter.replicas[0].holder.num_containers == 0
+
+
+async def test_a_container_that_dies_is_replaced_at_the_next_call(world, interpreter):
+    script(world, runs("import os; os._exit(1)"), runs("1 + 1"), said("Two."))
+    final = await respond(world, include=OUTPUTS)
+    died, lives = calls_of(final)
+    assert (died["status"], lives["status"]) == ("failed", "completed")
+    assert died["container_id"] != lives["container_id"]
+    assert "The container has ended" in messages(world)[2]["content"]
+
+
+async def test_a_container_that_has_expired_meanwhile_is_replaced_and_the_model_hears_of_it(world, interpreter):
+    script(world, runs("x = 1"), said("Done."), runs("2"), said("Hm."))
+    first = await respond(world)
+    await interpreter.replicas[0].holder.end(calls_of(first)[0]["container_id"])
+    second = await respond(world, previous_response_id=first["id"])
+    assert messages(world)[-1]["content"].startswith("[The container had expired")
+    assert calls_of(second)[0]["container_id"] != calls_of(first)[0]["container_id"]
+
+
+async def test_a_named_container_that_is_not_there_or_has_expired_is_refused(world, interpreter):
+    client = world.client()
+    for container_id, code in (
+        ("cntr_nothing", None),
+        ((await client.containers.create(name="x")).id, "container_expired"),
+    ):
+        await interpreter.replicas[0].holder.end(container_id)
+        with pytest.raises(openai.NotFoundError) as caught:
+            await client.responses.create(
+                model=MODEL, input="x", tools=[{"type": "code_interpreter", "container": container_id}]
+            )
+        assert (caught.value.param, caught.value.code) == ("tools[0].container", code)
+    assert not world.chat.requests
+
+
+async def test_a_container_or_file_of_another_account_cannot_be_used(world, interpreter):
+    client = world.client()
+    container = await client.containers.create(name="mine")
+    file = await client.files.create(file=("a", b"x"), purpose="user_data")
+    world.principal(account="acct_2")
+    for wanted in (container.id, {"type": "auto", "file_ids": [file.id]}):
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.create(
+                model=MODEL, input="x", tools=[{"type": "code_interpreter", "container": wanted}]
+            )
+
+
+async def test_no_container_to_be_had_fails_the_call_only(world, interpreter):
+    client = world.client()
+    for number in range(3):
+        await client.containers.create(name=str(number))
+    script(world, runs("1"), said("Sorry."))
+    final = await respond(world)
+    assert calls_of(final)[0]["status"] == "failed"
+    assert "as many as you may" in messages(world)[2]["content"]
+    assert final["status"] == "completed"
+
+
+async def test_calls_are_bounded_in_number(world, interpreter):
+    script(world, runs("1"))  # For ever.
+    final = await respond(world, max_tool_calls=2)
+    assert len(calls_of(final)) == 2
+
+
+async def test_several_calls_at_once_run_one_after_the_other(world, interpreter):
+    script(world, runs("x = 1", "x + 1"), said("Two."))
+    final = await respond(world, include=OUTPUTS)
+    assert [call["outputs"] for call in calls_of(final)] == [[], [{"type": "logs", "logs": "2\n"}]]
+
+
+async def test_beside_a_function_of_the_client(world, interpreter):
+    both = calling(("call_0", "code_interpreter", '{"code":"1"}'), ("call_1", "weather", "{}"))
+    script(world, both, said("Done."))
+    first = await respond(world, tools=[WEATHER, TOOL])
+    assert [item["type"] for item in first["output"]] == ["function_call", "code_interpreter_call"]
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "Rain."}
+    final = await respond(world, tools=[WEATHER, TOOL], previous_response_id=first["id"], input=[output])
+    assert final["status"] == "completed"
+
+
+async def test_a_client_that_leaves_interrupts_the_code(world, interpreter):
+    import httpx2
+
+    script(world, runs("while True: pass"))
+    holder = interpreter.replicas[0].holder
+    async with serve(world.app()) as address:
+        async with httpx2.AsyncClient(headers={"authorization": f"Bearer {SECRET}"}, timeout=60) as http:
+            body = {"model": MODEL, "input": "x", "stream": True, "tools": [TOOL]}
+            asked = asyncio.create_task(http.post(address + "/v1/responses", json=body))
+            await eventually(lambda: any(held.num_running for held in holder._held.values()), 30)
+            asked.cancel()
+            await asyncio.wait([asked])
+        await eventually(lambda: not any(held.num_running for held in holder._held.values()), 30)
+
+
+async def test_in_the_background_it_runs_and_can_be_cancelled(world, interpreter):
+    script(world, runs("6 * 7"), said("42."), runs("while True: pass"))
+    responses = world.client().responses
+    begun = await responses.create(model=MODEL, input="x", background=True, tools=[TOOL])
+    async with asyncio.timeout(60):
+        while (done := await responses.retrieve(begun.id)).status != "completed":  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert [item.type for item in done.output] == ["code_interpreter_call", "message"]
+    begun = await responses.create(model=MODEL, input="x", background=True, tools=[TOOL])
+    holder = interpreter.replicas[0].holder
+    await eventually(lambda: any(held.num_running for held in holder._held.values()), 30)
+    cancelled = await responses.cancel(begun.id)
+    assert cancelled.status in ("cancelled", "in_progress")
+    await eventually(lambda: not any(held.num_running for held in holder._held.values()), 30)
+
+
+async def test_a_strict_key_leaves_no_container_behind(world, interpreter):
+    world.principal(retention="strict")
+    script(world, runs("open('a.txt', 'w').write('x')"), said("See sandbox:/mnt/data/a.txt"))
+    final = await respond(world)
+    assert calls_of(final)[0]["status"] == "completed"
+    assert final["output"][-1]["content"][0]["annotations"] == []
+    assert interpreter.replicas[0].holder.num_containers == 0
+    assert (await world.client().containers.list()).data == []
+
+
+async def test_memory_beyond_what_there_is_is_refused(world, interpreter):
+    tool = {"type": "code_interpreter", "container": {"type": "auto", "memory_limit": "64g"}}
+    with pytest.raises(openai.BadRequestError) as caught:
+        await world.client().responses.create(model=MODEL, input="x", tools=[tool])
+    assert caught.value.param == "tools[0].container.memory_limit"
+
+
+async def test_its_tokens_are_counted_before(world, interpreter):
+    answered = Script([*pieces_of_one_token()], USAGE)
+    world.chat.script = lambda request: answered
+    counted = await world.client().responses.input_tokens.count(model=MODEL, input="x", tools=[TOOL])
+    assert counted.input_tokens == USAGE.prompt_tokens
+    (offered,) = orjson.loads(world.chat.requests[0].body)["tools"]
+    assert offered["function"]["name"] == "code_interpreter"
+
+
+def pieces_of_one_token():
+    class Request:
+        operation, render, stream, body = "chat", "events", False, b"{}"
+
+    return pieces(Request, said("x"))
+
+
+async def test_nothing_that_code_says_is_logged(world, interpreter, caplog):
+    script(world, runs("print('Kanarienvogel')\nraise ValueError('Kanarienvogel')"), said("Hm."))
+    await respond(world)
+    assert "Kanarienvogel" not in caplog.text
+    assert "Kanarienvogel" not in str(world.log.__dict__)
