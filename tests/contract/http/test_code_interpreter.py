@@ -11,9 +11,9 @@ from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
 from tests.contract.http.test_responses import WEATHER, calling
 from tests.contract.http.test_tool_loop import messages, script
-from tests.contract.http.waiting import eventually
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
+from tests.waiting import eventually
 
 TOOL = {"type": "code_interpreter", "container": {"type": "auto"}}
 OUTPUTS = ["code_interpreter_call.outputs"]
