@@ -7,6 +7,7 @@ connection, so that the next may continue it also where nothing may be stored.
 import asyncio
 import time
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -122,13 +123,16 @@ class _Session:
         principal, operation = await self.identify()
         exchange.principal = principal
         async with await self._services.admission.admit(principal) as ticket:
-            body, raw = _read(raw)
+            body, raw, is_generated = _read(raw)
             turn = await operation.begin(
                 body, raw, principal, request_id=exchange.request_id, remembered=self._remembered
             )
-            cost = operation.cost(turn)
-            exchange.model = cost.model
-            await ticket.reserve(cost)
+            exchange.model = turn.engine.card.id
+            if turn.messages:  # There is nothing to check in a turn that only says which tools there will be.
+                cost = operation.cost(turn)
+                if is_generated:
+                    await ticket.reserve(cost)
+            turn = replace(turn, is_generated=is_generated)
             answer = operation.answer(turn, lambda: None)
             try:
                 await self._send_events(answer, exchange)
@@ -153,8 +157,10 @@ class _Session:
         await self._websocket.send_text(orjson.dumps(event).decode())
 
 
-def _read(raw: bytes) -> tuple[ResponseRequest, bytes]:
-    """Return the request that a message holds, and its bytes.
+def _read(raw: bytes) -> tuple[ResponseRequest, bytes, bool]:
+    """Return the request that a message holds, its bytes, and whether the model is to be asked.
+
+    One that is not to be asked only gets ready for a later turn, and may come without input.
 
     Raises:
         BadRequest: it is no `response.create` message, or asks for what a socket does not have.
@@ -163,6 +169,7 @@ def _read(raw: bytes) -> tuple[ResponseRequest, bytes]:
         message = orjson.loads(raw)
     except orjson.JSONDecodeError:
         message = None
+    is_generated: Any = True
     if isinstance(message, dict):
         kind = message.pop("type", None)
         if kind != "response.create":
@@ -175,8 +182,13 @@ def _read(raw: bytes) -> tuple[ResponseRequest, bytes]:
                 param="background",
                 code="unsupported_value",
             )
+        is_generated = message.pop("generate", None)
+        if is_generated is False and message.get("input") is None:
+            message["input"] = []
         raw = orjson.dumps({**message, "stream": True})
-    return parse_json_body(raw, ResponseRequest), raw
+    if not isinstance(is_generated, bool | None):
+        raise BadRequest("Invalid type for 'generate': expected a boolean.", param="generate", code="invalid_type")
+    return parse_json_body(raw, ResponseRequest), raw, is_generated is not False
 
 
 def _too_old() -> ApiError:

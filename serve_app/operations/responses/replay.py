@@ -149,6 +149,8 @@ def _end(state: ResponseState, final: Item) -> list[bytes]:
             return state.cancel()
         case "incomplete":
             state.finish_reason = _FINISHED_AS[final["incomplete_details"]["reason"]]
+        case _ if not final["output"]:
+            return state.end_without_output()
         case _:
             state.finish_reason = "stop"
     return state.end()

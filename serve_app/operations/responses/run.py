@@ -115,14 +115,15 @@ class ResponseRun:
         finally:
             await self._tools.close()
         if not self.state.has_ended:
-            yield ([] if has_begun else lead) + self.state.end()
+            ending = self.state.end() if self.turn.is_generated else self.state.end_without_output()
+            yield ([] if has_begun else lead) + ending
 
     def _fail(self, message: str) -> list[bytes]:
         return self._end_generation() + self.state.fail("server_error", message)
 
     async def _run(self) -> AsyncGenerator[list[bytes]]:
         may_call = True
-        while True:
+        while self.turn.is_generated:
             async with aclosing(self._generate(may_call)) as batches:
                 async for batch in batches:
                     yield batch

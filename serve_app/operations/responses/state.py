@@ -267,6 +267,10 @@ class ResponseState:
             return self._end("incomplete")
         return self._end("completed")
 
+    def end_without_output(self) -> list[bytes]:
+        """Return the terminal event of a response for which no model was asked."""
+        return self._end("completed")
+
     def _say_nothing(self) -> list[bytes]:
         """Return the events of a message without text: the model's answer was to say nothing."""
         opened = self._open = OpenText(self._writer, message_item(self._new_id), 0)

@@ -26,7 +26,7 @@ class Turn:
     `response` is the object as it begins, `input` the request's own items in stored form, `messages` the whole
     conversation. `expires_at` is when the stored response goes, None when it is not to be stored. `tools` are those of
     the service that the model may call. `seal_reasoning` makes the token that a client who keeps the conversation
-    itself sends back for a thought.
+    itself sends back for a thought. One that is not generated only makes a place to go on from: its model is not asked.
     """
 
     request: ResponseRequest
@@ -42,6 +42,7 @@ class Turn:
     priority: int = 0
     before: Before = field(default_factory=Before)
     tools: ToolSet = field(default_factory=ToolSet)
+    is_generated: bool = True
 
     @property
     def conversation_id(self) -> str | None:

@@ -13,7 +13,7 @@ from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
 from tests.contract.http.test_responses import WEATHER, calling, messages, script_of
 from tests.twins.engine import Script
-from tests.twins.legal import fold
+from tests.twins.legal import fold, split
 from tests.waiting import eventually
 
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
@@ -76,6 +76,40 @@ async def test_what_is_stored_is_shared_with_http(world, socket):
     assert [m["role"] for m in messages(world)] == ["user", "assistant"] * 2 + ["user"]
 
 
+@pytest.mark.parametrize("retention", ["strict", "ephemeral"])
+async def test_a_turn_may_be_made_ready_without_asking_the_model(world, socket, retention):
+    world.principal(retention=retention)
+    script_of(world, said("Two."), said("Three."))
+    events = await socket.turn(input="a", tools=[WEATHER], generate=False)
+    ready = fold(events)
+    assert [event["type"] for event in events] == ["response.created", "response.in_progress", "response.completed"]
+    assert (ready["output"], ready["usage"]["total_tokens"]) == ([], 0)
+    assert not world.chat.requests
+    assert [used for _, _, used in world.gatekeeper.settled] == []
+    second = fold(await socket.turn(input="b", tools=[WEATHER], previous_response_id=ready["id"], generate=True))
+    assert [m["content"] for m in messages(world)] == ["a", "b"]
+    again = fold(await socket.turn(input="c", previous_response_id=second["id"], generate=False))
+    fold(await socket.turn(input="d", previous_response_id=again["id"]))
+    assert [m["content"] for m in messages(world)] == ["a", "b", "Two.", "c", "d"]
+    await eventually(lambda: len(world.log.records) == 4)
+    assert [r.completion_tokens for r in world.log.records] == [0, USAGE.completion_tokens] * 2
+    assert all((r.status, r.model) == (200, MODEL) for r in world.log.records)
+    assert bool(world.state.kept) == (retention != "strict")
+
+
+async def test_what_was_made_ready_is_stored_like_any_other_response(world, socket):
+    events = await socket.turn(generate=False, instructions="Be kind.", tools=[WEATHER])
+    ready = fold(events)
+    async with world.http() as http:
+        assert (await http.get(f"/v1/responses/{ready['id']}")).json() == ready
+        assert split((await http.get(f"/v1/responses/{ready['id']}?stream=true")).content) == events
+    await world.client().responses.create(model=MODEL, input="a", previous_response_id=ready["id"])
+    assert [m["content"] for m in messages(world)] == ["a"]
+    async with world.http() as http:
+        refused = await http.post("/v1/responses", json={"model": MODEL, "input": "x", "generate": False})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "unknown_parameter")
+
+
 @pytest.mark.parametrize(
     ("message", "code", "param"),
     [
@@ -87,6 +121,11 @@ async def test_what_is_stored_is_shared_with_http(world, socket):
             json.dumps({"type": "response.create", "model": MODEL, "input": "x", "background": True}),
             "unsupported_value",
             "background",
+        ),
+        (
+            json.dumps({"type": "response.create", "model": MODEL, "input": "x", "generate": "no"}),
+            "invalid_type",
+            "generate",
         ),
         (
             json.dumps({"type": "response.create", "model": MODEL, "input": "x", "previous_response_id": "resp_none"}),
