@@ -44,7 +44,7 @@ class BatchConfig(Section):
     max_lines_in_flight: Annotated[int, Field(ge=1, le=65_536)] = 192
     num_workers: Annotated[int, Field(ge=1, le=256)] = 1
     num_cpus: Annotated[float, Field(ge=0)] = 0.1
-    small_batch_lines: Annotated[int, Field(ge=0)] = 500
+    small_batch_lines: Annotated[int, Field(ge=0)] = 2_000
     max_jobs: Annotated[int, Field(ge=1, le=100)] = 4
     slice_lines: Annotated[int, Field(ge=1, le=10_000)] = 1_000
     max_running: Annotated[int, Field(ge=1, le=100)] = 10

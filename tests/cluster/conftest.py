@@ -45,6 +45,7 @@ def main_config() -> dict[str, Any]:
     args["ingress"] = {
         "autoscaling_config": {"min_replicas": 2, "max_replicas": 3, "target_ongoing_requests": 8, **QUICK}
     }
+    args["batches"] = {"small_batch_lines": 500}
     assert {CHAT, SMALL, EMBED} == models.keys()
     assert long["id"] == LONG
     return config
