@@ -32,6 +32,7 @@ from tests.bench.report import (
     to_markdown,
     to_records,
 )
+from tests.bench.routes import Routes
 
 ADDED_COLUMNS = ("clients", "peer", "first peer's p50", "own p50", "added", "least", "most")
 
@@ -119,6 +120,12 @@ def run_comparison(lineup: Lineup, options: argparse.Namespace, console: Console
     return tables | {title: (PROCESS_COLUMNS, rows)}, to_records(results)
 
 
+def run_routes(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
+    """Scenario `responses`: the first peer's responses against its chat completions."""
+    results = run_load(Routes(lineup), plan_of(options, clients="16,64", modes="stream", prompts="short"), console)
+    return {name: (COLUMNS, lines) for name, lines in tables_of(results).items()}, to_records(results)
+
+
 def run_added_ttft(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
     """Scenario `ttft-added`: how much later than the first peer's the first text comes, round by round."""
     results = run_load(lineup, plan_of(options, clients="1,16", modes="stream", prompts="short"), console)
@@ -187,6 +194,7 @@ def show_any(value: object) -> str:
 RUNNERS: dict[str, Callable[[Lineup, argparse.Namespace, Console], tuple[Tables, object]]] = {
     "load": run_comparison,
     "ttft-added": run_added_ttft,
+    "responses": run_routes,
     "open-streams": run_open_streams,
     "long-context": run_beside_long,
     "beside-batch": run_interactive_beside_batch,

@@ -17,6 +17,7 @@ DONE = b"data: [DONE]"
 ERROR_PREFIX = b'data: {"error"'
 CONTENT = (b'"content":"', b'"text":"')
 EMPTY_CONTENT = (b'"content":""', b'"text":""')
+TEXT_OF_RESPONSE = b"event: response.output_text.delta"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ class Connection(asyncio.Protocol):
             return f"the stream did not end with [DONE] but with {self._last[:100]!r}"
         if self._tail:
             return "bytes after [DONE]"
-        return self._check_body(self._previous.removeprefix(b"data: "))
+        return self._check_body(self._previous.partition(b"data: ")[2])
 
     def _check_body(self, body: bytes) -> str | None:
         """Take the usage out of a whole answer, or out of a stream's last object, and check it."""
@@ -200,11 +201,11 @@ class Connection(asyncio.Protocol):
             answer = orjson.loads(body)
         except orjson.JSONDecodeError:
             return f"no JSON: {body[:100]!r}"
-        usage = answer.get("usage")
+        usage = answer.get("response", answer).get("usage")
         if not usage:
             return f"no usage in {body[:100]!r}"
-        self.sample.prompt_tokens = usage["prompt_tokens"]
-        self.sample.completion_tokens = usage["completion_tokens"]
+        self.sample.prompt_tokens = usage.get("prompt_tokens", usage.get("input_tokens"))
+        self.sample.completion_tokens = usage.get("completion_tokens", usage.get("output_tokens"))
         if not self._request.min_tokens <= self.sample.completion_tokens <= self._request.max_tokens:
             return f"{self.sample.completion_tokens} completion tokens"
         return None
@@ -220,7 +221,9 @@ class Connection(asyncio.Protocol):
 
 
 def has_text(event: bytes) -> bool:
-    """Whether an event of a chat or completions stream brings text."""
+    """Whether an event of a stream of chat, completions or responses brings text."""
+    if event.startswith(b"event"):
+        return event.startswith(TEXT_OF_RESPONSE)
     if CONTENT[0] in event:
         return EMPTY_CONTENT[0] not in event
     return CONTENT[1] in event and EMPTY_CONTENT[1] not in event

@@ -13,6 +13,7 @@ from tests.bench.measure import calibrate, may_stop, measure
 from tests.bench.peers import Peer
 from tests.bench.prompts import Shape
 from tests.bench.report import Cell, Rounds, show
+from tests.bench.routes import Routes
 
 OUTPUT_TOKENS = 64
 PROMPT_TOKENS = {"short": 30, "long": 3990}
@@ -45,7 +46,7 @@ class Plan:
         return cell.clients * max(3, round(num / cell.clients))
 
 
-def run_load(lineup: Lineup, plan: Plan, console: Console) -> Rounds:
+def run_load(lineup: Lineup | Routes, plan: Plan, console: Console) -> Rounds:
     """Measure every cell on every peer in rounds, the peers taking turns, after a warm-up of each."""
     cells = plan.cells()
     first = lineup.use(lineup.labels[0])
@@ -69,7 +70,7 @@ def run_load(lineup: Lineup, plan: Plan, console: Console) -> Rounds:
     return results
 
 
-def turns(plan: Plan, cells: Sequence[Cell], lineup: Lineup) -> Iterator[tuple[int, Cell, str]]:
+def turns(plan: Plan, cells: Sequence[Cell], lineup: Lineup | Routes) -> Iterator[tuple[int, Cell, str]]:
     """Yield the order of measuring: peers alternate as often as changing them is cheap."""
     for number in range(plan.rounds):
         labels = rotate(lineup.labels, number)

@@ -15,13 +15,17 @@ WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go: an address, the model's name there, and a key where one is needed."""
+    """Where requests go: an address, the model's name there, and a key where one is needed.
+
+    `is_stored` says whether the service keeps a response; other routes have no such thing.
+    """
 
     host: str
     port: int
     model: str
     api_key: str | None = None
     path: str = "/v1/chat/completions"
+    is_stored: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +45,7 @@ def create_prompt(rng: random.Random, num_words: int) -> str:
 
 def render_request(target: Target, shape: Shape, prompt: str) -> Request:
     """Return the request that asks `target` for a completion of `prompt`, ready to be sent."""
-    body: dict[str, object] = {
-        "model": target.model,
-        "messages": [{"role": "user", "content": prompt}],
-        "max_tokens": shape.output_tokens,
-        "temperature": 0.8,
-    }
-    if shape.is_stream:
-        body["stream"] = True
-        body["stream_options"] = {"include_usage": True}
-    content = orjson.dumps(body)
+    content = orjson.dumps(create_body(target, shape, prompt))
     head = [
         f"POST {target.path} HTTP/1.1",
         f"Host: {target.host}:{target.port}",
@@ -62,6 +57,16 @@ def render_request(target: Target, shape: Shape, prompt: str) -> Request:
     payload = "\r\n".join(head).encode() + b"\r\n\r\n" + content
     min_tokens = 1 if shape.may_stop else shape.output_tokens
     return Request(payload, shape.is_stream, min_tokens, shape.output_tokens)
+
+
+def create_body(target: Target, shape: Shape, prompt: str) -> dict[str, object]:
+    """Return what the route of the target takes."""
+    body: dict[str, object] = {"model": target.model, "temperature": 0.8}
+    if target.path.endswith("/responses"):
+        body |= {"input": prompt, "max_output_tokens": shape.output_tokens, "store": target.is_stored}
+        return body | ({"stream": True} if shape.is_stream else {})
+    body |= {"messages": [{"role": "user", "content": prompt}], "max_tokens": shape.output_tokens}
+    return body | ({"stream": True, "stream_options": {"include_usage": True}} if shape.is_stream else {})
 
 
 def create_requests(target: Target, shape: Shape, num: int, seed: str) -> list[Request]:

@@ -49,6 +49,16 @@ def test_stream_is_understood_when_cut_at_any_byte() -> None:
         assert (len(sample.arrivals), sample.prompt_tokens, sample.completion_tokens) == (3, 7, 3)
 
 
+def test_stream_of_a_response_is_understood() -> None:
+    delta = b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":" word"}\n\n'
+    done = b'event: response.output_text.done\ndata: {"type":"response.output_text.done","text":" word word"}\n\n'
+    usage = b'{"input_tokens":7,"output_tokens":3,"total_tokens":10}'
+    end = b'event: response.completed\ndata: {"type":"response.completed","response":{"usage":%s}}\n\n' % usage
+    (sample,) = receive(HEAD + chunked(delta, delta + done, end, DONE))
+    assert sample.error is None
+    assert (len(sample.arrivals), sample.prompt_tokens, sample.completion_tokens) == (2, 7, 3)
+
+
 def test_stream_is_understood_when_it_comes_byte_by_byte() -> None:
     answer = HEAD + chunked(ROLE, WORD, USAGE, DONE)
     (sample,) = receive(*(answer[at : at + 1] for at in range(len(answer))))
