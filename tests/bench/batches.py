@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
 from openai import AsyncOpenAI, OpenAI
 
 from tests.bench.peers import ROOT, Model, Peer, parse_spec, read_model, start_peer, stop_peer
@@ -47,6 +48,27 @@ def create_prompts(num: int) -> list[list[dict[str, str]]]:
     ]
 
 
+class Progress:
+    """When a batch had come how far; `note` takes seconds since its creation."""
+
+    def __init__(self, num_lines: int) -> None:
+        self._marks = [1, *(num_lines * fifth // 5 for fifth in range(1, 6))]
+        self._reached: list[float] = []
+
+    def note(self, seconds: float, num_done: int) -> None:
+        """Take in how many lines are done."""
+        while len(self._reached) < len(self._marks) and num_done >= self._marks[len(self._reached)]:
+            self._reached.append(seconds)
+
+    def told(self) -> dict[str, float]:
+        """Return when the first line was done, and how long the first and the last fifth of the lines took."""
+        return {
+            "first_s": self._reached[0],
+            "first_fifth_s": self._reached[1],
+            "last_fifth_s": self._reached[5] - self._reached[4],
+        }
+
+
 def run_batch(client: OpenAI, model: str, prompts: list[Any], tokens: int) -> dict[str, float]:
     """Return how long a batch took, from its creation on, and its tokens."""
     lines = []
@@ -56,16 +78,15 @@ def run_batch(client: OpenAI, model: str, prompts: list[Any], tokens: int) -> di
     file = client.files.create(file=("in.jsonl", "".join(lines).encode()), purpose="batch")
     started = time.perf_counter()
     batch = client.batches.create(input_file_id=file.id, endpoint=URL, completion_window="24h")
-    first_s = None
+    done = Progress(len(prompts))
     while batch.status not in ("completed", "failed", "expired", "cancelled"):
-        time.sleep(0.1)
+        time.sleep(0.2)
         batch = client.batches.retrieve(batch.id)
-        if first_s is None and batch.request_counts.completed:
-            first_s = time.perf_counter() - started
+        done.note(time.perf_counter() - started, batch.request_counts.completed)
     assert batch.status == "completed", batch
     assert batch.request_counts.completed == len(prompts), batch.request_counts
     seconds = time.perf_counter() - started
-    return {"seconds": seconds, "first_s": first_s or seconds, "tokens": batch.usage.output_tokens}
+    return {"seconds": seconds, "tokens": batch.usage.output_tokens, **done.told()}
 
 
 async def run_loop(url: str, key: str, model: str, prompts: list[Any], tokens: int) -> dict[str, float]:
@@ -102,16 +123,27 @@ def run_offline(model: Model, prompts: list[Any], tokens: int) -> dict[str, floa
     return result
 
 
-def measure_service(peer: Peer, prompts: list[Any], tokens: int) -> dict[str, dict[str, float]]:
-    """Return what a running service took for the batch, twice, and for the loop."""
+def measure_service(peer: Peer, prompts: list[Any], tokens: int, batch_only: bool) -> dict[str, dict[str, float]]:
+    """Return what a running service took for the batch, the better of two rounds, and for the loop."""
     target = peer.target
     url = f"http://{target.host}:{target.port}/v1"
     with OpenAI(base_url=url, api_key=target.api_key, timeout=300) as client:
         run_batch(client, target.model, prompts[:32], tokens)
         first = run_batch(client, target.model, prompts, tokens)
+        if batch_only:
+            return {"batch": first}
         second = run_batch(client, target.model, prompts, tokens)
     loop = asyncio.run(run_loop(url, str(target.api_key), target.model, prompts, tokens))
     return {"batch": min(first, second, key=lambda one: one["seconds"]), f"HTTP, {CLIENTS} clients": loop}
+
+
+def peak_memory_mb(title: str) -> float:
+    """Return the most memory that a process whose title begins like that has had."""
+    for process in psutil.process_iter(["cmdline"]):
+        if " ".join(process.info["cmdline"] or []).startswith(title):
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    return float("nan")
 
 
 def main() -> None:
@@ -119,24 +151,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=2000)
     parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--batch-only", action="store_true", help="neither offline nor over HTTP, and once")
     parser.add_argument("--config", type=Path, default=ROOT / "configs" / "bench.yaml")
     options = parser.parse_args()
     model, prompts = read_model(options.config), create_prompts(options.lines)
-    results = {"vLLM offline (LLM.chat)": run_offline(model, prompts, options.tokens)}
+    results = {} if options.batch_only else {"vLLM offline (LLM.chat)": run_offline(model, prompts, options.tokens)}
     with TemporaryDirectory(prefix="mb-", dir="/tmp") as directory:
         peer = start_peer(parse_spec("manta"), 0, Path(directory), model)
         try:
-            results |= measure_service(peer, prompts, options.tokens)
+            results |= measure_service(peer, prompts, options.tokens, options.batch_only)
+            coordinator_mb = peak_memory_mb("ray::BatchCoordinator")
         finally:
             stop_peer(peer)
-    offline = results["vLLM offline (LLM.chat)"]["seconds"]
-    print("| run | seconds | lines/s | of offline | output tokens | first line done after |")
-    print("|---|---|---|---|---|---|")
+    offline = next(iter(results.values()))["seconds"]
+    print(
+        "| run | seconds | lines/s | of the first | output tokens | first line done after | first fifth | last fifth |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     for name, told in results.items():
-        rate = options.lines / told["seconds"]
-        first = f"{told['first_s']:.1f} s" if "first_s" in told else "-"
-        ratio = offline / told["seconds"]
-        print(f"| {name} | {told['seconds']:.1f} | {rate:.1f} | {ratio:.2f} | {told['tokens']:,.0f} | {first} |")
+        rate, ratio = options.lines / told["seconds"], offline / told["seconds"]
+        times = [
+            f"{told[mark]:.1f} s" if mark in told else "-" for mark in ("first_s", "first_fifth_s", "last_fifth_s")
+        ]
+        row = [name, f"{told['seconds']:.1f}", f"{rate:.1f}", f"{ratio:.2f}", f"{told['tokens']:,.0f}", *times]
+        print(f"| {' | '.join(row)} |")
+    print(f"Memory of the coordinator, at most: {coordinator_mb:.0f} MB")
 
 
 if __name__ == "__main__":
