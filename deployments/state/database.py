@@ -7,12 +7,13 @@ its turn there, instead of failing half-way when two readers want to write.
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Executable, Table, event, inspect, text
+from sqlalchemy import Connection, Engine, Executable, Table, create_engine, event, inspect, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -39,6 +40,7 @@ class Database:
         self.engine = engine
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._writing = engine.execution_options(manta_write=True)
+        self._writer = _SqliteWriter(engine) if self.is_sqlite else None
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
@@ -51,6 +53,14 @@ class Database:
         """Open a transaction that writes; it is committed when the block ends without an error."""
         async with self._writing.begin() as connection:
             yield connection
+
+    async def write_at_once(self, work: Callable[[Connection], None]) -> None:
+        """Have `work` done in a transaction that writes, without a way back into the event loop in between."""
+        if self._writer is not None:
+            await self._writer.run(work)
+            return
+        async with self.write() as connection:
+            await connection.run_sync(work)
 
     def upsert(self, table: Table, key: list[str], adding: Collection[str] = ()) -> Executable:
         """Return an INSERT that, where a row with this key exists, replaces its other columns or adds to `adding`."""
@@ -66,6 +76,8 @@ class Database:
 
     async def close(self) -> None:
         """Close every connection."""
+        if self._writer is not None:
+            await asyncio.to_thread(self._writer.close)
         await self.engine.dispose()
 
 
@@ -81,7 +93,7 @@ async def connect(url: str) -> Database:
             path = Path(parsed.database or "")
             path.parent.mkdir(parents=True, exist_ok=True)
             engine = create_async_engine(url, connect_args={"isolation_level": None})
-            _configure_sqlite(engine)
+            _configure_sqlite(engine.sync_engine)
             await asyncio.to_thread(_make_private, path)
         else:
             engine = create_async_engine(url, pool_size=4, max_overflow=4, pool_pre_ping=True)
@@ -105,7 +117,33 @@ def head_revision() -> str:
     return sorted(path.stem for path in (_MIGRATIONS / "versions").glob("v*.py"))[-1]
 
 
-def _configure_sqlite(engine: AsyncEngine) -> None:
+class _SqliteWriter:
+    """A connection with a thread of its own, which carries out whole transactions.
+
+    The asynchronous driver goes to its thread and back for each statement, and each way waits for the interpreter
+    where the event loop is busy: two inserts took 4.4 ms beside streams (median) that take 1.5 ms here.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        url = engine.url.set(drivername="sqlite")
+        self._engine = create_engine(url, connect_args={"isolation_level": None})
+        _configure_sqlite(self._engine)
+        self._writing = self._engine.execution_options(manta_write=True)
+        self._thread = ThreadPoolExecutor(1, "sqlite-writer")
+
+    async def run(self, work: Callable[[Connection], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+
+    def _run(self, work: Callable[[Connection], None]) -> None:
+        with self._writing.begin() as connection:
+            work(connection)
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        self._engine.dispose()
+
+
+def _configure_sqlite(engine: Engine) -> None:
     """Make every connection durable and patient, and open transactions ourselves: the driver would leave DDL out."""
 
     def on_connect(connection: Any, _record: Any) -> None:
@@ -124,9 +162,9 @@ def _configure_sqlite(engine: AsyncEngine) -> None:
         if in_greenlet():
             connection.rollback()
 
-    event.listen(engine.sync_engine, "connect", on_connect)
-    event.listen(engine.sync_engine, "close", on_close)
-    event.listen(engine.sync_engine, "begin", on_begin)
+    event.listen(engine, "connect", on_connect)
+    event.listen(engine, "close", on_close)
+    event.listen(engine, "begin", on_begin)
 
 
 def _make_private(path: Path) -> None:

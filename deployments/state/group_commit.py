@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Table, insert
+from sqlalchemy import Connection, Table, insert
 
 from deployments.state.database import Database
 
@@ -63,8 +63,10 @@ class GroupCommit:
                 done.set_result(None)
 
     async def _insert(self, together: list[Rows]) -> None:
-        async with self._database.write() as connection:
+        def write(connection: Connection) -> None:
             for table in self._tables:
                 rows = [row for one in together for row in one.get(table, ())]
                 if rows:
-                    await connection.execute(insert(table), rows)
+                    connection.execute(insert(table), rows)
+
+        await self._database.write_at_once(write)
