@@ -18,6 +18,9 @@ import yaml
 from deployments.state.config import resolve_state
 from deployments.state.database import connect
 from deployments.state.references import StateError
+from deployments.tools.config import CodeInterpreterConfig
+from deployments.tools.sandbox.host import prepare_host
+from deployments.tools.sandbox.root import SandboxUnavailable
 from serve_app.cli.ports import describe_holder, haproxy_ports, is_free
 from serve_app.cli.process_tree import abandoned_processes
 from serve_app.config import ServiceConfig, check_file
@@ -68,6 +71,8 @@ def examine(path: Path) -> Iterator[Finding]:
     yield from _ports(int((document.get("http_options") or {}).get("port", 8000)))
     yield _left_over()
     yield _database(config)
+    if config.tools.code_interpreter is not None:
+        yield _sandboxes(config.tools.code_interpreter)
 
 
 def _python() -> Finding:
@@ -146,3 +151,11 @@ def _database(config: ServiceConfig) -> Finding:
     except StateError as error:
         return Finding("fault", str(error))
     return Finding("ok", "The database answers, and its tables are up to date")
+
+
+def _sandboxes(config: CodeInterpreterConfig) -> Finding:
+    try:
+        asyncio.run(prepare_host(config.limits, config.packages))
+    except SandboxUnavailable as error:
+        return Finding("warning", f"The code interpreter will be off: {error}")
+    return Finding("ok", "Sandboxes for the code interpreter can be built")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tests.bench import code_interpreter
 from tests.bench.beside_batch import run_beside_batch
 from tests.bench.comparison import Plan, added_ttft_rows, run_load
 from tests.bench.figures import NOISY_CORES, NOISY_SPREAD
@@ -179,6 +180,12 @@ def run_interactive_beside_batch(
     return {title: columns_and_rows(records)}, records
 
 
+def run_code_interpreter(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
+    """Scenario `code-interpreter`: how soon code runs, warm and cold; needs no peer."""
+    rows = code_interpreter.run(max(5, options.rounds))
+    return {"how soon code runs": (code_interpreter.COLUMNS, rows)}, rows
+
+
 def columns_and_rows(records: dict[str, dict[str, object]]) -> Table:
     """Return a table with a row per figure and a column per peer."""
     names = next(iter(records.values()))
@@ -198,6 +205,7 @@ RUNNERS: dict[str, Callable[[Lineup, argparse.Namespace, Console], tuple[Tables,
     "open-streams": run_open_streams,
     "long-context": run_beside_long,
     "beside-batch": run_interactive_beside_batch,
+    "code-interpreter": run_code_interpreter,
 }
 
 if __name__ == "__main__":

@@ -32,7 +32,12 @@ class SandboxProcess:
         self.init_pid = 0
         self._bubblewrap = bubblewrap
         self._has_ended = asyncio.Event()
-        self._pidfd = os.pidfd_open(bubblewrap.pid)
+        try:
+            self._pidfd = os.pidfd_open(bubblewrap.pid)
+        except OSError:
+            bubblewrap.kill()
+            bubblewrap.wait()
+            raise
         asyncio.get_running_loop().add_reader(self._pidfd, self._note_end)
 
     def _note_end(self) -> None:
@@ -142,6 +147,10 @@ async def start_process(root: Root, limits: Limits, seccomp: bytes, preload: Seq
         while theirs:
             os.close(theirs.pop())
         await process.adopt(info, ready)
+    except OSError as error:
+        if process is not None:
+            await process.close()
+        raise SandboxUnavailable(f"bubblewrap cannot be started: {error.strerror}") from None
     except BaseException:
         if process is not None:
             await process.close()

@@ -58,3 +58,10 @@ def test_unreachable_database_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_pa
     url = "state: {database_url: {env: NO_SUCH_VARIABLE}}"
     path.write_text(LOCAL.read_text().replace("  args:\n", f"  args:\n    {url}\n"))
     assert any("NO_SUCH_VARIABLE" in fault for fault in faults_of(path))
+
+
+def test_a_host_that_cannot_build_sandboxes_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    findings = [finding for finding in doctor.examine(LOCAL) if "code interpreter" in finding.text]
+    assert [finding.state for finding in findings] == ["warning"]
+    assert "apt-get install bubblewrap" in findings[0].text
