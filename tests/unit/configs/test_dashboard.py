@@ -1,0 +1,50 @@
+"""The dashboard: what it asks for is what the service measures."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from deployments.models.engine import Usage
+from deployments.state.protocol import Principal
+from serve_app.observability import Exchange, Observer, PrometheusMetrics
+from tests.twins.gatekeeper import MemoryRequestLog
+
+DASHBOARD = json.loads((Path(__file__).parents[3] / "configs" / "grafana" / "manta.json").read_text())
+QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    """What a process shows that has answered one request."""
+    metrics = PrometheusMetrics()
+    observer = Observer(MemoryRequestLog(), metrics)
+    principal = Principal("key_1", "acct", "org", "free", requests_per_minute=10, tokens_per_minute=40_000)
+    seen = Exchange("req_1", "POST", time.time(), 10.0, principal=principal, model="m", status=200, stream=True)
+    seen.first_piece_at, seen.usage = 10.2, Usage(7, 3, 2)
+    observer.begin()
+    observer.end(seen, route="/v1/responses", ended=11.0)
+    return metrics.render().decode()
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_series_of_a_query_is_exported_with_its_labels(page, query):
+    names = re.findall(r"\$\{source\}(\w+)", query)
+    assert names
+    for name in names:
+        exported = [line for line in page.splitlines() if line.startswith(name + "{")]
+        assert exported, name
+        labels = set(re.findall(r'(\w+)="', exported[0]))
+        asked = {label for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(", ")}
+        asked |= set(re.findall(r'(\w+)=~?"', query))
+        assert asked <= labels
+        for kind in re.findall(r'type="(\w+)"', query):
+            assert any(f'type="{kind}"' in line for line in exported)
+
+
+def test_panels_do_not_overlap_and_have_a_title_and_a_unit():
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in DASHBOARD["panels"]]
+    assert len(set(places)) == len(places)
+    assert all(panel["title"] and panel["fieldConfig"]["defaults"]["unit"] for panel in DASHBOARD["panels"])
