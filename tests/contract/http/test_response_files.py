@@ -1,5 +1,6 @@
 """Files and images in a response's input: carried along or stored, read for each turn, kept as references."""
 
+import logging
 from base64 import b64encode
 
 import openai
@@ -9,7 +10,7 @@ from deployments.models.engine import ModelCard
 from tests.contract.http.answers import MODEL
 from tests.contract.http.test_background_responses import ended
 from tests.contract.http.test_responses import OTHER, lines_of, messages
-from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
+from tests.twins.engine import MemoryDirectory, Script, ScriptedEngine, model_card
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 READ = "such as .txt, .md, .csv, .json, .html or source code"
@@ -204,3 +205,16 @@ async def test_a_store_that_is_away_is_a_503(world, client):
     with pytest.raises(openai.APIStatusError) as caught:
         await client.responses.create(model=MODEL, input=asking(file(file_id)))
     assert caught.value.status_code == 503
+
+
+async def test_what_is_read_is_written_nowhere(world, client, caplog):
+    caplog.set_level(logging.INFO)
+    canary = "kanarienvogel-93f1"
+    file_id = await upload(client, f"{canary}.txt", canary.encode())
+    await client.responses.create(model=MODEL, input=asking(file(file_id)))
+    world.chat.script = lambda request: Script([ValueError(messages(world)[0]["content"])])
+    with pytest.raises(openai.InternalServerError) as caught:
+        await client.responses.create(model=MODEL, input=asking(file(file_id)))
+    written = [caught.value.message, repr(world.log.records), repr(world.state.kept), caplog.text]
+    assert "manta.errors" in caplog.text
+    assert not [text for text in written if canary in text]
