@@ -212,7 +212,7 @@ class Service:
         return httpx2.request(method, url, json=body, headers=headers, timeout=30)
 
     def replicas(self, name: str) -> list[Replica]:
-        """Return the replicas of a model, or of the "ingress"; those that are on their way in or out as well."""
+        """Return the replicas of a model, a tool or the "ingress"; those that are on their way in or out as well."""
         deployment = self.deployments().get(deployment_of(name)) or {}  # None while a configuration is built.
         told = deployment.get("replicas") or []
         return [Replica(one["replica_id"], one.get("pid") or 0, one["state"]) for one in told]
@@ -276,8 +276,8 @@ def describe(process: psutil.Process) -> str:
 
 
 def deployment_of(name: str) -> str:
-    """Return Serve's name for a model's deployment."""
-    return name if name == "ingress" else f"model:{name.replace('/', '--')}"
+    """Return Serve's name for a model's deployment; those of other things are their own."""
+    return name if name == "ingress" or name.startswith("tool:") else f"model:{name.replace('/', '--')}"
 
 
 def read_config(name: str) -> dict[str, Any]:
