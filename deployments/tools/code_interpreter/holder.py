@@ -19,8 +19,10 @@ from deployments.tools.code_interpreter.messages import (
     Source,
 )
 from deployments.tools.code_interpreter.pool import WarmPool
+from deployments.tools.sandbox.frames import PIECE_BYTES
+from deployments.tools.sandbox.results import SandboxDied, SandboxRefused, WorkFile
 from deployments.tools.sandbox.root import SandboxUnavailable
-from deployments.tools.sandbox.sandbox import PIECE_BYTES, Sandbox, SandboxDied, SandboxRefused, WorkFile
+from deployments.tools.sandbox.sandbox import Sandbox
 
 _LOOK_EVERY_S = 2.0
 _GONE = "The container has ended; everything in it is gone."

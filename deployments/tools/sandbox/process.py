@@ -62,12 +62,20 @@ class SandboxProcess:
 
     async def close(self) -> None:
         """End the sandbox, and return when nothing of it is left."""
+        await self.end()
+        self.release()
+
+    async def end(self) -> None:
+        """End the sandbox, and return when none of its processes is left."""
         self.kill()
         try:
             await asyncio.wait_for(self._has_ended.wait(), _END_S)
         except TimeoutError:
             self._bubblewrap.kill()
             await self._has_ended.wait()
+
+    def release(self) -> None:
+        """Close this end's descriptors; nobody may be waiting for one, as their numbers are given out again."""
         for descriptor in (self.requests, self.answers, self.output, self._pidfd):
             if descriptor >= 0:
                 asyncio.get_running_loop().remove_reader(descriptor)

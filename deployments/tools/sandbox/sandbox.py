@@ -6,60 +6,24 @@ off at a size, or as the end of the sandbox.
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
-import struct
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from deployments.tools.sandbox.census import Census, used_inodes
+from deployments.tools.sandbox.frames import GONE, PIECE_BYTES, Frames
 from deployments.tools.sandbox.limits import MIB, Limits
 from deployments.tools.sandbox.process import START_TIMEOUT_S, SandboxProcess, start_process, widen
+from deployments.tools.sandbox.results import CallResult, SandboxDied, SandboxRefused, WorkFile
 from deployments.tools.sandbox.root import SCRATCH_FOLDER, WORK_FOLDER, Root, SandboxUnavailable
 from deployments.tools.sandbox.text import is_safe_path, printable
 
-Status = Literal["ok", "error", "interrupted", "died"]
-Sleep = Callable[[float], Awaitable[object]]
+Answer = TypeVar("Answer")
 
-PIECE_BYTES = 1024 * 1024
-_LENGTHS = struct.Struct(">II")
-_MAX_HEAD_BYTES = 1024 * 1024
 _WATCH_S = 0.2
 _ANSWER_S = 20.0
 _END_TRIES, _END_EVERY_S = 200, 0.01
-_GONE = "It has ended."
-
-
-class SandboxDied(Exception):
-    """The sandbox has ended, and everything in it is gone; `reason` says why, for the caller."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class SandboxRefused(Exception):
-    """What was asked of the files in a sandbox cannot be done; says why, for the caller."""
-
-
-class WorkFile(NamedTuple):
-    """A file in the work folder; `path` is relative to it."""
-
-    path: str
-    num_bytes: int
-    changed_ns: int
-
-
-@dataclass(slots=True)
-class CallResult:
-    """What a call came to: how it ended, what it printed, and the images (names and PNG bytes) of its figures."""
-
-    status: Status = "ok"
-    logs: str = ""
-    images: list[tuple[str, bytes]] = field(default_factory=list)
-    reason: str | None = None
 
 
 class Sandbox:
@@ -69,7 +33,8 @@ class Sandbox:
         self._process = process
         self._limits = limits
         self._census = census
-        self._frames = _Frames(process.answers, max(limits.image_bytes, PIECE_BYTES))
+        self._frames = Frames(process, max(limits.image_bytes, PIECE_BYTES))
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._output = bytearray()
         self._num_printed = 0
         self._reason: str | None = None
@@ -113,12 +78,32 @@ class Sandbox:
 
         Cancelling this interrupts the code; where that does not help, the sandbox ends.
         """
+        task = self._begin(self._call_alone(code, min(timeout_s or self._limits.call_s, self._limits.call_s)))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()  # Once, however often the caller is: what interrupts the code must come to its end.
+            raise
+
+    def _begin(self, work: Coroutine[Any, Any, Answer]) -> "asyncio.Task[Answer]":
+        """Return a task that goes on when its caller is cancelled: half an exchange would leave the sandbox useless."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # Whoever waited has had it; nobody else is to be told of it.
+
+    async def _call_alone(self, code: str, timeout_s: float) -> CallResult:
         async with self._asking:
-            return await self._call(code, min(timeout_s or self._limits.call_s, self._limits.call_s))
+            return await self._call(code, timeout_s)
 
     async def _call(self, code: str, timeout_s: float) -> CallResult:
         if not self.is_running:
-            return CallResult("died", reason=self._reason or _GONE)
+            return CallResult("died", reason=self._reason or GONE)
         result = CallResult()
         self._output.clear()
         self._num_printed = 0
@@ -133,7 +118,7 @@ class Sandbox:
             with contextlib.suppress(SandboxDied):
                 calling.result()
         except asyncio.CancelledError:
-            await asyncio.shield(self._interrupt(calling))
+            await self._interrupt(calling)
             raise
         finally:
             watching.cancel()
@@ -148,7 +133,7 @@ class Sandbox:
         if self.is_running:
             self._drain()
         else:
-            result.status, result.reason = "died", self._reason or _GONE
+            result.status, result.reason = "died", self._reason or GONE
         num_dropped = self._num_printed - len(self._output)
         result.logs = printable(self._output.decode("utf-8", "replace"))
         if num_dropped:
@@ -268,33 +253,27 @@ class Sandbox:
             await self._ask({"op": "remove", "path": _checked(path)})
 
     async def _ask(self, head: dict[str, Any], payload: bytes = b"") -> tuple[dict[str, Any], bytes]:
+        return await asyncio.shield(self._begin(self._ask_alone(head, payload)))
+
+    async def _ask_alone(self, head: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
         async with self._asking:
             if not self.is_running:
-                raise SandboxDied(self._reason or _GONE)
+                raise SandboxDied(self._reason or GONE)
             try:
                 async with asyncio.timeout(_ANSWER_S):
                     await self._send(head, payload)
                     answer = await self._receive()
             except TimeoutError:
                 raise self._stop("It did not answer in time.") from None
-            except asyncio.CancelledError:
-                self._stop("A request to it was taken back half way.")
-                raise
         if "error" in answer[0]:
             raise SandboxRefused(printable(str(answer[0]["error"]))[:200])
         return answer
 
     async def _send(self, head: dict[str, Any], payload: bytes) -> None:
-        raw = json.dumps(head).encode()
-        left = memoryview(_LENGTHS.pack(len(raw), len(payload)) + raw + payload)
-        loop = asyncio.get_running_loop()
-        while left:
-            try:
-                left = left[os.write(self._process.requests, left) :]
-            except BlockingIOError:
-                await _wait_for(loop.add_writer, loop.remove_writer, self._process.requests)
-            except OSError:
-                raise self._stop(_GONE) from None
+        try:
+            await self._frames.write(head, payload)
+        except SandboxDied as died:
+            raise self._stop(died.reason) from None
 
     async def _receive(self) -> tuple[dict[str, Any], bytes]:
         try:
@@ -305,6 +284,8 @@ class Sandbox:
     def _drain(self) -> None:
         """Take in what has been printed so far; what is over the bound is only counted."""
         for _ in range(16):
+            if self._process.output < 0:
+                return
             try:
                 piece = os.read(self._process.output, 65536)
             except BlockingIOError:
@@ -325,8 +306,10 @@ class Sandbox:
 
     async def close(self) -> None:
         """End the sandbox; its content, which was only ever in memory, is gone when this returns."""
-        self._reason = self._reason or _GONE
-        await self._process.close()
+        self._reason = self._reason or GONE
+        await self._process.end()
+        async with self._asking:  # Whoever still waits for an answer has heard by now that there is none.
+            self._process.release()
 
 
 async def start_sandbox(
@@ -347,58 +330,6 @@ async def start_sandbox(
         await sandbox.close()
         raise
     return sandbox
-
-
-class _Frames:
-    """Reads the frames that come out of a sandbox, none larger than it may be."""
-
-    def __init__(self, descriptor: int, max_payload_bytes: int) -> None:
-        self._descriptor = descriptor
-        self._max_payload_bytes = max_payload_bytes
-
-    async def read(self) -> tuple[dict[str, Any], bytes]:
-        """Return the head and the payload of the next frame.
-
-        Raises:
-            SandboxDied: the sandbox has ended, or what comes is no frame.
-        """
-        head_length, payload_length = _LENGTHS.unpack(await self._exactly(_LENGTHS.size))
-        if head_length > _MAX_HEAD_BYTES or payload_length > self._max_payload_bytes:
-            raise SandboxDied("It answered more than it may.")
-        raw = await self._exactly(head_length)
-        payload = await self._exactly(payload_length)
-        try:
-            head = json.loads(raw)
-        except (ValueError, RecursionError):
-            head = None
-        if not isinstance(head, dict):
-            raise SandboxDied("It answered what cannot be read.")
-        return head, payload
-
-    async def _exactly(self, num_bytes: int) -> bytes:
-        loop = asyncio.get_running_loop()
-        pieces = bytearray()
-        while len(pieces) < num_bytes:
-            try:
-                piece = os.read(self._descriptor, min(num_bytes - len(pieces), PIECE_BYTES))
-            except BlockingIOError:
-                await _wait_for(loop.add_reader, loop.remove_reader, self._descriptor)
-                continue
-            except OSError:
-                piece = b""
-            if not piece:
-                raise SandboxDied(_GONE)
-            pieces += piece
-        return bytes(pieces)
-
-
-async def _wait_for(add: Callable[..., Any], remove: Callable[[int], Any], descriptor: int) -> None:
-    ready = asyncio.Event()
-    add(descriptor, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        remove(descriptor)
 
 
 def _checked(path: str) -> str:
