@@ -9,6 +9,7 @@ import psutil
 import pytest
 from openai import APITimeoutError, OpenAI
 
+from deployments.state.protocol import RequestRecord
 from tests.cluster.cluster import CHAT, Service, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -85,13 +86,32 @@ async def test_departure_is_recorded_with_what_was_made(service: Service, path: 
         lines = answer.iter_lines()
         for _ in range(40):
             next(lines)
+    record = await only_record(service, issued.key_id)
+    assert record.status == 499
+    assert 15 <= record.completion_tokens < 12_000
+    assert record.prompt_tokens > 0
+
+
+async def only_record(service: Service, key_id: str) -> RequestRecord:
+    """Return the one record of a key, once it is written."""
     deadline = time.monotonic() + 15
-    while not (records := await service.with_usage(lambda usage: usage.last_requests(issued.key_id, limit=5))):
+    while not (records := await service.with_usage(lambda usage: usage.last_requests(key_id, limit=5))):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.5)
     (record,) = records
+    return record
+
+
+async def test_departure_from_a_whole_completion_is_recorded_with_what_was_made(service: Service) -> None:
+    issued, secret = await service.issue(tier="enterprise", requests_per_minute=100, tokens_per_minute=10_000_000)
+    with (
+        httpx2.Client(base_url=service.url, headers={"authorization": f"Bearer {secret}"}, timeout=2) as http,
+        pytest.raises(httpx2.ReadTimeout),
+    ):
+        http.post("/v1/completions", json=LONG_ANSWERS["/v1/completions"])
+    record = await only_record(service, issued.key_id)
     assert record.status == 499
-    assert 15 <= record.completion_tokens < 12_000
+    assert 0 < record.completion_tokens < 12_000
     assert record.prompt_tokens > 0
 
 

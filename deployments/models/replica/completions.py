@@ -1,6 +1,7 @@
 """Legacy completions inside the replica, over vLLM's own serving class; what it says is put in OpenAI's shape."""
 
 import asyncio
+from copy import copy
 from typing import Any
 
 import orjson
@@ -12,6 +13,7 @@ from deployments.models.channel.server import Reply
 from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied
 from deployments.models.render import DONE, usage_to_wire
+from deployments.models.replica.gather import GatheringClient
 from deployments.models.replica.refusals import refusal_of, refused
 
 
@@ -44,18 +46,34 @@ class CompletionRunner:
         if fields.get("max_tokens") is None:
             fields["max_tokens"] = 16  # OpenAI's default for this route.
         with refused("prompt"):
-            answer = await self._serving.create_completion(CompletionRequest.model_validate(fields))
+            request = CompletionRequest.model_validate(fields)
+            if not header["stream"]:
+                await self._run_whole(request, reply)
+                return
+            answer = await self._serving.create_completion(request)
             if isinstance(answer, ErrorResponse):
                 raise refusal_of(answer)
-            if isinstance(answer, CompletionResponse):
-                self._send_whole(answer, reply)
-            else:
-                tally = Tally(fields.get("n") or 1)
-                try:
-                    await self._send_chunks(answer, reply, tally, include_usage=bool(options.get("include_usage")))
-                except asyncio.CancelledError:
-                    reply.end(_summary(tally.usage, []))  # What was made for a caller who left has been used.
-                    raise
+            tally = Tally(fields.get("n") or 1)
+            try:
+                await self._send_chunks(answer, reply, tally, include_usage=bool(options.get("include_usage")))
+            except asyncio.CancelledError:
+                reply.end(_summary(tally.usage, []))  # What was made for a caller who left has been used.
+                raise
+
+    async def _run_whole(self, request: CompletionRequest, reply: Reply) -> None:
+        serving = copy(self._serving)
+        serving.engine_client = gathering = GatheringClient(self._serving.engine_client)
+        task = asyncio.current_task()
+        try:
+            answer = await serving.create_completion(request)
+            if task is not None and task.cancelling():  # vLLM makes an answer of it that the client has gone.
+                raise asyncio.CancelledError
+        except asyncio.CancelledError:
+            reply.end(_summary(gathering.usage, []))
+            raise
+        if isinstance(answer, ErrorResponse):
+            raise refusal_of(answer)
+        self._send_whole(answer, reply)
 
     def _send_whole(self, answer: CompletionResponse, reply: Reply) -> None:
         told = answer.model_dump()

@@ -13,11 +13,12 @@ MODEL = "manta/demo-chat"
 
 @dataclass
 class RealEngine:
-    """An engine, vLLM's own serving class over it, and the loop that both live in."""
+    """An engine, vLLM's own serving classes over it, and the loop that all live in."""
 
     model: str
     client: Any
     serving: Any
+    completions: Any
     loop: asyncio.AbstractEventLoop
 
     def run(self, coroutine):
@@ -59,10 +60,10 @@ def real_engine():
         tasks = await client.get_supported_tasks()
         namespace = argparse.Namespace(**(vars(frontend) | vars(arguments)))
         await init_app_state(client, state=state, args=namespace, supported_tasks=tasks)
-        return client, state.openai_serving_chat
+        return client, state.openai_serving_chat, state.openai_serving_completion
 
-    client, serving = loop.run_until_complete(start())
-    yield RealEngine(MODEL, client, serving, loop)
+    client, serving, completions = loop.run_until_complete(start())
+    yield RealEngine(MODEL, client, serving, completions, loop)
     client.shutdown()
     loop.run_until_complete(asyncio.sleep(0.1))
     loop.close()

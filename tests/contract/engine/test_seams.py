@@ -31,6 +31,18 @@ def test_vllm_takes_requests_the_way_submit_hands_them_over():
     assert "req_state.queue.put(request_output)" in inspect.getsource(OutputProcessor.process_outputs)
 
 
+def test_vllms_completion_serving_asks_the_engine_as_whole_answers_are_gathered():
+    from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
+    from vllm.outputs import CompletionOutput, RequestOutput
+
+    source = inspect.getsource(OpenAIServingCompletion._create_completion)
+    assert re.search(r"self\.engine_client\.generate\(\s+engine_input,\s+sampling_params,\s+request_id_item,", source)
+    assert {"index", "text", "token_ids", "logprobs", "finish_reason", "stop_reason"} <= set(
+        parameters_of(CompletionOutput)
+    )
+    assert {"prompt_token_ids", "outputs", "finished", "num_cached_tokens"} <= set(parameters_of(RequestOutput))
+
+
 def test_vllms_chat_serving_has_what_answers_are_made_with():
     from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 

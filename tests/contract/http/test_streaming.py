@@ -58,9 +58,17 @@ async def test_status_waits_for_the_first_piece(world, live):
         assert (await asked).status_code == 200
 
 
+ASKS = {
+    "chat/completions": {**CHAT, "max_tokens": 700},
+    "completions": {"model": CHAT["model"], "prompt": "Say hello.", "max_tokens": 700},
+    "responses": {"model": CHAT["model"], "input": "Say hello.", "max_output_tokens": 700},
+}
+
+
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("steps", [0, 2])
-async def test_departure_aborts_the_generation_at_once(world, live, is_stream, steps):
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])
+async def test_departure_aborts_the_generation_at_once(world, live, is_stream, steps, path):
     never = asyncio.Event()
 
     def script(request):
@@ -69,8 +77,7 @@ async def test_departure_aborts_the_generation_at_once(world, live, is_stream, s
 
     world.chat.script = script
     async with httpx2.AsyncClient(headers={"authorization": f"Bearer {SECRET}"}) as http:
-        body = {**CHAT, "stream": is_stream, "max_tokens": 700}
-        asked = asyncio.create_task(http.post(live + "/v1/chat/completions", json=body))
+        asked = asyncio.create_task(http.post(f"{live}/v1/{path}", json={**ASKS[path], "stream": is_stream}))
         await eventually(lambda: world.chat.streams and world.chat.streams[0].started.is_set())
         asked.cancel()
         await asyncio.wait([asked])
