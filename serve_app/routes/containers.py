@@ -13,7 +13,8 @@ from deployments.tools.code_interpreter.messages import ContainerFile
 from serve_app.body import parse_json_body
 from serve_app.errors import BadRequest, NotFound, RetentionForbids
 from serve_app.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
-from serve_app.operations.code_interpreter.containers import Containers, FileCopy, NewContainer, expired, path_in
+from serve_app.operations.code_interpreter.containers import Containers, FileCopy, NewContainer, path_in
+from serve_app.operations.code_interpreter.refusals import expired
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
 from serve_app.routes.paging import list_to_wire, page_query, unknown_after

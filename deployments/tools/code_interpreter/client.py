@@ -31,6 +31,7 @@ Choose = Callable[[frozenset[str]], Awaitable[tuple[str, Place]]]
 
 _MAX_TRIES = 3
 _CHOOSE_TIMEOUT_S = 10.0
+_ABLE_S = 60.0
 _ENDED_THERE = "The container has ended: the replica that held it is gone."
 _CODES: dict[str | None, type[ContainerError]] = {
     "container_gone": ContainerGone,
@@ -41,6 +42,14 @@ _CODES: dict[str | None, type[ContainerError]] = {
 
 class ContainerHosts(Protocol):
     """Where containers live. Every method raises ContainerGone where the container is not there any more."""
+
+    async def check_able(self) -> None:
+        """Return if containers can be had at all.
+
+        Raises:
+            InterpreterAway: none can; says why.
+        """
+        ...
 
     async def create(self, container_id: str, idle_s: float) -> Place:
         """Make a container; return its place.
@@ -99,10 +108,24 @@ class RemoteHosts:
     def __init__(self, choose: Choose) -> None:
         self._choose = choose
         self._channels: dict[str, Channel] = {}
+        self._able_until = float("-inf")
+
+    async def check_able(self) -> None:
+        """Return if containers can be had at all; what has been found out holds for a minute."""
+        now = asyncio.get_running_loop().time()
+        if now < self._able_until:
+            return
+        _, place = await self._choose(frozenset())
+        try:
+            await self._ask(place, {"operation": "status"})
+        except ContainerGone:  # That replica is on its way out; another one will be asked.
+            return
+        self._able_until = now + _ABLE_S
 
     async def create(self, container_id: str, idle_s: float) -> Place:
         """Make a container on one of the replicas; return its place."""
         excluded: set[str] = set()
+        refusal: ContainerError = InterpreterAway("No container can be had at the moment.")
         for _ in range(_MAX_TRIES):
             replica_id, place = await self._choose(frozenset(excluded))
             if replica_id in excluded:
@@ -110,10 +133,11 @@ class RemoteHosts:
             excluded.add(replica_id)
             try:
                 await self._ask(place, {"operation": "create", "container": container_id, "idle_s": idle_s})
-            except (ContainerGone, InterpreterAway):
+            except (ContainerGone, InterpreterAway) as error:
+                refusal = error
                 continue
             return place
-        raise InterpreterAway("No container can be had at the moment.")
+        raise InterpreterAway(refusal.message)
 
     async def run(self, place: Place, container_id: str, code: str) -> CodeRun:
         """Run code in a container; cancelling this interrupts the code."""

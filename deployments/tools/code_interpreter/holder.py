@@ -25,6 +25,7 @@ from deployments.tools.sandbox.root import SandboxUnavailable
 from deployments.tools.sandbox.sandbox import Sandbox
 
 _LOOK_EVERY_S = 2.0
+UNABLE = "The code interpreter is off: no sandbox can be built on its host. Ask the operator of this service."
 _GONE = "The container has ended; everything in it is gone."
 
 
@@ -46,11 +47,13 @@ class Holder:
         self,
         pool: WarmPool,
         max_containers: int,
+        is_able: bool = True,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._pool = pool
         self._max_containers = max_containers
+        self._is_able = is_able
         self._clock = clock
         self._wall = wall
         self._held: dict[str, Held] = {}
@@ -73,16 +76,26 @@ class Holder:
         Raises:
             InterpreterAway: all places are taken, or no sandbox can be built.
         """
+        self.check_able()
         if self.num_containers >= self._max_containers:
             raise InterpreterAway("All places for containers are taken. Please retry your request later.")
         self._num_coming += 1
         try:
             sandbox = await self._pool.take()
         except SandboxUnavailable:
-            raise InterpreterAway("The code interpreter is not available: no sandbox can be built there.") from None
+            raise InterpreterAway(UNABLE) from None
         finally:
             self._num_coming -= 1
         self._held[container_id] = Held(sandbox, idle_s, self._clock())
+
+    def check_able(self) -> None:
+        """Return if containers can be made here at all.
+
+        Raises:
+            InterpreterAway: this host cannot build sandboxes.
+        """
+        if not self._is_able:
+            raise InterpreterAway(UNABLE)
 
     async def run(self, container_id: str, code: str) -> CodeRun:
         """Run code in a container; cancelling this interrupts the code.

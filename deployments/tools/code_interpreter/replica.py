@@ -41,7 +41,8 @@ class CodeInterpreterReplica:
         """Find out whether this host can build sandboxes, then listen."""
         self._host = await _find_host(config)
         num_warm = config.num_warm if self._host is not None else 0
-        self._holder = Holder(WarmPool(self._start, num_warm), config.max_containers)
+        pool = WarmPool(self._start, num_warm)
+        self._holder = Holder(pool, config.max_containers, is_able=self._host is not None)
         bounds = Bounds(config.max_containers * _CALLS_PER_CONTAINER, 0)
         self._channel = ChannelServer(ContainerRunner(self._holder), bounds)
         self._address = await self._channel.start(ray.util.get_node_ip_address(), socket_path())

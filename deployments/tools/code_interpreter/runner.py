@@ -38,8 +38,11 @@ class ContainerRunner:
             raise _translated(error) from None
 
     async def _run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
-        holder, container_id = self._holder, header["container"]
+        holder, container_id = self._holder, header.get("container", "")
         match header["operation"]:
+            case "status":
+                holder.check_able()
+                reply.end({})
             case "create":
                 await holder.create(container_id, header["idle_s"])
                 reply.end({})

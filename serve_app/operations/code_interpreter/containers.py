@@ -1,8 +1,8 @@
 """Containers as accounts have them: whose they are, what is copied into them, and what their ends are told as."""
 
 import secrets
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -15,27 +15,25 @@ from deployments.tools.code_interpreter.messages import (
     CodeRun,
     ContainerError,
     ContainerFile,
-    ContainerFileMissing,
     ContainerGone,
-    ContainerRefused,
-    InterpreterAway,
     Place,
 )
 from deployments.tools.config import MEMORY_BYTES, CodeInterpreterConfig
 from deployments.tools.sandbox.root import WORK_FOLDER
 from deployments.tools.sandbox.text import is_safe_path
-from serve_app.errors import BadRequest, BodyTooLarge, NotFound, QuotaExceeded, Unavailable, shorten
+from serve_app.errors import BadRequest, BodyTooLarge, NotFound, Unavailable, shorten
+from serve_app.operations.code_interpreter.refusals import expired, no_file, too_many, translated
 
-EXPIRED = "container_expired"
 _PIECE_BYTES = 1024 * 1024
-_AUTO_NAME = "auto"
+_SPARED_S = 60.0
+AUTO_NAME = "auto"
 
 
 @dataclass(frozen=True, slots=True)
 class NewContainer:
     """A container to be made; what is None is as the operator has it."""
 
-    name: str = _AUTO_NAME
+    name: str = AUTO_NAME
     idle_minutes: int | None = None
     memory_limit: str | None = None
     file_ids: Sequence[str] = ()
@@ -70,11 +68,11 @@ class Containers:
         self.check_memory(new.memory_limit, _within(param, "memory_limit"))
         files = await self.find_files(principal, new.file_ids, _within(param, "file_ids"))
         account, most = principal.account, self.config.max_containers_per_account
-        if await self._store.count_running(account) >= most:
-            raise _too_many(most)
+        if await self._store.count_running(account) >= most and not await self._make_room(account):
+            raise too_many(most)
         container_id = container_id or new_container_id()
         idle_s = 60.0 * (new.idle_minutes or self.config.idle_minutes)
-        with _translated(container_id):
+        with translated(container_id):
             place = await self._hosts.create(container_id, idle_s)
         now = self._store.clock()
         memory_limit = new.memory_limit or self.config.memory_limit
@@ -90,9 +88,31 @@ class Containers:
                 await self._hosts.end(place, container_id)
             await self._store.delete(account, container_id)
             if isinstance(error, TooManyContainers):
-                raise _too_many(most) from None
+                raise too_many(most) from None
             raise
         return made
+
+    async def _make_room(self, account: str) -> bool:
+        """End the automatic container of an account that was used longest ago, if that is some time; say if so."""
+        found, _ = await self._store.list_containers(account, ContainerPage(limit=1000, name=AUTO_NAME))
+        idle_before = self._store.clock() - _SPARED_S - self.config.call_timeout_s
+        idle = [one for one in found if one.is_running and one.last_active_at < idle_before]
+        if not idle:
+            return False
+        oldest = min(idle, key=lambda one: one.last_active_at)
+        with suppress(ContainerError):
+            await self._hosts.end(_place_of(oldest), oldest.container_id)
+        await self._store.note_end(oldest.container_id)
+        return True
+
+    async def check_able(self) -> None:
+        """Return if containers can be had at all.
+
+        Raises:
+            Unavailable: none can; says why.
+        """
+        with translated(""):
+            await self._hosts.check_able()
 
     def check_memory(self, memory_limit: str | None, param: str) -> None:
         """Return if a container may have so much memory.
@@ -236,7 +256,7 @@ class Containers:
         for file in await self.list_files(account, container_id):
             if file.file_id == file_id:
                 return file
-        raise _no_file(file_id)
+        raise no_file(file_id)
 
     async def read(self, account: str, container_id: str, file_id: str) -> AsyncIterator[bytes]:
         """Yield a file's content.
@@ -343,31 +363,8 @@ class _Using:
         elif isinstance(error, ContainerGone):
             await self._store.note_end(container_id)
         if isinstance(error, ContainerError):
-            with _translated(container_id, self._file_id):
+            with translated(container_id, self._file_id):
                 raise error
-
-
-@contextmanager
-def _translated(container_id: str, file_id: str = "") -> Iterator[None]:
-    try:
-        yield
-    except ContainerGone:
-        raise expired(container_id) from None
-    except ContainerFileMissing:
-        raise _no_file(file_id) from None
-    except ContainerRefused as refused:
-        raise BadRequest(refused.message, param="file", code="invalid_value") from None
-    except InterpreterAway as away:
-        raise Unavailable(away.message, retry_after_s=5.0) from None
-
-
-def expired(container_id: str, param: str | None = None) -> NotFound:
-    """Return what a caller is told who uses a container that has ended."""
-    return NotFound(
-        f"Container with id '{shorten(container_id)}' has expired, and everything in it is gone. Create a new one.",
-        param=param,
-        code=EXPIRED,
-    )
 
 
 def path_in(file: ContainerFile) -> str:
@@ -377,17 +374,6 @@ def path_in(file: ContainerFile) -> str:
 
 def _place_of(container: StoredContainer) -> Place:
     return cast(Place, container.place)
-
-
-def _no_file(file_id: str) -> NotFound:
-    return NotFound(f"No such container file: {shorten(file_id)}")
-
-
-def _too_many(most: int) -> QuotaExceeded:
-    return QuotaExceeded(
-        f"You have {most} containers, as many as you may at once. Delete those that you no longer need.",
-        code="too_many_containers",
-    )
 
 
 def _within(param: str | None, name: str) -> str:

@@ -1,5 +1,6 @@
 """The code interpreter as a tool within a response: the model writes Python, a container runs it."""
 
+import asyncio
 import base64
 import re
 from collections.abc import Sequence
@@ -11,14 +12,14 @@ import orjson
 from deployments.state.containers import StoredContainer
 from deployments.state.files import StoredFile
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerFile, ContainerGone
-from serve_app.errors import ApiError, NotFound
+from serve_app.errors import ApiError, NotFound, QuotaExceeded, Unavailable
 from serve_app.operations.code_interpreter.containers import (
     Containers,
     NewContainer,
-    expired,
     new_container_id,
     path_in,
 )
+from serve_app.operations.code_interpreter.refusals import expired
 from serve_app.operations.responses.tools import Tell, ToolAnswer, ToolContext
 from serve_app.operations.responses.writer import Item, new_id
 from serve_app.schemas.response_tools import AutoContainer, CodeInterpreterTool
@@ -26,6 +27,7 @@ from serve_app.schemas.response_tools import AutoContainer, CodeInterpreterTool
 TYPE: Final = "code_interpreter"
 OUTPUTS: Final = "code_interpreter_call.outputs"
 _EVENT = "response.code_interpreter_call"
+_ROOM_EVERY_S = 0.5
 _MAX_SHOWN_IMAGE_BYTES = 8 * 1024 * 1024
 _STATUSES = {"ok": "completed", "error": "completed", "interrupted": "incomplete", "died": "failed"}
 _DESCRIPTION = (
@@ -53,6 +55,7 @@ class CodeInterpreter:
         Raises:
             NotFound: a container or a file that is named is not there, or not any more.
             BadRequest: a file or the memory that is asked for does not fit.
+            Unavailable: no containers can be had.
         """
         account, param = context.principal.account, f"{context.param}.container"
         if not isinstance(tool.container, AutoContainer):
@@ -65,6 +68,7 @@ class CodeInterpreter:
             return CodeInUse(self._containers, context, None, container, [])
         auto = tool.container
         self._containers.check_memory(auto.memory_limit, f"{param}.memory_limit")
+        await self._containers.check_able()
         files = await self._containers.find_files(context.principal, auto.file_ids or (), f"{param}.file_ids")
         return CodeInUse(self._containers, context, auto, await self._last(context), files)
 
@@ -165,10 +169,19 @@ class CodeInUse:
         if self._auto is None:
             raise ContainerGone(_GONE)
         new = NewContainer(memory_limit=self._auto.memory_limit, file_ids=[file.file_id for file in self._files])
-        principal = self._context.principal
-        self._container = await self._containers.create(principal, new, self._next_id)
+        self._container = await self._create(new)
         self._made.append(self._container.container_id)
         return await self._containers.run(self._container, code), note
+
+    async def _create(self, new: NewContainer) -> StoredContainer:
+        """Make a container; a line of a batch waits until there is room, for as long as its call may take."""
+        while True:
+            try:
+                return await self._containers.create(self._context.principal, new, self._next_id)
+            except (QuotaExceeded, Unavailable):
+                if not self._context.is_batch:
+                    raise
+            await asyncio.sleep(_ROOM_EVERY_S)
 
     def _forget(self) -> None:
         """Have the next call make a new container, where one may be made; what was written is gone."""
@@ -183,7 +196,7 @@ class CodeInUse:
 
         Those stand at 0, as the text does not say where they belong.
         """
-        if self._context.principal.retention == "strict":  # Nobody can fetch them when the response has ended.
+        if not self._outlives:  # Nobody can fetch them when the response has ended.
             return []
         cited = []
         for path, (container_id, file) in self._written.items():
@@ -196,9 +209,14 @@ class CodeInUse:
             cited += [_citation(container_id, file, start, end) for start, end in found]
         return sorted(cited, key=lambda one: one["start_index"])
 
+    @property
+    def _outlives(self) -> bool:
+        """Whether a container that is made for this response stays when it has ended."""
+        return self._context.principal.retention != "strict" and not self._context.is_batch
+
     async def close(self) -> None:
-        """End the containers that were made for a key which may keep nothing."""
-        if self._context.principal.retention == "strict":
+        """End the containers that were made for a key which may keep nothing, or for a line of a batch."""
+        if not self._outlives:
             for container_id in self._made:
                 with suppress(NotFound):
                     await self._containers.delete(self._context.principal.account, container_id)

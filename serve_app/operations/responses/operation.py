@@ -75,7 +75,9 @@ class ResponseOperation:
             )
 
         async def prepare() -> ResponseRun:
-            turn = await self.preparation.turn(body, raw, principal, request_id=request_id, priority=priority)
+            turn = await self.preparation.turn(
+                body, raw, principal, request_id=request_id, priority=priority, is_batch=True
+            )
             return self.start(turn)
 
         answer = ResponseAnswer(prepare, self.storage, is_stream=body.is_stream)

@@ -90,6 +90,7 @@ class Preparation:
         request_id: str,
         priority: int = 0,
         remembered: Remembered | None = None,
+        is_batch: bool = False,
     ) -> Turn:
         """Return a response that can be run; `raw` are the bytes that the request was parsed from.
 
@@ -104,7 +105,7 @@ class Preparation:
             expires_at = None
         read = await self.read(request, raw, principal, remembered)
         messages = _fit(read.messages(request.instructions), request, engine.card)
-        tools = await self.open_tools(request, read, principal, is_stored=expires_at is not None)
+        tools = await self.open_tools(request, read, principal, is_batch=is_batch)
         response = create_response(
             request, new_id("resp"), engine.card.id, int(self._storage.clock()), stored=expires_at is not None
         )
@@ -154,7 +155,7 @@ class Preparation:
         )
 
     async def open_tools(
-        self, request: PromptedRequest, read: Read, principal: Principal, *, is_stored: bool = True
+        self, request: PromptedRequest, read: Read, principal: Principal, *, is_batch: bool = False
     ) -> ToolSet:
         """Return the service's tools that a request names.
 
@@ -162,7 +163,7 @@ class Preparation:
             ApiError: one cannot be used here, by this key or as the request asks.
         """
         include = frozenset(request.include or ()) if isinstance(request, ResponseRequest) else frozenset()
-        context = ToolContext(principal, read.items, include, is_stored=is_stored)
+        context = ToolContext(principal, read.items, include, is_batch=is_batch)
         return await open_tools(self._built_ins, request.tools or (), context)
 
     async def read(

@@ -66,14 +66,14 @@ class ToolContext:
     """What a tool may know of the response that it is opened for.
 
     `items` are those of the whole conversation, `include` what the caller wants to see of the answer, `param` the
-    tool's place in the request, for errors. `is_stored` tells whether anything of the response may outlive it.
+    tool's place in the request, for errors. Nobody waits for a line of a batch, `is_batch`, or comes back to it soon.
     """
 
     principal: Principal
     items: Sequence[Item]
     include: frozenset[str] = frozenset()
     param: str = "tools[0]"
-    is_stored: bool = True
+    is_batch: bool = False
 
 
 class BuiltIn(Protocol):
@@ -166,7 +166,7 @@ async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolCo
                 code="unsupported_value",
             )
         check_operation(context.principal, tool.type)
-        own = ToolContext(context.principal, context.items, context.include, param, context.is_stored)
+        own = ToolContext(context.principal, context.items, context.include, param, context.is_batch)
         in_use = await built_in.open(tool, own)
         names = {OfferedFunction(tool.type, function).name for function in in_use.functions()}
         if names & taken:

@@ -194,8 +194,17 @@ async def test_a_replica_that_cannot_build_sandboxes_says_so(interpreter):
         raise SandboxUnavailable("no bubblewrap")
 
     interpreter.replicas[0].holder._pool = WarmPool(fail, 0)
-    with pytest.raises(InterpreterAway):
+    with pytest.raises(InterpreterAway, match="no sandbox can be built"):
         await interpreter.hosts.create("cntr_1", 60)
+
+
+async def test_a_host_that_is_unable_is_told_of_before_anything_is_made(interpreter):
+    await interpreter.hosts.check_able()
+    interpreter.replicas[0].holder._is_able = False
+    await interpreter.hosts.check_able()  # What was found out holds for a while.
+    interpreter.hosts._able_until = 0.0
+    with pytest.raises(InterpreterAway, match="no sandbox can be built"):
+        await interpreter.hosts.check_able()
 
 
 async def test_the_pool_is_refilled_and_leaves_nothing_behind():

@@ -322,3 +322,46 @@ async def test_nothing_that_code_says_is_logged(world, interpreter, caplog):
     await respond(world)
     assert "Kanarienvogel" not in caplog.text
     assert "Kanarienvogel" not in str(world.log.__dict__)
+
+
+async def test_where_no_sandbox_can_be_built_the_tool_is_off_and_says_so(world, interpreter):
+    interpreter.replicas[0].holder._is_able = False
+    with pytest.raises(openai.InternalServerError, match="no sandbox can be built") as caught:
+        await world.client().responses.create(model=MODEL, input="x", tools=[TOOL])
+    assert caught.value.status_code == 503
+    assert not world.chat.requests
+
+
+async def test_the_automatic_container_used_longest_ago_makes_room(world, interpreter):
+    script(world, runs("x = 1"), said("Done."), *[runs("1"), said("One.")] * 3)
+    first = await respond(world)
+    for number in range(3):
+        world.clock.advance(60 if number else 300)
+        final = await respond(world)
+        assert calls_of(final)[0]["status"] == "completed"
+    assert interpreter.replicas[0].holder.num_containers == 3
+    ended = await world.client().containers.retrieve(calls_of(first)[0]["container_id"])
+    assert ended.status == "expired"
+
+
+async def test_lines_of_a_batch_wait_for_room_and_leave_no_container_behind(world, interpreter, batching):
+    def play(request):
+        has_run = any(message["role"] == "tool" for message in orjson.loads(request.body)["messages"])
+        return Script(pieces(request, said("Done.") if has_run else runs("6 * 7")), USAGE)
+
+    world.chat.script = play
+    body = {"model": MODEL, "input": "x", "tools": [TOOL], "include": OUTPUTS}
+    lines = [
+        orjson.dumps({"custom_id": str(number), "method": "POST", "url": "/v1/responses", "body": body})
+        for number in range(8)
+    ]
+    client = world.client()
+    file = await client.files.create(file=("lines.jsonl", b"\n".join(lines)), purpose="batch")
+    batch = await client.batches.create(input_file_id=file.id, endpoint="/v1/responses", completion_window="24h")
+    async with asyncio.timeout(90):
+        while (batch := await client.batches.retrieve(batch.id)).status != "completed":  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    told = (await client.files.content(batch.output_file_id)).content.splitlines()
+    calls = [calls_of(orjson.loads(line)["response"]["body"])[0] for line in told]
+    assert [call["outputs"] for call in calls] == [[{"type": "logs", "logs": "42\n"}]] * 8
+    assert interpreter.replicas[0].holder.num_containers == 0
