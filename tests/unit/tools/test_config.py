@@ -1,0 +1,32 @@
+"""What an operator may say about tools."""
+
+import pytest
+from pydantic import ValidationError
+
+from deployments.tools.config import CodeInterpreterConfig, ToolsConfig
+
+
+def test_everything_is_off_unless_it_is_named():
+    assert ToolsConfig().code_interpreter is None
+    assert ToolsConfig.model_validate({"code_interpreter": {}}).code_interpreter == CodeInterpreterConfig()
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"code_interpretr": {}}, "code_interpretr"),
+        ({"code_interpreter": {"num_worm": 1}}, "num_worm"),
+        ({"code_interpreter": {"memory_limit": "2g"}}, "memory_limit"),
+        ({"code_interpreter": {"idle_minutes": 21}}, "idle_minutes"),
+        ({"code_interpreter": {"num_warm": 9, "max_containers": 8}}, "num_warm is more than max_containers"),
+    ],
+)
+def test_a_fault_is_named(given, field):
+    with pytest.raises(ValidationError, match=field):
+        ToolsConfig.model_validate(given)
+
+
+def test_the_limits_of_a_sandbox_follow():
+    limits = CodeInterpreterConfig(memory_limit="4g", work_mib=100, call_timeout_s=5).limits
+    assert (limits.memory_bytes, limits.work_bytes, limits.file_bytes) == (4 << 30, 100 << 20, 100 << 20)
+    assert limits.call_s == 5
