@@ -23,7 +23,7 @@ SCRATCH_FOLDER = "/tmp"  # noqa: S108 - inside the sandbox, where it is its own.
 _PYTHON = "/python"
 _PACKAGES = "/packages"
 _DEVICES = ("null", "zero", "full", "random", "urandom")
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "PATH": f"{_PYTHON}/bin",
     "HOME": WORK_FOLDER,
     "TMPDIR": SCRATCH_FOLDER,
@@ -55,7 +55,7 @@ class Root:
         """Return bubblewrap's command line up to the program to be run: namespaces, file system, environment."""
         arguments = [self.bwrap, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session"]
         arguments += ["--hostname", "sandbox", "--clearenv", "--cap-drop", "ALL"]
-        for name, value in _ENVIRONMENT.items():
+        for name, value in ENVIRONMENT.items():
             arguments += ["--setenv", name, value]
         for folder in self._folders():
             arguments += ["--perms", "0755", "--dir", folder]
