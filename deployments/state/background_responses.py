@@ -131,9 +131,9 @@ class BackgroundStore:
             statement = update(responses).where(responses.c.response_id == turn.id).values(seal_turn(key, turn))
             expires_at = (await connection.execute(statement.returning(responses.c.expires_at))).scalar_one()
             await connection.execute(delete(jobs).where(jobs.c.response_id == turn.id))
-            await index_items(connection, turn)
+            await connection.run_sync(index_items, turn)
             if conversation_id is not None:
-                await append_items(connection, account_key, account, conversation_id, turn.items, expires_at)
+                await connection.run_sync(append_items, account_key, account, conversation_id, turn.items, expires_at)
         self._keys.pop(turn.id, None)
 
     async def follow(self, account: str, response_id: str, after: int) -> Followed | None:

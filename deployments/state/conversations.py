@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
-from sqlalchemy import Select, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.account_keys import Vault
@@ -46,7 +46,7 @@ class ConversationStore:
         }
         async with self._database.write() as connection:
             await connection.execute(insert(table).values(row))
-            await append_items(connection, account_key, account, conversation_id, items, expires_at)
+            await connection.run_sync(append_items, account_key, account, conversation_id, items, expires_at)
         return Conversation(conversation_id, int(now), metadata)
 
     async def load(self, account: str, conversation_id: str) -> Conversation | None:
@@ -100,7 +100,7 @@ class ConversationStore:
         account_key = await self._vault.account_key(account)
         async with self._database.write() as connection:
             await self._check(connection, account, conversation_id)
-            return await append_items(connection, account_key, account, conversation_id, items, expires_at)
+            return await connection.run_sync(append_items, account_key, account, conversation_id, items, expires_at)
 
     async def _check(self, connection: AsyncConnection, account: str, conversation_id: str) -> None:
         if (await connection.execute(self._living(account, conversation_id))).first() is None:
@@ -182,8 +182,8 @@ class ConversationStore:
                 return total
 
 
-async def append_items(
-    connection: AsyncConnection,
+def append_items(
+    connection: Connection,
     account_key: AccountKey,
     account: str,
     conversation_id: str,
@@ -193,26 +193,26 @@ async def append_items(
     """Add items at the end of a conversation and put its expiry off; return them as kept, none if it is gone."""
     where = (table.c.conversation_id == clean(conversation_id), table.c.account == account)
     statement = update(table).where(*where, table.c.expires_at < expires_at).values(expires_at=expires_at)
-    await connection.execute(statement)
+    connection.execute(statement)
     advanced = update(table).where(*where).values(next_position=table.c.next_position + len(items))
-    end = (await connection.execute(advanced.returning(table.c.next_position))).scalar()
+    end = connection.execute(advanced.returning(table.c.next_position)).scalar()
     if end is None or not items:
         return []
-    kept = await _with_free_ids(connection, conversation_id, items)
+    kept = _with_free_ids(connection, conversation_id, items)
     rows = []
     for position, item in enumerate(kept, end - len(items)):
         key, wrapped = account_key.new_object(f"{conversation_id}/{item['id']}")
         row = {"conversation_id": conversation_id, "item_id": item["id"], "position": position, "wrapped_key": wrapped}
         rows.append({**row, "sealed_item": key.seal(orjson.dumps(item), _ITEM)})
-    await connection.execute(insert(items_table), rows)
+    connection.execute(insert(items_table), rows)
     return kept
 
 
-async def _with_free_ids(connection: AsyncConnection, conversation_id: str, items: Sequence[Item]) -> list[Item]:
+def _with_free_ids(connection: Connection, conversation_id: str, items: Sequence[Item]) -> list[Item]:
     query = select(items_table.c.item_id).where(
         items_table.c.conversation_id == conversation_id, items_table.c.item_id.in_([item["id"] for item in items])
     )
-    taken = set((await connection.scalars(query)).all())
+    taken = set(connection.scalars(query).all())
     kept = []
     for item in items:
         if item["id"] in taken:

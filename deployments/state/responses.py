@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
-from sqlalchemy import Select, delete, insert, literal, select
+from sqlalchemy import Connection, Select, delete, insert, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.account_keys import Vault
@@ -46,10 +46,13 @@ class ResponseStore:
         if conversation_id is None:
             await self._saving.insert({table: [row], response_items: item_rows(turn)})
             return
-        async with self._database.write() as connection:
-            await connection.execute(insert(table).values(row))
-            await index_items(connection, turn)
-            await append_items(connection, account_key, account, conversation_id, turn.items, expires_at)
+
+        def write(connection: Connection) -> None:
+            connection.execute(insert(table).values(row))
+            index_items(connection, turn)
+            append_items(connection, account_key, account, conversation_id, turn.items, expires_at)
+
+        await self._database.write_at_once(write)
 
     async def load(self, account: str, response_id: str) -> StoredTurn | None:
         """Return a response; one that runs in the background as it stands."""
@@ -176,11 +179,11 @@ def item_rows(turn: StoredTurn) -> list[dict[str, Any]]:
     return [{"item_id": item_id, "response_id": turn.id} for item_id in ids]
 
 
-async def index_items(connection: AsyncConnection, turn: StoredTurn) -> None:
+def index_items(connection: Connection, turn: StoredTurn) -> None:
     """Note where the response's items can be found."""
     rows = item_rows(turn)
     if rows:
-        await connection.execute(insert(response_items), rows)
+        connection.execute(insert(response_items), rows)
 
 
 def _past(key: DataKey, sealed_items: bytes) -> PastTurn:
