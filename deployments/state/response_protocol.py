@@ -94,6 +94,10 @@ class Responses(Protocol):
         """Return those of the items that are there, by id, from responses and conversations."""
         ...
 
+    async def find_runs(self, account: str, item_ids: Sequence[str]) -> dict[str, list[str]]:
+        """Return what tools of the service were asked and answered, by the ids of their items, where that is there."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Followed:

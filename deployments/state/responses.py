@@ -123,6 +123,21 @@ class ResponseStore:
         items += [item_of(account_key, dict(row)) for row in kept]
         return {item["id"]: item for item in items if item["id"] in set(item_ids)}
 
+    async def find_runs(self, account: str, item_ids: Sequence[str]) -> dict[str, list[str]]:
+        """Return what tools of the service were asked and answered, by the ids of their items, where that is there."""
+        wanted = [clean(item_id) for item_id in item_ids]
+        account_key = await self._vault.account_key(account)
+        query = (
+            select(table)
+            .join(response_items, response_items.c.response_id == table.c.response_id)
+            .where(response_items.c.item_id.in_(wanted), table.c.account == account)
+            .where(table.c.expires_at > self._clock())
+        )
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        turns = {row["response_id"]: open_turn(account_key, dict(row)) for row in rows}
+        return {item_id: run for turn in turns.values() for item_id, run in turn.runs.items() if item_id in wanted}
+
     async def sweep(self) -> int:
         """Destroy the expired responses that nothing living continues; return how many those were."""
         total = 0

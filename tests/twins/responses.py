@@ -126,6 +126,11 @@ class MemoryResponses:
         items = [item for some in (*turns, *talks) for item in some]
         return {item["id"]: copy.deepcopy(item) for item in items if item["id"] in set(item_ids)}
 
+    async def find_runs(self, account, item_ids):
+        now = self.state.clock()
+        turns = [k.turn for k in self.state.kept.values() if k.account == account and k.expires_at > now]
+        return {item_id: list(run) for turn in turns for item_id, run in turn.runs.items() if item_id in item_ids}
+
     async def sweep(self):
         total = 0
         while True:

@@ -193,7 +193,18 @@ class Preparation:
         items = [*before, *await self.resolve(principal, own)]
         brought_by = "conversation" if conversation_id is not None else "previous_response_id"
         shown = await Attachments(self._storage.files, principal).show(items, len(before), brought_by)
-        return Read(items, len(before), shown, runs)
+        return Read(items, len(before), shown, await self._with_runs(principal, items, runs))
+
+    async def _with_runs(
+        self, principal: Principal, items: Sequence[Item], runs: dict[str, ServerRun]
+    ) -> dict[str, ServerRun]:
+        """Return the runs, with those of calls that came without: in a conversation, or back from the client."""
+        called = [item["id"] for item in items if item["type"].endswith("_call") and item["type"] != "function_call"]
+        missing = [item_id for item_id in called if item_id not in runs]
+        if not missing or principal.retention == "strict":
+            return runs
+        found = await self._storage.responses.find_runs(principal.account, missing)
+        return runs | {item_id: ServerRun(*run) for item_id, run in found.items()}
 
     async def _chain(self, account: str, response_id: str) -> tuple[list[Item], dict[str, ServerRun]]:
         try:

@@ -103,6 +103,15 @@ async def test_a_client_that_keeps_the_conversation_gets_its_container_back(worl
     assert orjson.loads(told[1]["tool_calls"][0]["function"]["arguments"]) == {"code": "x = 42"}
 
 
+async def test_in_a_conversation_the_model_reads_again_what_the_code_printed(world, interpreter):
+    script(world, runs("x = 42\nprint('kept')"), said("Done."), runs("x"), said("42."))
+    conversation = await world.client().conversations.create()
+    first = await respond(world, conversation=conversation.id)
+    second = await respond(world, conversation=conversation.id)
+    assert [message["content"] for message in messages(world, -2) if message["role"] == "tool"] == ["kept"]
+    assert calls_of(second)[0]["container_id"] == calls_of(first)[0]["container_id"]
+
+
 async def test_two_conversations_do_not_share_a_container(world, interpreter):
     script(world, runs("x = 1"), said("Done."), runs("x"), said("Hm."))
     first = await respond(world)

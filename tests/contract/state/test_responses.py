@@ -155,6 +155,19 @@ async def test_items_are_found_by_their_ids(stores):
     assert await stores.responses.find_items(ME, wanted) == {}
 
 
+async def test_what_tools_answered_is_found_by_their_items(stores):
+    for name, account in (("a", ME), ("b", OTHER)):
+        kept = turn(name)
+        run = {f"ci_{name}": ["code_interpreter", "{}", "42"]}
+        kept.response["output"].append({"id": f"ci_{name}", "type": "code_interpreter_call"})
+        kept = StoredTurn(kept.response, kept.input, run, [1, 2])
+        await stores.responses.save(account, kept, expires_at=stores.clock() + DAY)
+    wanted = ["ci_a", "ci_b", "ci_none", "msg_a_out", "\0"]
+    assert await stores.responses.find_runs(ME, wanted) == {"ci_a": ["code_interpreter", "{}", "42"]}
+    stores.clock.advance(DAY)
+    assert await stores.responses.find_runs(ME, wanted) == {}
+
+
 async def begin(stores, name="a", is_followed=False, job=None):
     return await stores.background.start(
         ME,
