@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -14,10 +15,10 @@ from batch.lines import BatchRequest, render_answer
 from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied, EngineError, Overloaded
 from deployments.state.batch_ledger import Outcome, Tokens
-from deployments.state.protocol import Principal
+from deployments.state.protocol import Principal, RequestRecord
 from serve_app.body import validate_body
 from serve_app.errors import ApiError, translate_engine_error
-from serve_app.observability import log_bug
+from serve_app.observability import Exchange, log_bug, record_of
 from serve_app.operations.registry import Operation
 from serve_app.operations.scopes import check_operation
 
@@ -27,10 +28,11 @@ _MAX_WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a line: its outcome, and its line of the output."""
+    """What became of a line: its outcome, its line of the output, and its record for the request log."""
 
     outcome: Outcome
     rendered: bytes
+    record: RequestRecord
 
 
 class LineCalls:
@@ -42,43 +44,49 @@ class LineCalls:
         gate: Gate,
         priority: int,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._operations = operations
         self._gate = gate
         self._priority = priority
         self._sleep = sleep
+        self._clock = clock
         self._random = Random(secrets.randbits(64))  # noqa: S311 - spreads retries.
 
-    async def run(self, line: int, request: BatchRequest, endpoint: str, principal: Principal) -> Answer:
+    async def run(
+        self, line: int, request: BatchRequest, endpoint: str, principal: Principal, batch_id: str | None = None
+    ) -> Answer:
         """Return what became of a line; whatever goes wrong is its outcome."""
-        request_id = f"req_{secrets.token_hex(16)}"
+        exchange = begin_exchange(principal, batch_id, self._clock())
         try:
-            body, usage, model = await self._call(request, endpoint, principal, request_id)
+            body = await self._call(request, endpoint, exchange, principal)
         except ApiError as error:
-            return _failed(line, request, request_id, error)
+            return failed(line, request.custom_id, endpoint, exchange, error)
         except EngineError as error:
-            return _failed(line, request, request_id, translate_engine_error(error))
+            return failed(line, request.custom_id, endpoint, exchange, translate_engine_error(error))
         except Exception as error:
-            log_bug(request_id, error)
-            return _failed(line, request, request_id, ApiError())
+            log_bug(exchange.request_id, error)
+            return failed(line, request.custom_id, endpoint, exchange, ApiError())
+        exchange.status, usage = 200, exchange.usage or Usage()
         tokens = Tokens(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens)
-        rendered = render_answer(request.custom_id, request_id, 200, body)
-        return Answer(Outcome(line, is_failed=False, tokens=tokens, model=model), rendered)
+        outcome = Outcome(line, is_failed=False, tokens=tokens, model=exchange.model or "")
+        rendered = render_answer(request.custom_id, exchange.request_id, 200, body)
+        return Answer(outcome, rendered, record_of(exchange, route=endpoint, ended=time.perf_counter()))
 
-    async def _call(
-        self, request: BatchRequest, endpoint: str, principal: Principal, request_id: str
-    ) -> tuple[bytes, Usage, str]:
+    async def _call(self, request: BatchRequest, endpoint: str, exchange: Exchange, principal: Principal) -> bytes:
         operation = self._operations[endpoint]
         check_operation(principal, operation.name)
         body = validate_body(request.body, operation.schema)
         raw = orjson.dumps(request.body)
         num_deaths = num_refusals = 0
         while True:
-            outcome = operation.run(body, raw, principal, request_id=request_id, priority=self._priority)
+            outcome = operation.run(body, raw, principal, request_id=exchange.request_id, priority=self._priority)
+            exchange.model = outcome.cost.model
             try:
                 answer = b"".join([piece async for piece in outcome.stream])
                 self._gate.grow()
-                return answer, outcome.stream.summary.usage or Usage(), outcome.cost.model
+                exchange.usage = outcome.stream.summary.usage
+                return answer
             except Overloaded as refusal:
                 self._gate.shrink()
                 num_refusals += 1
@@ -93,6 +101,15 @@ class LineCalls:
             await self._sleep(wait_s * self._random.uniform(0.5, 1.5))
 
 
-def _failed(line: int, request: BatchRequest, request_id: str, error: ApiError) -> Answer:
-    rendered = render_answer(request.custom_id, request_id, error.status, error.to_wire())
-    return Answer(Outcome(line, is_failed=True), rendered)
+def begin_exchange(principal: Principal, batch_id: str | None, at: float) -> Exchange:
+    """Return what is known of a line that begins to run."""
+    request_id = f"req_{secrets.token_hex(16)}"
+    return Exchange(request_id, "POST", at, time.perf_counter(), principal=principal, batch_id=batch_id)
+
+
+def failed(line: int, custom_id: str, endpoint: str, exchange: Exchange, error: ApiError) -> Answer:
+    """Return what became of a line that failed."""
+    exchange.status, exchange.code = error.status, error.code
+    rendered = render_answer(custom_id, exchange.request_id, error.status, error.to_wire())
+    record = record_of(exchange, route=endpoint, ended=time.perf_counter())
+    return Answer(Outcome(line, is_failed=True), rendered, record)

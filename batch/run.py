@@ -2,19 +2,18 @@
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from batch.calls import Answer
+from batch.calls import begin_exchange, failed
 from batch.config import BatchConfig
 from batch.fleet import Fleet, FleetDown
-from batch.lines import Place, read_custom_id, render_answer
+from batch.lines import Place, read_custom_id
 from batch.merge import merge
 from batch.stores import Stores, patiently
 from batch.validation import LineIndex, Rules, Validation, index_lines, validate
 from batch.worker import Job, must_stop
-from deployments.state.batch_ledger import BatchState, CannotCancel, Fenced, Outcome
+from deployments.state.batch_ledger import BatchState, CannotCancel, Fenced
 from deployments.state.batch_rows import Batch
 from deployments.state.files import FileNotFound, StoredFile
 from deployments.state.retention import FilesConfig, keeps_input
@@ -207,9 +206,8 @@ class BatchRun:
         content = await patiently(
             "Reading a batch's input", lambda: reader.read(place.offset, place.offset + place.length)
         )
-        request_id = f"req_{secrets.token_hex(16)}"
-        rendered = render_answer(read_custom_id(content), request_id, ApiError.status, ApiError().to_wire())
-        answer = Answer(Outcome(place.line, is_failed=True), rendered)
+        exchange = begin_exchange(job.principal, self._id, self._stores.batches.clock())
+        answer = failed(place.line, read_custom_id(content), job.endpoint, exchange, ApiError())
         segment, sealed = await self._stores.segments.prepare(self._batch.account, [answer])
         await patiently("Writing a segment", lambda: self._stores.segments.write(segment, sealed))
         await patiently("Committing a segment", lambda: self._stores.work.commit(self._id, self._epoch, segment))

@@ -33,7 +33,8 @@ class SegmentStore:
         sealed = key.seal(b"".join([answer.rendered for answer in answers]), _LABEL)
         outcomes = [answer.outcome for answer in answers]
         object_key = f"segments/{segment_id}"
-        return Segment(segment_id, object_key, len(sealed), wrapped, entries, outcomes), sealed
+        records = [answer.record for answer in answers]
+        return Segment(segment_id, object_key, len(sealed), wrapped, entries, outcomes, records), sealed
 
     async def write(self, segment: Segment, sealed: bytes) -> None:
         """Write a segment's object; writing it again is harmless.

@@ -19,6 +19,7 @@ from deployments.models.remote import RemoteEngine
 from deployments.state.config import ResolvedState
 from deployments.tools.code_interpreter.client import ServeChooser
 from deployments.tools.config import ToolsConfig
+from serve_app.cluster_metrics import ClusterCounts
 from serve_app.observability import error_logger
 from serve_app.operations.built_ins import create_tooling
 from serve_app.operations.registry import create_operations
@@ -95,7 +96,7 @@ class BatchSetup:
         tooling = create_tooling(self.tools, choosers, stores.database, stores.files)
         safety = create_policies(policies, directory)
         operations = create_operations(directory, salt, safety, storage, tooling.built_ins)
-        return LineWorker(stores, operations.by_path(), self.config)
+        return LineWorker(stores, operations.by_path(), self.config, ClusterCounts().add)
 
     @staticmethod
     def _engine(place: ModelPlace) -> RemoteEngine:

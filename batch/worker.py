@@ -1,7 +1,7 @@
 """A worker: runs lines of claimed batches in its process, and commits their outcomes as they come."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from batch.stores import Stores, patiently
 from deployments.state.batch_ledger import BatchState, Fenced
 from deployments.state.file_content import ContentReader
 from deployments.state.files import StoredFile
-from deployments.state.protocol import Principal
+from deployments.state.protocol import Principal, RequestRecord
 from serve_app.observability import log_bug
 from serve_app.operations.registry import Operation
 
@@ -36,11 +36,19 @@ class Job:
 class LineWorker:
     """Runs lines. One for each process; several batches may use it at once and share its room in turns."""
 
-    def __init__(self, stores: Stores, operations: Mapping[str, Operation[Any]], config: BatchConfig) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        operations: Mapping[str, Operation[Any]],
+        config: BatchConfig,
+        count: Callable[[RequestRecord], None] | None = None,
+    ) -> None:
+        """Take what lines need; `count` measures each line whose outcome has been committed."""
         self.gate = Gate(config.max_lines_in_flight)
         self._stores = stores
         self._config = config
-        self._calls = LineCalls(operations, self.gate, config.priority)
+        self._count = count
+        self._calls = LineCalls(operations, self.gate, config.priority, clock=stores.batches.clock)
 
     async def run(self, job: Job, places: Sequence[Place]) -> None:
         """Return when each of the lines has a committed outcome, or when the batch is to be stopped.
@@ -48,7 +56,7 @@ class LineWorker:
         Raises:
             Fenced: somebody else works on the batch now, or its outcomes are sealed.
         """
-        run = _Run(self._stores, self._config, job)
+        run = _Run(self._stores, self._config, job, self._count)
         committing = asyncio.create_task(run.commit_until_done())
         starting = asyncio.create_task(self._start_lines(run, places))
         try:
@@ -83,7 +91,7 @@ class LineWorker:
             stop = place.offset + place.length
             content = await patiently("Reading a batch's input", lambda: reader.read(place.offset, stop))
             request = parse_line(content, job.endpoint)
-            run.add(await self._calls.run(place.line, request, job.endpoint, job.principal))
+            run.add(await self._calls.run(place.line, request, job.endpoint, job.principal, job.batch_id))
         except Exception as error:  # The line stays undone; whoever gave it out tries again, and not for ever.
             log_bug(job.batch_id, error)
         finally:
@@ -93,7 +101,9 @@ class LineWorker:
 class _Run:
     """One call of `LineWorker.run`: its lines under way, and their answers until they are committed."""
 
-    def __init__(self, stores: Stores, config: BatchConfig, job: Job) -> None:
+    def __init__(
+        self, stores: Stores, config: BatchConfig, job: Job, count: Callable[[RequestRecord], None] | None
+    ) -> None:
         self.job = job
         self.running: set[asyncio.Task[None]] = set()
         self.has_started_all = False
@@ -101,6 +111,7 @@ class _Run:
         self.room = asyncio.Event()
         self.room.set()
         self._stores = stores
+        self._count = count
         self._interval_s = config.commit_interval_s
         self._answers: list[Answer] = []
         self._num_bytes = 0
@@ -144,10 +155,14 @@ class _Run:
         account = job.principal.account
         segment, sealed = await patiently("Sealing a segment", lambda: stores.segments.prepare(account, answers))
         await patiently("Writing a segment", lambda: stores.segments.write(segment, sealed))
-        state, num_accepted = await patiently(
+        state, accepted = await patiently(
             "Committing a segment", lambda: stores.work.commit(job.batch_id, job.epoch, segment)
         )
-        if not num_accepted and segment.outcomes:
+        if self._count is not None:
+            for outcome, record in zip(segment.outcomes, segment.records, strict=True):
+                if outcome.line in accepted:
+                    self._count(record)
+        if not accepted and segment.outcomes:
             await self._drop_unless_known(segment.object_key)
         self.room.set()
         return must_stop(state, stores.batches.clock())

@@ -1,21 +1,20 @@
-"""Measurements of the whole cluster: every ingress replica's, exported by Ray's own metrics agent on each node.
+"""Measurements of the whole cluster: every ingress replica's and every batch worker's, exported by Ray's own metrics
+agent on each node.
 
 `/metrics` shows the one process that answers it; these carry the replica as a label and are what a dashboard reads.
-Only works inside a replica.
+Only works inside a process of Ray's.
 """
 
 from ray.serve import metrics
 
 from deployments.state.protocol import RequestRecord
-from serve_app.observability import SECONDS, TOKEN_SECONDS, Metrics, mean_inter_token_s
+from serve_app.observability import SECONDS, TOKEN_SECONDS, Metrics, mean_inter_token_s, route_label
 
 
-class ClusterMetrics:
-    """Keeps `observability.Metrics` over Ray's metrics; names follow OpenTelemetry's gen_ai where it has one."""
+class ClusterCounts:
+    """What has been answered, in Ray's metrics; names follow OpenTelemetry's gen_ai where it has one."""
 
-    def __init__(self, local: Metrics) -> None:
-        """Measure here as well as in `local`."""
-        self._local = local
+    def __init__(self) -> None:
         self._requests = metrics.Counter(
             "manta_requests", description="Requests answered", tag_keys=("route", "model", "tier", "status", "code")
         )
@@ -39,24 +38,19 @@ class ClusterMetrics:
             tag_keys=("model",),
         )
 
-    def begin(self) -> None:
-        """Count a request that has come in."""
-        self._local.begin()
-
-    def end(self, record: RequestRecord) -> None:
-        """Count a request that has been answered."""
-        self._local.end(record)
-        model, tier = record.model or "", record.tier or ""
+    def add(self, record: RequestRecord) -> None:
+        """Count a request or a line of a batch that has been answered."""
+        route, model, tier = route_label(record), record.model or "", record.tier or ""
         self._requests.inc(
             tags={
-                "route": record.route,
+                "route": route,
                 "model": model,
                 "tier": tier,
                 "status": str(record.status),
                 "code": record.code or "",
             }
         )
-        self._duration.observe(record.total_s, tags={"route": record.route, "model": model})
+        self._duration.observe(record.total_s, tags={"route": route, "model": model})
         if record.stream and record.ttft_s is not None:
             self._ttft.observe(record.ttft_s, tags={"model": model})
         inter_token_s = mean_inter_token_s(record)
@@ -69,3 +63,21 @@ class ClusterMetrics:
         ):
             if tokens:
                 self._tokens.inc(tokens, tags={"model": model, "tier": tier, "type": kind})
+
+
+class ClusterMetrics:
+    """Keeps `observability.Metrics` over Ray's metrics."""
+
+    def __init__(self, local: Metrics) -> None:
+        """Measure in the cluster as well as in `local`."""
+        self._local = local
+        self._counts = ClusterCounts()
+
+    def begin(self) -> None:
+        """Count a request that has come in."""
+        self._local.begin()
+
+    def end(self, record: RequestRecord) -> None:
+        """Count a request that has been answered."""
+        self._local.end(record)
+        self._counts.add(record)

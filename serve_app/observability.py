@@ -29,7 +29,7 @@ TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15,
 
 @dataclass(slots=True)
 class Exchange:
-    """One HTTP request and its answer, as far as they got.
+    """One request and its answer, as far as they got: one over HTTP, or the line of a batch that `batch_id` names.
 
     `at` is in Unix seconds, `started` and `first_piece_at` on the monotonic clock. `model` is only set to the id of
     a model that exists, since what a client wrote there may be anything. `server_send` is the server's own send: once
@@ -50,6 +50,7 @@ class Exchange:
     usage: Usage | None = None
     first_piece_at: float | None = None
     goes_on: bool = False
+    batch_id: str | None = None
 
 
 class Metrics(Protocol):
@@ -86,7 +87,13 @@ def record_of(exchange: Exchange, *, route: str, ended: float) -> RequestRecord:
         cached_tokens=usage.cached_tokens,
         ttft_s=round(first - exchange.started, 6) if first is not None else None,
         total_s=round(ended - exchange.started, 6),
+        batch_id=exchange.batch_id,
     )
+
+
+def route_label(record: RequestRecord) -> str:
+    """Return the route that a record is measured under: lines of batches wait their turn, so they stand apart."""
+    return record.route if record.batch_id is None else f"batch:{record.route}"
 
 
 def mean_inter_token_s(record: RequestRecord) -> float | None:
@@ -196,7 +203,7 @@ class PrometheusMetrics:
 
     def end(self, record: RequestRecord) -> None:
         """Count a request that has been answered."""
-        labels = (record.route, record.model or "", record.tier or "", str(record.status), record.code or "")
+        labels = (route_label(record), record.model or "", record.tier or "", str(record.status), record.code or "")
         children = self._children.get(labels) or self._children_of(labels)
         self._in_flight.dec()
         children.requests.inc()

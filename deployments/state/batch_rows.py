@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from deployments.state.batch_ledger import BatchState, Outcome, Tokens
-from deployments.state.protocol import Principal
+from deployments.state.protocol import Principal, RequestRecord
 
 _ENTRY = struct.Struct("<IIIB")
 _TIMES = (
@@ -68,7 +68,10 @@ class Entry(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Outcomes of lines that were written to an object; `entries` and `outcomes` are of the same lines, in order."""
+    """Outcomes of lines that were written to an object.
+
+    `entries`, `outcomes` and `records`, for the request log, are of the same lines, in order.
+    """
 
     segment_id: str
     object_key: str
@@ -76,6 +79,7 @@ class Segment(NamedTuple):
     wrapped_key: bytes
     entries: Sequence[Entry]
     outcomes: Sequence[Outcome]
+    records: Sequence[RequestRecord]
 
 
 class StoredSegment(NamedTuple):

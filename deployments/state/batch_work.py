@@ -25,7 +25,8 @@ from deployments.state.batch_rows import (
 )
 from deployments.state.batches import BatchStore, one_row, write_row
 from deployments.state.files import record_file
-from deployments.state.tables import api_keys, batch_segments, batches, files, usage
+from deployments.state.tables import api_keys, batch_segments, batches, files, request_log, usage
+from deployments.state.usage import line_rows
 
 
 class BatchWork:
@@ -110,8 +111,10 @@ class BatchWork:
         async with self._database.read() as connection:
             return int(await connection.scalar(query) or 0)
 
-    async def commit(self, batch_id: str, epoch: int, segment: Segment) -> tuple[BatchState, int]:
-        """Add a segment's outcomes, and what they used to the account's usage; return the state and how many counted.
+    async def commit(self, batch_id: str, epoch: int, segment: Segment) -> tuple[BatchState, set[int]]:
+        """Add a segment's outcomes, and what they used to the account's usage and the request log.
+
+        Return the state, and the lines whose outcomes counted.
 
         Raises:
             Fenced: the claim is not the newest, or the outcomes are sealed; nothing of the segment counts.
@@ -120,7 +123,7 @@ class BatchWork:
             row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
             state, accepted = batch_ledger.commit(state_of(row), epoch, segment.outcomes)
             if not accepted:
-                return state, 0
+                return state, set()
             await write_row(connection, batch_id, values_of(state))
             lines = {outcome.line for outcome in accepted}
             stored = {
@@ -137,7 +140,10 @@ class BatchWork:
             key = ["key_id", "day", "model"]
             counts = [c.name for c in usage.c if c.name not in (*key, "account")]
             await connection.execute(self._database.upsert(usage, key, adding=counts), totals)
-        return state, len(accepted)
+            told = zip(segment.outcomes, segment.records, strict=True)
+            records = {outcome.line: record for outcome, record in told if outcome.line in lines}
+            await connection.execute(insert(request_log), line_rows(batch_id, records.items()))
+        return state, lines
 
     async def seal(self, batch_id: str, epoch: int) -> BatchState:
         """Accept no outcomes any more, where it is time for that.

@@ -106,7 +106,10 @@ class Gatekeeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One line of the request log: everything about a request except its content. Times in seconds, `at` Unix."""
+    """One line of the request log: everything about a request except its content. Times in seconds, `at` Unix.
+
+    `batch_id` names the batch whose line it was, None for a request over HTTP.
+    """
 
     request_id: str
     at: float
@@ -124,6 +127,7 @@ class RequestRecord:
     cached_tokens: int
     ttft_s: float | None
     total_s: float
+    batch_id: str | None = None
 
 
 class RequestLog(Protocol):

@@ -52,7 +52,8 @@ api_keys = Table(
     Index("ix_api_keys_account", "account", "created_at"),
 )
 
-# `record_id` is made by the ingress, never by a client: what is shipped twice is counted once.
+# `record_id` is made by the ingress, or of a batch and the number of its line, never by a client: what is told twice is
+# counted once.
 request_log = Table(
     "request_log",
     metadata,

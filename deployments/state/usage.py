@@ -1,11 +1,12 @@
 """The request log and the usage of keys by day and model, in the database. Metadata only: there is no content in it.
 
-One process writes (the gatekeeper), in batches; a record is identified by where it was made, so that a batch which
-arrives twice is counted once.
+The gatekeeper writes the requests that came over HTTP, many at once; a record is identified by where it was made, so
+that what arrives twice is counted once. Lines of batches are written where their outcomes are (`batch_work`), under
+ids that name their batch: `line_rows` makes them.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from deployments.state.tables import request_log, usage
 MAX_LISTED = 1_000
 _SECONDS_PER_DAY = 86_400
 _CHUNK = 400
+_COLUMNS = [column.name for column in request_log.c if column.name != "record_id"]
 _TEXT_COLUMNS = {column.name: column.type.length for column in request_log.c if hasattr(column.type, "length")}
 
 
@@ -93,7 +95,7 @@ class UsageStore:
         query = query.order_by(request_log.c.at.desc(), request_log.c.record_id).limit(min(limit, MAX_LISTED))
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).mappings().all()
-        return [RequestRecord(**{name: value for name, value in row.items() if name != "record_id"}) for row in rows]
+        return [_to_record(row) for row in rows]
 
     async def count(self) -> int:
         """Return how many records the request log holds."""
@@ -107,10 +109,21 @@ class UsageStore:
             await connection.execute(delete(request_log).where(request_log.c.at < oldest))
 
 
+def line_rows(batch_id: str, records: Iterable[tuple[int, RequestRecord]]) -> list[dict[str, Any]]:
+    """Return lines of a batch, each with its number, as rows of the request log."""
+    return [_to_row(f"{batch_id}:{line}", record) for line, record in records]
+
+
+def _to_record(row: Mapping[str, Any]) -> RequestRecord:
+    maker = row["record_id"].partition(":")[0]
+    batch_id = maker if maker.startswith("batch_") else None
+    return RequestRecord(**{name: row[name] for name in _COLUMNS}, batch_id=batch_id)
+
+
 def _to_row(record_id: str, record: RequestRecord) -> dict[str, Any]:
     """Return the row of a record, its texts cut to their columns: some come from clients, and PostgreSQL checks."""
     row: dict[str, Any] = {"record_id": record_id}
-    for name in RequestRecord.__slots__:
+    for name in _COLUMNS:
         value = getattr(record, name)
         if isinstance(value, str):
             value = value.replace("\0", "").encode("utf-8", "replace").decode()[: _TEXT_COLUMNS[name]]

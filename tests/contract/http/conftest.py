@@ -23,7 +23,7 @@ from deployments.state.containers import ContainerStore
 from deployments.state.database import connect
 from deployments.state.files import FileStore
 from deployments.state.key_store import KeyStore
-from deployments.state.protocol import Principal
+from deployments.state.protocol import Principal, RequestRecord
 from deployments.state.retention import FilesConfig
 from deployments.tools.config import CodeInterpreterConfig
 from serve_app.admission import Admission
@@ -183,6 +183,7 @@ class Batching:
     coordinator: Coordinator
     worker: LineWorker
     fleet: Any
+    counted: list[RequestRecord]
 
 
 @asynccontextmanager
@@ -193,13 +194,14 @@ async def run_batches(
     config = BatchConfig(**{"commit_interval_s": 0.02, "poll_interval_s": 0.02, **overrides})
     salt = cache_salts(b"salt")
     operations = create_operations(world.directory, salt, None, world.storage(), world.built_ins).by_path()
-    worker = LineWorker(stores, operations, config)
+    counted: list[RequestRecord] = []
+    worker = LineWorker(stores, operations, config, counted.append)
     workers = fleet(worker)
     coordinator = Coordinator(stores, workers, config, world.file_rules)
     world.wake_batches = coordinator.poke
     running = asyncio.create_task(coordinator.run())
     try:
-        yield Batching(stores, config, coordinator, worker, workers)
+        yield Batching(stores, config, coordinator, worker, workers, counted)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -16,6 +16,7 @@ from deployments.models.errors import EngineDied, Overloaded, RequestRejected
 from deployments.state.key_store import KeyStore
 from deployments.state.keys import NewKey
 from deployments.state.tables import batch_segments, batches, usage
+from deployments.state.usage import UsageStore
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script
@@ -239,6 +240,39 @@ async def test_usage_is_counted_once_by_day_and_model(client, batch_stores):
     assert rows[MODEL]["prompt_tokens"] == batch.usage.input_tokens == 2 * USAGE.prompt_tokens
     assert rows[MODEL]["completion_tokens"] == batch.usage.output_tokens
     assert (rows[""]["num_requests"], rows[""]["num_errors"]) == (1, 1)
+
+
+async def test_lines_stand_in_the_request_log_and_the_metrics_as_requests_do(client, world, batch_stores, batching):
+    tries = {b"Question 1": 2}
+
+    def script(request):
+        for mark, left in tries.items():
+            if mark in request.body and left:
+                tries[mark] -= 1
+                return Script([Overloaded("full", 0.001)])
+        return answer(request)
+
+    world.chat.script = script
+    batch = await finish(client, await submit(client, jsonl(line(0), line(1), line(2, model="none"))))
+    output = await lines_of(client, batch.output_file_id)
+    records = await UsageStore(batch_stores.database).last_requests("key_1")
+    told = {record.request_id: record for record in records}
+    assert len(records) == 3
+    assert told.keys() == {one["response"]["request_id"] for one in output}
+    assert {(one.batch_id, one.method, one.route, one.stream) for one in records} == {(batch.id, "POST", CHAT, False)}
+    first, retried, refused = (told[one["response"]["request_id"]] for one in output)
+    assert (first.model, first.status, first.code, first.account) == (MODEL, 200, None, "acct_1")
+    used = (USAGE.prompt_tokens, USAGE.completion_tokens, USAGE.cached_tokens)
+    for one in (first, retried):
+        assert (one.prompt_tokens, one.completion_tokens, one.cached_tokens) == used
+    assert (refused.model, refused.status, refused.code) == (None, 404, "model_not_found")
+    assert "Question" not in str(records)
+    assert sorted(one.request_id for one in batching.counted) == sorted(told)
+    for record in batching.counted:
+        world.metrics.end(record)
+    page = world.metrics.render().decode()
+    labels = f'code="",model="{MODEL}",route="batch:{CHAT}",status="200",tier="standard"'
+    assert f"manta_requests_total{{{labels}}} 2.0" in page
 
 
 async def test_batches_spend_nothing_of_the_minute(client, world):

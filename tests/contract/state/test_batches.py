@@ -13,8 +13,10 @@ from deployments.state.batch_rows import Batch, Entry, NewBatch, Segment
 from deployments.state.batch_work import BatchWork
 from deployments.state.batches import BatchNotFound, BatchStore, TooManyBatches
 from deployments.state.database import Database, connect
-from deployments.state.protocol import Principal
+from deployments.state.protocol import Principal, RequestRecord
 from deployments.state.tables import batch_segments, batches, usage
+from deployments.state.usage import UsageStore
+from serve_app.observability import Exchange, record_of
 from tests.twins.gatekeeper import TestClock
 
 PRINCIPAL = Principal("key-1", "acct", "org", "free", 10, 1000, frozenset({"chat"}), ("demo/*",))
@@ -32,6 +34,10 @@ class Desk:
     async def create(self, account: str = "acct", **more) -> Batch:
         principal = replace(PRINCIPAL, account=account)
         return await self.store.create(NewBatch(principal, "file-1", "/v1/chat/completions", "24h", 86_400.0, **more))
+
+    async def records(self) -> list[RequestRecord]:
+        found = await UsageStore(self.store.database).last_requests("key-1")
+        return sorted(found, key=lambda record: record.request_id)
 
     async def begun(self, num_total: int) -> Batch:
         await self.create()
@@ -54,7 +60,15 @@ async def desks(database: Database, database_url: str) -> AsyncIterator[list[Des
 def segment(name: str, *lines: int, tokens: Tokens = Tokens(3, 2, 1)) -> Segment:  # noqa: B008
     entries = [Entry(line, 10 * place, 10, line % 2 == 1) for place, line in enumerate(lines)]
     outcomes = [Outcome(line, is_failed=line % 2 == 1, tokens=tokens, model="demo/chat") for line in lines]
-    return Segment(name, f"segments/{name}", 100, b"wrapped", entries, outcomes)
+    records = [
+        record_of(
+            Exchange(f"req_{line}", "POST", 5.0, 1.0, principal=PRINCIPAL, status=200, batch_id="batch_x"),
+            route="/v1/chat/completions",
+            ended=1.5,
+        )
+        for line in lines
+    ]
+    return Segment(name, f"segments/{name}", 100, b"wrapped", entries, outcomes, records)
 
 
 async def test_a_batch_is_kept_as_it_was_created(desks: list[Desk]) -> None:
@@ -126,7 +140,7 @@ async def test_outcomes_that_come_at_once_count_once(desks: list[Desk]) -> None:
     batch = await desks[0].begun(40)
     work = [desks[n % 3].work.commit(batch.batch_id, 1, segment(f"s{n}", *range(n, min(n + 5, 40)))) for n in range(40)]
     accepted = await asyncio.gather(*work)
-    assert sum(number for _, number in accepted) == 40
+    assert sum(len(lines) for _, lines in accepted) == 40
     state = await desks[1].work.look(batch.batch_id)
     assert (state.num_completed, state.num_failed, state.missing()) == (20, 20, [])
     assert state.tokens == Tokens(120, 80, 40)
@@ -141,8 +155,19 @@ async def test_a_commit_whose_answer_was_lost_may_be_repeated(desks: list[Desk])
     batch = await desks[0].begun(3)
     first = await desks[0].work.commit(batch.batch_id, 1, segment("a", 0, 2))
     again = await desks[0].work.commit(batch.batch_id, 1, segment("a", 0, 2))
-    assert (first[1], again[1]) == (2, 0)
+    assert (first[1], again[1]) == ({0, 2}, set())
     assert first[0] == again[0]
+    assert [one.request_id for one in await desks[1].records()] == ["req_0", "req_2"]
+
+
+async def test_lines_stand_in_the_request_log_once_with_their_batch(desks: list[Desk]) -> None:
+    batch = await desks[0].begun(4)
+    await desks[0].work.commit(batch.batch_id, 1, segment("a", 0, 1))
+    await desks[0].work.commit(batch.batch_id, 1, segment("b", 1, 2))
+    records = await desks[1].records()
+    assert [one.request_id for one in records] == ["req_0", "req_1", "req_2"]
+    assert {one.batch_id for one in records} == {batch.batch_id}
+    assert {(one.route, one.total_s) for one in records} == {("/v1/chat/completions", 0.5)}
 
 
 async def test_the_end_of_a_batch_leaves_no_segments(desks: list[Desk]) -> None:
