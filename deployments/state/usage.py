@@ -6,12 +6,12 @@ ids that name their batch: `line_rows` makes them.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import RowMapping, delete, func, select
 
 from deployments.state.database import Database
 from deployments.state.protocol import RequestRecord
@@ -114,7 +114,7 @@ def line_rows(batch_id: str, records: Iterable[tuple[int, RequestRecord]]) -> li
     return [_to_row(f"{batch_id}:{line}", record) for line, record in records]
 
 
-def _to_record(row: Mapping[str, Any]) -> RequestRecord:
+def _to_record(row: RowMapping) -> RequestRecord:
     maker = row["record_id"].partition(":")[0]
     batch_id = maker if maker.startswith("batch_") else None
     return RequestRecord(**{name: row[name] for name in _COLUMNS}, batch_id=batch_id)

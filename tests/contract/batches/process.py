@@ -16,6 +16,7 @@ from sqlalchemy import func, select
 
 import batch.merge
 import batch.run
+import batch.worker
 from batch.config import BatchConfig
 from batch.coordinator import Coordinator
 from batch.fleet import LocalFleet
@@ -90,7 +91,7 @@ async def open_all(database_url: str, objects_url: str) -> Stores:
 
 
 class SlowWorker(LineWorker):
-    """A worker whose lines take a moment, so that commits hold some lines each."""
+    """A worker whose lines take a moment and wait for what is done to be committed: commits hold a few lines each."""
 
     async def _run_line(self, run: Any, reader: Any, place: Any) -> None:
         await asyncio.sleep(0.02)
@@ -99,6 +100,7 @@ class SlowWorker(LineWorker):
 
 async def main(database_url: str, objects_url: str, point: str | None) -> None:
     stores = await open_all(database_url, objects_url)
+    batch.worker._MAX_UNWRITTEN_BYTES = 1  # Or a process that is slow to commit would have few commits left to make.
     if point is not None:
         POINTS[point]()
     config = BatchConfig(lease_s=LEASE_S, commit_interval_s=0.05, poll_interval_s=0.05, max_lines_in_flight=4)
