@@ -130,7 +130,7 @@ def test_a_large_batch_runs_through_ray_data_and_its_progress_moves(service: Ser
     moves = [after[0] - before[0] for before, after in pairwise(seen[1:-1])]
     assert len(moves) >= 3
     assert median(moves) < 1
-    assert max(moves) < 4  # While a job starts, which takes seconds of both cores of a small machine.
+    assert max(moves) < 15  # While a job starts: four seconds of both cores of a small machine, more on a busy one.
 
 
 def test_a_batch_is_cancelled_within_seconds(service: Service, client: OpenAI) -> None:
