@@ -40,6 +40,7 @@ SERVER_ERROR_MESSAGE = (
     "The server had an error processing your request. Sorry about that! You can retry your request, or contact the "
     "operator with the request ID from the x-request-id header if the error persists."
 )
+STORED_FILES_AWAY = "Stored files cannot be reached right now. Please retry your request."
 _MAX_SHOWN_CHARS = 64
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
-from sqlalchemy import and_, func, insert, or_, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state import batch_ledger
@@ -17,6 +17,7 @@ from deployments.state.account_keys import Vault
 from deployments.state.batch_ledger import ENDED, BatchState
 from deployments.state.batch_rows import Batch, NewBatch, principal_of, principal_to_row, state_of, values_of
 from deployments.state.database import Database
+from deployments.state.pages import PageOrder
 from deployments.state.tables import account_keys, batches, files
 
 _METADATA = b"batch metadata"
@@ -91,15 +92,13 @@ class BatchStore:
         Raises:
             BatchNotFound: `after` is no batch of this account.
         """
-        at, batch_id = batches.c.created_at, batches.c.batch_id
-        query = select(batches).where(batches.c.account == account).order_by(at.desc(), batch_id.desc())
+        order = PageOrder(batches, batches.c.batch_id)
+        query = select(batches).where(batches.c.account == account).order_by(*order.columns())
         async with self.database.read() as connection:
             if after is not None:
-                known = select(batches).where(batch_id == after, batches.c.account == account)
+                known = select(batches).where(batches.c.batch_id == after, batches.c.account == account)
                 row = await one_row(connection, known, after)
-                query = query.where(
-                    or_(at < row["created_at"], and_(at == row["created_at"], batch_id < row["batch_id"]))
-                )
+                query = query.where(order.beyond(row))
             rows = (await connection.execute(query.limit(limit + 1))).mappings().all()
         return [await self.to_batch(dict(row)) for row in rows[:limit]], len(rows) > limit
 

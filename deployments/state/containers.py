@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 
 from deployments.state.account_keys import Vault
 from deployments.state.conversations import clean
 from deployments.state.database import Database
+from deployments.state.pages import PageOrder
 from deployments.state.tables import containers as table
 
 ENDED_S = 3600.0
@@ -105,14 +106,14 @@ class ContainerStore:
         Raises:
             KeyError: `page.after` is none of them.
         """
+        order = PageOrder(table, table.c.container_id, is_ascending=page.is_ascending)
         query = select(table).where(table.c.account == account, table.c.expires_at > self.clock())
         if page.after is not None:
             after = await self._row(account, page.after)
             if after is None:
                 raise KeyError(page.after)
-            query = query.where(_is_beyond(after, page.is_ascending))
-        order = (table.c.created_at, table.c.container_id)
-        query = query.order_by(*(order if page.is_ascending else (column.desc() for column in order)))
+            query = query.where(order.beyond(after))
+        query = query.order_by(*order.columns())
         if page.name is None:
             query = query.limit(page.limit + 1)
         async with self._database.read() as connection:
@@ -171,10 +172,3 @@ class ContainerStore:
             is_running=not row["has_ended"] and row["last_active_at"] + row["idle_s"] > self.clock(),
             place=record["place"],
         )
-
-
-def _is_beyond(row: Mapping[str, Any], is_ascending: bool) -> ColumnElement[bool]:
-    at, container_id = table.c.created_at, table.c.container_id
-    if is_ascending:
-        return or_(at > row["created_at"], and_(at == row["created_at"], container_id > row["container_id"]))
-    return or_(at < row["created_at"], and_(at == row["created_at"], container_id < row["container_id"]))

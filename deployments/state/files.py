@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, insert, or_, select
+from sqlalchemy import Select, delete, exists, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.account_keys import Vault
@@ -20,6 +20,7 @@ from deployments.state.database import Database
 from deployments.state.encryption import DataKey
 from deployments.state.file_content import ContentReader, FileWriter, NewFile, open_name
 from deployments.state.objects import ObjectStore, StoreUnavailable
+from deployments.state.pages import PageOrder
 from deployments.state.tables import batches, files
 
 ORPHAN_AGE_S = 6 * 3600.0
@@ -105,14 +106,14 @@ class FileStore:
         Raises:
             FileNotFound: `page.after` is no file of this account.
         """
+        order = PageOrder(files, files.c.file_id, is_ascending=page.order == "asc")
         query = select(files).where(files.c.account == account, files.c.expires_at > self.clock())
         if page.purpose is not None:
             query = query.where(files.c.purpose == page.purpose)
         if page.after is not None:
             after = await self._row(account, page.after)
-            query = query.where(_is_beyond(after, page.order))
-        order = (files.c.created_at, files.c.file_id)
-        query = query.order_by(*(column.desc() for column in order) if page.order == "desc" else order)
+            query = query.where(order.beyond(after))
+        query = query.order_by(*order.columns())
         async with self._database.read() as connection:
             rows = (await connection.execute(query.limit(page.limit + 1))).mappings().all()
         return [await self._to_file(dict(row)) for row in rows[: page.limit]], len(rows) > page.limit
@@ -235,10 +236,3 @@ async def record_file(connection: AsyncConnection, row: Mapping[str, Any]) -> No
 def _users_of(file_id: Any) -> Select[Any]:
     """Return the query for batches that have not ended and whose input a file is."""
     return select(batches).where(batches.c.input_file_id == file_id, batches.c.status.not_in(ENDED))
-
-
-def _is_beyond(row: Mapping[str, Any], order: str) -> ColumnElement[bool]:
-    at, file_id = files.c.created_at, files.c.file_id
-    if order == "desc":
-        return or_(at < row["created_at"], and_(at == row["created_at"], file_id < row["file_id"]))
-    return or_(at > row["created_at"], and_(at == row["created_at"], file_id > row["file_id"]))

@@ -105,11 +105,6 @@ class ResponseStore:
         wanted = [clean(item_id) for item_id in item_ids]
         account_key = await self._vault.account_key(account)
         now = self._clock()
-        in_response = (
-            select(table)
-            .join(response_items, response_items.c.response_id == table.c.response_id)
-            .where(response_items.c.item_id.in_(wanted), table.c.account == account, table.c.expires_at > now)
-        )
         in_conversation = (
             select(conversation_items)
             .join(conversations, conversations.c.conversation_id == conversation_items.c.conversation_id)
@@ -117,7 +112,7 @@ class ResponseStore:
             .where(conversations.c.expires_at > now)
         )
         async with self._database.read() as connection:
-            turns = (await connection.execute(in_response)).mappings().all()
+            turns = (await connection.execute(self._with_items(account, wanted))).mappings().all()
             kept = (await connection.execute(in_conversation)).mappings().all()
         items = [item for row in turns for item in open_turn(account_key, dict(row)).items]
         items += [item_of(account_key, dict(row)) for row in kept]
@@ -127,16 +122,18 @@ class ResponseStore:
         """Return what tools of the service were asked and answered, by the ids of their items, where that is there."""
         wanted = [clean(item_id) for item_id in item_ids]
         account_key = await self._vault.account_key(account)
-        query = (
-            select(table)
-            .join(response_items, response_items.c.response_id == table.c.response_id)
-            .where(response_items.c.item_id.in_(wanted), table.c.account == account)
-            .where(table.c.expires_at > self._clock())
-        )
         async with self._database.read() as connection:
-            rows = (await connection.execute(query)).mappings().all()
+            rows = (await connection.execute(self._with_items(account, wanted))).mappings().all()
         turns = {row["response_id"]: open_turn(account_key, dict(row)) for row in rows}
         return {item_id: run for turn in turns.values() for item_id, run in turn.runs.items() if item_id in wanted}
+
+    def _with_items(self, account: str, item_ids: Sequence[str]) -> Select[Any]:
+        return (
+            select(table)
+            .join(response_items, response_items.c.response_id == table.c.response_id)
+            .where(response_items.c.item_id.in_(item_ids), table.c.account == account)
+            .where(table.c.expires_at > self._clock())
+        )
 
     async def sweep(self) -> int:
         """Destroy the expired responses that nothing living continues; return how many those were."""

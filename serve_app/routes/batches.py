@@ -11,9 +11,9 @@ from serve_app.body import parse_json_body
 from serve_app.errors import BadRequest, Conflict, NotFound, QuotaExceeded, RetentionForbids, shorten
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
+from serve_app.routes.paging import list_to_wire
 from serve_app.routes.storage import parse_query, storage_errors
 from serve_app.schemas.batches import WINDOW_S, BatchCreateRequest, BatchQuery, batch_to_wire
-from serve_app.schemas.files import page_to_wire
 
 
 async def create_batch(request: Request) -> Response:
@@ -58,7 +58,7 @@ async def list_batches(request: Request) -> Response:
             )
         except BatchNotFound:
             raise _unknown(query.after or "", "after") from None
-    return json_response(page_to_wire([batch_to_wire(batch) for batch in found], has_more=has_more))
+    return json_response(list_to_wire([batch_to_wire(batch) for batch in found], has_more=has_more))
 
 
 async def retrieve_batch(request: Request) -> Response:

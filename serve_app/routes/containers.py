@@ -1,6 +1,6 @@
 """/v1/containers: what the code interpreter runs in, made and ended by hand, and the files in it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -12,13 +12,14 @@ from deployments.state.protocol import Principal
 from deployments.tools.code_interpreter.messages import ContainerFile
 from serve_app.body import parse_json_body
 from serve_app.errors import BadRequest, NotFound, RetentionForbids
-from serve_app.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
+from serve_app.forms import FormEvent, PartBegin, PartData
 from serve_app.operations.code_interpreter.containers import Containers, FileCopy, NewContainer, path_in
 from serve_app.operations.code_interpreter.refusals import expired
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
 from serve_app.routes.paging import list_to_wire, page_query, unknown_after
-from serve_app.routes.storage import storage_errors
+from serve_app.routes.storage import begin_content, storage_errors
+from serve_app.routes.upload import form_events
 from serve_app.schemas.containers import (
     ContainerCreateRequest,
     ContainerFileRequest,
@@ -120,18 +121,11 @@ async def download_file(request: Request) -> Response:
     container_id, file_id = _id_of(request), request.path_params["file_id"]
     with storage_errors():
         file = await containers.find_file(principal.account, container_id, file_id)
-        content = containers.read(principal.account, container_id, file_id)
-        first = await anext(content, b"")
+    content = await begin_content(containers.read(principal.account, container_id, file_id))
     name = quote(file.path.rpartition("/")[2])
     # Without a length: code may change the file while it is read.
     headers = {"cache-control": "no-store", "content-disposition": f"attachment; filename*=UTF-8''{name}"}
-    return StreamingResponse(_after(first, content), headers=headers, media_type="application/octet-stream")
-
-
-async def _after(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for piece in rest:
-        yield piece
+    return StreamingResponse(content, headers=headers, media_type="application/octet-stream")
 
 
 async def delete_file(request: Request) -> Response:
@@ -158,14 +152,8 @@ class _Upload:
             BadRequest: the form is not valid, or has no file or several.
             BodyTooLarge: the file does not fit; the rest of it is not read.
         """
-        try:
-            parser = FormParser(request.headers["content-type"])
-            async for piece in request.stream():
-                for event in parser.feed(piece):
-                    await self._take(event)
-            parser.finish()
-        except FormRefused as refused:
-            raise BadRequest(f"We could not parse the form in the body of your request. {refused}") from None
+        async for event in form_events(request):
+            await self._take(event)
         if self._copy is None:
             raise BadRequest("Missing required parameter: 'file'.", param="file", code="missing_required_parameter")
         return await self._copy.finish()

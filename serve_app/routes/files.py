@@ -1,6 +1,5 @@
 """/v1/files: uploads streamed into storage, lists, content by range, deletion."""
 
-from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -11,9 +10,10 @@ from deployments.state.protocol import Principal
 from serve_app.errors import Conflict, NotFound, RetentionForbids, shorten
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.storage import parse_query, parse_range, storage_errors
+from serve_app.routes.paging import list_to_wire
+from serve_app.routes.storage import begin_content, parse_query, parse_range, storage_errors
 from serve_app.routes.upload import receive_file
-from serve_app.schemas.files import FileQuery, file_to_wire, page_to_wire
+from serve_app.schemas.files import FileQuery, file_to_wire
 
 
 async def create_file(request: Request) -> Response:
@@ -37,7 +37,7 @@ async def list_files(request: Request) -> Response:
             found, has_more = await services_of(request).files.list_files(principal.account, page)
         except FileNotFound:
             raise _unknown(query.after or "", "after") from None
-    return json_response(page_to_wire([file_to_wire(file) for file in found], has_more=has_more))
+    return json_response(list_to_wire([file_to_wire(file) for file in found], has_more=has_more))
 
 
 async def retrieve_file(request: Request) -> Response:
@@ -79,21 +79,8 @@ async def download_file(request: Request) -> Response:
     }
     if span is not None:
         headers["content-range"] = f"bytes {start}-{stop - 1}/{file.num_bytes}"
-    content = await _begin(services_of(request).files.read(file, start, stop))
+    content = await begin_content(services_of(request).files.read(file, start, stop))
     return StreamingResponse(content, 206 if span else 200, headers, media_type="application/octet-stream")
-
-
-async def _begin(content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Return content whose first piece has been read, so that a failure until then still has a status."""
-    with storage_errors():
-        first = await anext(content, b"")
-
-    async def pieces() -> AsyncIterator[bytes]:
-        yield first
-        async for piece in content:
-            yield piece
-
-    return pieces()
 
 
 async def _caller(request: Request) -> Principal:

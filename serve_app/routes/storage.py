@@ -1,7 +1,7 @@
 """What routes over stored things share: failures of the stores as answers, queries, ranges."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from deployments.state.objects import StoreFull, StoreUnavailable
 from serve_app.body import validate_body
-from serve_app.errors import InsufficientStorage, RangeNotSatisfiable, Unavailable
+from serve_app.errors import STORED_FILES_AWAY, InsufficientStorage, RangeNotSatisfiable, Unavailable
 
 Query = TypeVar("Query", bound=BaseModel)
 
@@ -32,11 +32,28 @@ def storage_errors() -> Iterator[None]:
     except StoreFull:
         raise InsufficientStorage from None
     except StoreUnavailable:
-        raise Unavailable("Stored files cannot be reached right now. Please retry your request.") from None
+        raise Unavailable(STORED_FILES_AWAY) from None
     except DBAPIError as error:
         if "disk is full" in str(error.orig) or "No space left" in str(error.orig):
             raise InsufficientStorage from None
         raise Unavailable("The database cannot be reached right now. Please retry your request.") from None
+
+
+async def begin_content(content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Return content whose first piece has been read, so that a failure until then still has a status.
+
+    Raises:
+        Unavailable: the database or the object store is away.
+    """
+    with storage_errors():
+        first = await anext(content, b"")
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in content:
+            yield piece
+
+    return pieces()
 
 
 def parse_query(request: Request, schema: type[Query]) -> Query:

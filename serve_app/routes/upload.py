@@ -1,6 +1,7 @@
 """The upload of a file: from the pieces of a multipart form, as they come, to a stored file."""
 
 import secrets
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -12,7 +13,7 @@ from deployments.state.protocol import Principal
 from deployments.state.retention import DAY_S, FilesConfig
 from serve_app.body import validate_body
 from serve_app.errors import BadRequest, BodyTooLarge, QuotaExceeded
-from serve_app.forms import FormParser, FormRefused, PartBegin, PartData
+from serve_app.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
 from serve_app.routes.storage import parse_number
 from serve_app.schemas.files import FileForm
 
@@ -41,6 +42,22 @@ async def receive_file(request: Request, store: FileStore, rules: FilesConfig, p
     return await store.record(row)
 
 
+async def form_events(request: Request) -> AsyncIterator[FormEvent]:
+    """Yield the parts of a multipart form as they come.
+
+    Raises:
+        BadRequest: the form is not valid.
+    """
+    try:
+        parser = FormParser(request.headers.get("content-type", ""))
+        async for piece in request.stream():
+            for event in parser.feed(piece):
+                yield event
+        parser.finish()
+    except FormRefused as refused:
+        raise BadRequest(f"We could not parse the form in the body of your request. {refused}") from None
+
+
 class Upload:
     """One form on its way in: its text fields so far, and the file that is being written."""
 
@@ -61,17 +78,11 @@ class Upload:
 
     async def receive(self, request: Request) -> None:
         """Read the whole form."""
-        try:
-            parser = FormParser(request.headers.get("content-type", ""))
-            async for piece in request.stream():
-                for event in parser.feed(piece):
-                    if isinstance(event, PartBegin):
-                        await self._begin(event)
-                    elif isinstance(event, PartData):
-                        await self._add(event.data)
-            parser.finish()
-        except FormRefused as refused:
-            raise BadRequest(f"We could not parse the form in the body of your request. {refused}") from None
+        async for event in form_events(request):
+            if isinstance(event, PartBegin):
+                await self._begin(event)
+            elif isinstance(event, PartData):
+                await self._add(event.data)
 
     def result(self) -> tuple[FileForm, FileWriter, str]:
         """Return the fields, the file and its name.

@@ -50,14 +50,3 @@ def file_to_wire(file: StoredFile) -> dict[str, Any]:
         "status": "processed",
         "status_details": None,
     }
-
-
-def page_to_wire(data: list[dict[str, Any]], *, has_more: bool) -> dict[str, Any]:
-    """Return one page of a list."""
-    return {
-        "object": "list",
-        "data": data,
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
-        "has_more": has_more,
-    }
