@@ -108,6 +108,9 @@ def serving_environment(environ: Mapping[str, str], plan: ServePlan) -> dict[str
     defaults = {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+        # How long an ingress replica goes on when it is to end. Serve's 30 s are for load balancers outside of the
+        # cluster; its own HAProxy, which alone stands before them here, knows within one.
+        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "3",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
         "RAY_AUTH_MODE": "token",
