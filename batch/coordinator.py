@@ -67,9 +67,8 @@ class Coordinator:
 
     async def _claim_all(self) -> None:
         while len(self._running) < self._config.max_running:
-            busy = [batch.account for batch in self._running.values()]
             try:
-                batch = await self._stores.work.claim(self._config.lease_s, busy)
+                batch = await self._stores.work.claim(self._config.lease_s, list(self._running.values()))
             except (DBAPIError, OSError) as error:
                 logger.warning("Batches cannot be claimed: %s", type(error).__name__)
                 return

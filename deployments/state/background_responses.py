@@ -16,6 +16,7 @@ from deployments.state.account_keys import Vault
 from deployments.state.conversations import append_items, clean
 from deployments.state.database import Database
 from deployments.state.encryption import DataKey
+from deployments.state.lease_watch import LeaseWatch
 from deployments.state.response_protocol import Claimed, Followed, Item, LeaseLost, StoredTurn
 from deployments.state.responses import UNFINISHED, index_items, new_row, open_turn, seal_turn
 from deployments.state.tables import response_events as events_table
@@ -28,10 +29,17 @@ _JOB = b"response job"
 class BackgroundStore:
     """The background responses of one database; keeps `response_protocol.BackgroundResponses`."""
 
-    def __init__(self, database: Database, vault: Vault, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        database: Database,
+        vault: Vault,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
         self._vault = vault
         self._clock = clock
+        self._watch = LeaseWatch(monotonic)
         self._keys: dict[str, DataKey] = {}
 
     async def start(
@@ -179,19 +187,29 @@ class BackgroundStore:
     async def claim(self, lease_s: float) -> Claimed | None:
         """Take over a response whose lease has lapsed, None if there is none."""
         now = self._clock()
-        lapsed = select(jobs.c.response_id, jobs.c.epoch).where(jobs.c.lease_until <= now)
-        async with self._database.read() as connection:
-            found = (await connection.execute(lapsed.order_by(jobs.c.lease_until).limit(1))).one_or_none()
+        found = await self._lapsed(now, lease_s)
         if found is None:
             return None
-        where = (jobs.c.response_id == found.response_id, jobs.c.epoch == found.epoch, jobs.c.lease_until <= now)
-        values = {"epoch": found.epoch + 1, "lease_until": now + lease_s}
+        response_id, epoch, lease_until = found
+        where = (jobs.c.response_id == response_id, jobs.c.epoch == epoch, jobs.c.lease_until == lease_until)
+        values = {"epoch": epoch + 1, "lease_until": now + lease_s}
         async with self._database.write() as connection:
             claimed = await connection.execute(update(jobs).where(*where).values(values).returning(jobs))
             job = claimed.mappings().one_or_none()
             if job is None:  # Somebody else was quicker.
                 return None
             return await self._take_over(connection, dict(job))
+
+    async def _lapsed(self, now: float, lease_s: float) -> tuple[str, int, float] | None:
+        """Return id, epoch and lease of a response whose lease has run out, or was not renewed for its length."""
+        query = select(jobs.c.response_id, jobs.c.epoch, jobs.c.lease_until).order_by(jobs.c.lease_until)
+        lapsed, ahead = jobs.c.lease_until <= now, jobs.c.lease_until > now + lease_s
+        async with self._database.read() as connection:
+            first = (await connection.execute(query.where(lapsed).limit(1))).one_or_none()
+            far_off = (await connection.execute(query.where(ahead))).all()
+        self._watch.forget_others([response_id for response_id, _, _ in far_off])
+        abandoned = [one for one in far_off if self._watch.is_abandoned(one[0], one[1:], lease_s)]
+        return first or next(iter(abandoned), None)
 
     async def _take_over(self, connection: AsyncConnection, job: dict[str, Any]) -> Claimed:
         response_id = job["response_id"]

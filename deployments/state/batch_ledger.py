@@ -100,9 +100,12 @@ class BatchState:
         return [line for line in range(self.num_total) if not done >> line & 1] if done else list(range(self.num_total))
 
 
-def claim(state: BatchState, now: float, lease_s: float) -> BatchState | None:
-    """Return the batch under a new claim; None while somebody holds one, or when it has ended."""
-    if state.has_ended or state.lease_until > now:
+def claim(state: BatchState, now: float, lease_s: float, *, is_abandoned: bool = False) -> BatchState | None:
+    """Return the batch under a new claim; None while somebody holds one, or when it has ended.
+
+    `is_abandoned` says that nobody has renewed the claim for its whole length, whatever time it names.
+    """
+    if state.has_ended or (state.lease_until > now and not is_abandoned):
         return None
     return replace(state, epoch=state.epoch + 1, lease_until=now + lease_s)
 

@@ -4,10 +4,11 @@ Every change is a step of `batch_ledger` in one transaction, and needs the newes
 store; here are only places and counts.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, select
+from sqlalchemy import and_, delete, func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state import batch_ledger
@@ -25,6 +26,7 @@ from deployments.state.batch_rows import (
 )
 from deployments.state.batches import BatchStore, one_row, write_row
 from deployments.state.files import record_file
+from deployments.state.lease_watch import LeaseWatch
 from deployments.state.tables import api_keys, batch_segments, batches, files, request_log, usage
 from deployments.state.usage import line_rows
 
@@ -32,29 +34,47 @@ from deployments.state.usage import line_rows
 class BatchWork:
     """The work on the batches of one database."""
 
-    def __init__(self, store: BatchStore) -> None:
+    def __init__(self, store: BatchStore, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._database = store.database
+        self._watch = LeaseWatch(monotonic)
 
-    async def claim(self, lease_s: float, busy: Sequence[str] = ()) -> Batch | None:
+    async def claim(self, lease_s: float, running: Sequence[Batch] = ()) -> Batch | None:
         """Return a batch under a new claim, None where there is nothing to do.
 
-        Accounts that are not among `busy`, or stand there least often, come first; then those who have waited longest.
+        Those that the caller is `running` stay as they are, also where a jump of the clock has ended their claims.
+        Accounts that have none of these, or the fewest, come first; then those who have waited longest.
         """
-        query = select(batches.c.batch_id, batches.c.account).where(
-            batches.c.status.not_in(ENDED), batches.c.lease_until <= self._store.clock()
-        )
-        async with self._database.read() as connection:
-            waiting = (await connection.execute(query.order_by(batches.c.created_at).limit(1000))).all()
-        for batch_id, _ in sorted(waiting, key=lambda row: busy.count(row.account)):
+        busy = [batch.account for batch in running]
+        free = await self._free(lease_s, [batch.batch_id for batch in running])
+        for batch_id, _ in sorted(free, key=lambda one: busy.count(one[1])):
             async with self._database.write() as connection:
                 row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
-                state = batch_ledger.claim(state_of(row), self._store.clock(), lease_s)
+                before = state_of(row)
+                is_abandoned = self._watch.is_abandoned(batch_id, (before.epoch, before.lease_until), lease_s)
+                state = batch_ledger.claim(before, self._store.clock(), lease_s, is_abandoned=is_abandoned)
                 if state is None:
                     continue
                 await write_row(connection, batch_id, values_of(state))
             return await self._store.to_batch({**row, **values_of(state)})
         return None
+
+    async def _free(self, lease_s: float, except_for: Sequence[str]) -> list[tuple[str, str]]:
+        """Return ids and accounts of batches whose claim has run out, or was not renewed for its length."""
+        now = self._store.clock()
+        query = select(batches.c.batch_id, batches.c.account, batches.c.epoch, batches.c.lease_until).where(
+            batches.c.status.not_in(ENDED),
+            batches.c.batch_id.not_in(except_for),
+            or_(batches.c.lease_until <= now, batches.c.lease_until > now + lease_s),
+        )
+        async with self._database.read() as connection:
+            found = (await connection.execute(query.order_by(batches.c.created_at).limit(1000))).all()
+        self._watch.forget_others([batch_id for batch_id, _, _, lease_until in found if lease_until > now])
+        return [
+            (batch_id, account)
+            for batch_id, account, epoch, lease_until in found
+            if lease_until <= now or self._watch.is_abandoned(batch_id, (epoch, lease_until), lease_s)
+        ]
 
     async def renew(self, batch_id: str, epoch: int, lease_s: float) -> BatchState:
         """Hold on to a claim; return where the batch is, for it may be on its way to being cancelled.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from deployments.state.lease_watch import LeaseWatch
 from deployments.state.response_protocol import (
     Claimed,
     Conversation,
@@ -50,8 +51,9 @@ class _Talk:
 class MemoryState:
     """What the twins share, as tables of one database would be."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
+        self.watch = LeaseWatch(monotonic)
         self.kept: dict[str, _Kept] = {}
         self.jobs: dict[str, _Job] = {}
         self.events: dict[str, list[bytes]] = {}
@@ -207,7 +209,10 @@ class MemoryBackground:
     async def claim(self, lease_s):
         now = self.state.clock()
         for response_id, job in self.state.jobs.items():
-            if job.lease_until > now:
+            value = (job.epoch, job.lease_until)
+            if job.lease_until > now and not (
+                job.lease_until > now + lease_s and self.state.watch.is_abandoned(response_id, value, lease_s)
+            ):
                 continue
             job.epoch += 1
             job.lease_until = now + lease_s

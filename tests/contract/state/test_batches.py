@@ -24,12 +24,17 @@ MASTER = b"m" * 32
 
 
 class Desk:
-    """One process with the batches of a database."""
+    """One process with the batches of a database. `clock` is the wall's, and may jump; `uptime` only goes on."""
 
-    def __init__(self, database: Database, clock: TestClock) -> None:
+    def __init__(self, database: Database, clock: TestClock, uptime: TestClock) -> None:
         self.clock = clock
+        self.uptime = uptime
         self.store = BatchStore(database, Vault(database, MASTER), clock=clock)
-        self.work = BatchWork(self.store)
+        self.work = BatchWork(self.store, uptime)
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.uptime.advance(seconds)
 
     async def create(self, account: str = "acct", **more) -> Batch:
         principal = replace(PRINCIPAL, account=account)
@@ -50,9 +55,9 @@ class Desk:
 @pytest.fixture
 async def desks(database: Database, database_url: str) -> AsyncIterator[list[Desk]]:
     """Three processes over one database."""
-    clock = TestClock()
+    clock, uptime = TestClock(), TestClock(0.0)
     others = [await connect(database_url) for _ in range(2)]
-    yield [Desk(each, clock) for each in (database, *others)]
+    yield [Desk(each, clock, uptime) for each in (database, *others)]
     for other in others:
         await other.close()
 
@@ -109,10 +114,10 @@ async def test_accounts_take_turns(desks: list[Desk]) -> None:
     for account in ("busy", "busy", "busy", "quiet"):
         await desk.create(account=account)
         desk.clock.advance(1)
-    claimed: list[str] = []
+    claimed: list[Batch] = []
     while (batch := await desk.work.claim(100.0, claimed)) is not None:
-        claimed.append(batch.account)
-    assert claimed == ["busy", "quiet", "busy", "busy"]
+        claimed.append(batch)
+    assert [batch.account for batch in claimed] == ["busy", "quiet", "busy", "busy"]
 
 
 async def test_a_claim_that_ran_out_fences_its_holder(desks: list[Desk]) -> None:
@@ -134,6 +139,47 @@ async def test_a_claim_that_ran_out_fences_its_holder(desks: list[Desk]) -> None
         with pytest.raises(Fenced):
             await attempt()
     assert [stored.segment_id for stored in await quick.work.segments(batch.batch_id)] == ["a"]
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, 12.0])
+async def test_a_claim_made_by_a_clock_that_was_ahead_ends_with_its_holder(desks: list[Desk], jump_s: float) -> None:
+    gone, left = desks[:2]
+    gone.clock.advance(jump_s)
+    batch = await gone.begun(4)
+    gone.clock.advance(-jump_s)
+    taken, waited_s = None, 0.0
+    while taken is None:
+        assert waited_s < 2 * 10.0 + 2
+        taken = await left.work.claim(10.0)
+        left.pass_time(1.0)
+        waited_s += 1.0
+    assert waited_s > 10.0
+    assert (taken.batch_id, taken.state.epoch) == (batch.batch_id, 2)
+    with pytest.raises(Fenced):
+        await gone.work.commit(batch.batch_id, 1, segment("a", 0))
+
+
+async def test_a_claim_made_by_a_clock_that_is_ahead_stays_while_it_is_renewed(desks: list[Desk]) -> None:
+    held, other = desks[:2]
+    held.clock.advance(3600.0)
+    batch = await held.begun(4)
+    held.clock.advance(-3600.0)
+    for _ in range(20):
+        assert await other.work.claim(10.0) is None
+        other.pass_time(3.0)
+        held.clock.advance(3600.0)
+        await held.work.renew(batch.batch_id, 1, 10.0)
+        held.clock.advance(-3600.0)
+    assert (await other.work.look(batch.batch_id)).epoch == 1
+
+
+async def test_a_clock_that_jumps_ahead_takes_no_batch_from_who_runs_it(desks: list[Desk]) -> None:
+    desk = desks[0]
+    batch = await desk.begun(4)
+    desk.clock.advance(3600.0)
+    assert await desk.work.claim(10.0, [batch]) is None
+    state, accepted = await desk.work.commit(batch.batch_id, 1, segment("a", 0))
+    assert (state.epoch, accepted) == (1, {0})
 
 
 async def test_outcomes_that_come_at_once_count_once(desks: list[Desk]) -> None:

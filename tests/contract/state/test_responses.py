@@ -1,6 +1,7 @@
 """Stored responses: one suite over the twin, SQLite and PostgreSQL."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,27 +39,29 @@ class Stores:
     background: Any
     conversations: Any
     clock: TestClock
+    uptime: Any
     database: Any = None
 
 
-def over(database, clock) -> Stores:
+def over(database, clock, uptime=time.monotonic) -> Stores:
     vault = Vault(database, b"m" * 32)
-    made = [kind(database, vault, clock) for kind in (ResponseStore, BackgroundStore, ConversationStore)]
-    return Stores(*made, clock, database)
+    background = BackgroundStore(database, vault, clock, uptime)
+    others = [kind(database, vault, clock) for kind in (ResponseStore, ConversationStore)]
+    return Stores(others[0], background, others[1], clock, uptime, database)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 async def stores(request, tmp_path) -> AsyncIterator[Stores]:
-    clock = TestClock()
+    clock, uptime = TestClock(), TestClock(0.0)
     if request.param == "memory":
-        state = MemoryState(clock)
-        yield Stores(MemoryResponses(state), MemoryBackground(state), MemoryConversations(state), clock)
+        state = MemoryState(clock, uptime)
+        yield Stores(MemoryResponses(state), MemoryBackground(state), MemoryConversations(state), clock, uptime)
         return
     url = f"sqlite+aiosqlite:///{tmp_path}/manta.db"
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres_url")
     database = await connect(url)
-    yield over(database, clock)
+    yield over(database, clock, uptime)
     await database.close()
 
 
@@ -229,6 +232,26 @@ async def test_a_lapsed_lease_is_claimed_once_and_the_old_runner_shut_out(stores
         await stores.background.finish(ME, turn("a"), epoch, [b"x"])
     await stores.background.finish(ME, turn("a"), claimed.epoch, [b"z"])
     assert (await stores.background.follow(ME, "resp_a", -1)).events == [*claimed.events, b"z"]
+
+
+async def test_a_lease_taken_by_a_clock_that_was_ahead_ends_with_its_holder(stores):
+    stores.clock.advance(3600)
+    epoch = await begin(stores)
+    stores.clock.advance(-3600)
+    assert await stores.background.claim(10) is None
+    stores.uptime.advance(9)
+    stores.clock.advance(3600 + 9)
+    await stores.background.append(ME, "resp_a", epoch, [], status="in_progress", lease_s=10)
+    stores.clock.advance(-3600)
+    assert await stores.background.claim(10) is None
+    stores.uptime.advance(9)
+    assert await stores.background.claim(10) is None
+    stores.uptime.advance(1)
+    claimed = await stores.background.claim(10)
+    assert claimed.epoch == epoch + 1
+    with pytest.raises(LeaseLost):
+        await stores.background.append(ME, "resp_a", epoch, [b"x"], status="in_progress", lease_s=10)
+    assert await stores.background.claim(10) is None
 
 
 async def test_following_makes_what_was_shown_stay(stores):

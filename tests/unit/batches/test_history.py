@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from deployments.state import batch_ledger as ledger
 from deployments.state.batch_ledger import ENDED, BatchState, CannotCancel, Fenced, Outcome, Tokens
+from deployments.state.lease_watch import LeaseWatch
+from tests.twins.gatekeeper import TestClock
 
 LEASE_S = 10.0
 NUM_LINES = 12
@@ -45,6 +47,11 @@ class Coordinator:
     finished: list[tuple[Outcome, str]] = field(default_factory=list)
     merged: list[str] | None = None
     num_calls: int = 0
+    uptime: TestClock = field(default_factory=lambda: TestClock(0.0))
+    watch: LeaseWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.watch = LeaseWatch(self.uptime)
 
     def forget(self) -> None:
         self.epoch, self.todo, self.finished, self.merged = None, [], [], None
@@ -52,10 +59,13 @@ class Coordinator:
 
 def step(one: Coordinator, database: Database, now: float, random: Random) -> None:
     """Have a coordinator do the next thing that it believes is to be done."""
+    one.uptime.now = now
     now += one.skew_s
     try:
         if one.epoch is None:
-            claimed = ledger.claim(database.state, now, LEASE_S)
+            held = database.state
+            is_abandoned = one.watch.is_abandoned("batch", (held.epoch, held.lease_until), LEASE_S)
+            claimed = ledger.claim(held, now, LEASE_S, is_abandoned=is_abandoned)
             if claimed is not None:
                 database.write(claimed)
                 one.epoch, one.todo = claimed.epoch, claimed.missing()
@@ -144,7 +154,7 @@ def test_any_schedule_ends_in_one_output_for_each_line(schedule, seed, may_cance
         elif event == "skip":
             now += LEASE_S
         elif event == "skew":
-            one.skew_s = random.choice([-100.0, 0.0, 100.0])
+            one.skew_s = random.choice([-100.0, 0.0, 100.0, 86_400.0])
         elif event == "pause":
             others = [each for each in coordinators if each is not one]
             for _ in range(10):
@@ -155,11 +165,12 @@ def test_any_schedule_ends_in_one_output_for_each_line(schedule, seed, may_cance
                 database.write(ledger.request_cancel(database.state, now))
             except CannotCancel:
                 continue
-    survivor = Coordinator("z")
+    survivor, epoch, left_at = Coordinator("z"), database.state.epoch, now
     for _ in range(3000):
         if database.state.has_ended:
             break
         now += 0.5
+        assert database.state.epoch > epoch or now <= left_at + LEASE_S + 1
         step(survivor, database, now, random)
     check(database)
 
