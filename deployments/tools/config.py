@@ -1,9 +1,11 @@
 """What the operator says about the tools that the service runs itself. A tool that is not named is off."""
 
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.sandbox.limits import MIB, Limits
 
 MEMORY_BYTES = {"1g": 1024 * MIB, "4g": 4096 * MIB, "16g": 16384 * MIB, "64g": 65536 * MIB}
@@ -65,7 +67,25 @@ class CodeInterpreterConfig(Part):
         )
 
 
-class ToolsConfig(Part):
-    """The tools that the service runs itself, each off unless it is named."""
+class OutboundConfig(Part):
+    """Where the tools may send requests that callers and models ask for: everywhere public, and where this allows.
 
+    Args:
+        allowed_networks: networks that are not public and may be reached all the same, such as 10.20.0.0/16.
+        allowed_hosts: names of hosts that may be reached wherever they are.
+    """
+
+    allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    allowed_hosts: frozenset[str] = frozenset()
+
+    @property
+    def rules(self) -> AddressRules:
+        """The same as what requests are held against."""
+        return AddressRules(self.allowed_networks, frozenset(host.lower().rstrip(".") for host in self.allowed_hosts))
+
+
+class ToolsConfig(Part):
+    """The tools that the service runs itself, each off unless it is named; and where they may send requests."""
+
+    outbound: OutboundConfig = OutboundConfig()
     code_interpreter: CodeInterpreterConfig | None = None

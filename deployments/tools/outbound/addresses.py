@@ -1,0 +1,106 @@
+"""Which addresses the service may send requests to on behalf of others: public ones, and what the operator adds.
+
+Looks at addresses as they are after resolving, so no notation of one gets past it. Resolves nothing itself.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+import httpx2
+
+from deployments.tools.outbound.errors import AddressRefused
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_PORTS = frozenset({80, 443})
+_FIRST_FREE_PORT = 1024
+_LAST_PORT = 65535
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+# The registries of special-purpose addresses of IANA (iana-ipv4-special-registry, iana-ipv6-special-registry), written
+# out, as what `ipaddress` takes for global differs between the releases of Python.
+_NOT_PUBLIC = tuple(
+    ip_network(network)
+    for network in (
+        "0.0.0.0/8",  # This host.
+        "10.0.0.0/8",  # Private.
+        "100.64.0.0/10",  # Between carriers and their customers; clouds keep services there.
+        "127.0.0.0/8",  # Loopback.
+        "168.63.129.16/32",  # Azure's own service, which gives out secrets, at a public address.
+        "169.254.0.0/16",  # Link-local, with the metadata services of clouds.
+        "172.16.0.0/12",  # Private.
+        "192.0.0.0/24",  # Protocol assignments.
+        "192.0.2.0/24",  # Documentation.
+        "192.88.99.0/24",  # 6to4 relays.
+        "192.168.0.0/16",  # Private.
+        "198.18.0.0/15",  # Benchmarks.
+        "198.51.100.0/24",  # Documentation.
+        "203.0.113.0/24",  # Documentation.
+        "224.0.0.0/4",  # Multicast.
+        "240.0.0.0/4",  # Reserved, and broadcast.
+        "2001::/23",  # Protocol assignments, Teredo among them, which carries IPv4 addresses.
+        "2001:db8::/32",  # Documentation.
+        "2002::/16",  # 6to4, which carries IPv4 addresses.
+        "3fff::/20",  # Documentation.
+    )
+)
+# Everything else is loopback, mapped or translated IPv4 (::ffff:0:0/96, 64:ff9b::/96), unique local, link-local,
+# multicast or not assigned.
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is one of the public internet, and leads there whoever sends to it."""
+    if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
+        return False
+    return not any(address in network for network in _NOT_PUBLIC)
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRules:
+    """Where requests may go: to public addresses, and to what the operator has named.
+
+    Args:
+        allowed_networks: networks that may be reached though they are not public.
+        allowed_hosts: hosts, by name as URLs have it, that may be reached wherever they are.
+    """
+
+    allowed_networks: tuple[Network, ...] = ()
+    allowed_hosts: frozenset[str] = frozenset()
+
+    def check_url(self, url: httpx2.URL) -> None:
+        """Refuse a URL that no request is sent to, whatever its host resolves to.
+
+        Raises:
+            AddressRefused: another scheme than http and https, no host, a user or password, or a port of another
+                service.
+        """
+        if url.scheme not in _DEFAULT_PORTS:
+            raise AddressRefused("Only addresses that begin with http:// or https:// can be fetched.")
+        if not url.host:
+            raise AddressRefused("The address names no host.")
+        if url.userinfo:
+            raise AddressRefused("An address with a user or password in it is not fetched.")
+        port = url.port or _DEFAULT_PORTS[url.scheme]
+        if port > _LAST_PORT or (port < _FIRST_FREE_PORT and port not in _PORTS and not self._is_named(url.host)):
+            raise AddressRefused(f"Port {port} is not one of the web.")
+
+    def choose(self, host: str, addresses: Iterable[str]) -> list[str]:
+        """Return those of a host's addresses that may be connected to, in their order.
+
+        Raises:
+            AddressRefused: there is none.
+        """
+        checked = [address for address in addresses if self._is_allowed(host, address)]
+        if not checked:
+            raise AddressRefused("The address is not on the public internet, and so is not fetched.")
+        return checked
+
+    def _is_named(self, host: str) -> bool:
+        return host.rstrip(".").lower() in self.allowed_hosts
+
+    def _is_allowed(self, host: str, address: str) -> bool:
+        parsed = ip_address(address)
+        return self._is_named(host) or is_public(parsed) or any(parsed in network for network in self.allowed_networks)
