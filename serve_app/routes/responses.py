@@ -34,12 +34,13 @@ async def create_response(request: Request) -> ASGIApp:
         raw = await request.body()
         body = parse_json_body(raw, ResponseRequest)
         turn = await operation.begin(body, raw, principal, request_id=exchange.request_id)
-        cost = operation.cost(turn)
+        chat = operation.first_chat(turn)
+        cost = operation.cost(turn, chat)
         exchange.model, exchange.stream = cost.model, body.is_stream
         await ticket.reserve(cost)
         if body.background:
             return await _start(request, turn, raw, ticket)
-        answer = operation.answer(turn, lambda: _note_failure(exchange))
+        answer = operation.answer(turn, chat, lambda: _note_failure(exchange))
         return OutcomeResponse(Outcome(answer, body.is_stream, cost), ticket.detach(), exchange)
 
 

@@ -128,12 +128,13 @@ class _Session:
                 body, raw, principal, request_id=exchange.request_id, remembered=self._remembered
             )
             exchange.model = turn.engine.card.id
+            chat = None
             if turn.messages:  # There is nothing to check in a turn that only says which tools there will be.
-                cost = operation.cost(turn)
+                chat = operation.first_chat(turn)
                 if is_generated:
-                    await ticket.reserve(cost)
+                    await ticket.reserve(operation.cost(turn, chat))
             turn = replace(turn, is_generated=is_generated)
-            answer = operation.answer(turn, lambda: None)
+            answer = operation.answer(turn, chat, lambda: None)
             try:
                 await self._send_events(answer, exchange)
             finally:

@@ -1,6 +1,7 @@
 """Between a response and the chat that makes its text: the body of a generation, and what its refusals are called."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import orjson
 from pydantic import ValidationError
@@ -25,10 +26,18 @@ _PARAMS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class GenerationChat:
+    """The chat that one generation asks for, checked, and its bytes."""
+
+    body: ChatRequest
+    raw: bytes
+
+
 def create_chat_request(
     turn: Turn, messages: list[Message], offered: Sequence[OfferedFunction], *, may_force: bool = True
-) -> tuple[ChatRequest, bytes]:
-    """Return the chat that one generation asks for, and its bytes.
+) -> GenerationChat:
+    """Return the chat that one generation asks for.
 
     `offered` are the functions that the service runs. Without `may_force` the model need not call any.
 
@@ -43,7 +52,7 @@ def create_chat_request(
         told = translate_violation(error, chat)
         raise BadRequest(told.message, param=param_of(told.param), code=told.code) from None
     check_features(body, turn.engine.card, param="input")
-    return body, orjson.dumps(chat)
+    return GenerationChat(body, orjson.dumps(chat))
 
 
 def unfinished(raw: bytes, num_tokens: int) -> bytes:

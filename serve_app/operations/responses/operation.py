@@ -13,7 +13,7 @@ from serve_app.errors import ApiError, BadRequest, translate_engine_error
 from serve_app.operations.chat import ChatOperation, cost_of
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.responses.answer import ResponseAnswer
-from serve_app.operations.responses.dialect import create_chat_request, param_of
+from serve_app.operations.responses.dialect import GenerationChat, create_chat_request, param_of
 from serve_app.operations.responses.history import Message
 from serve_app.operations.responses.prepare import Preparation, Remembered
 from serve_app.operations.responses.run import ResponseRun
@@ -101,24 +101,27 @@ class ResponseOperation:
         """
         return await self.preparation.turn(body, raw, principal, request_id=request_id, remembered=remembered)
 
-    def cost(self, turn: Turn) -> Cost:
-        """Return what a response may take, the conversation that it continues included.
+    def first_chat(self, turn: Turn) -> GenerationChat:
+        """Return what the model is asked first.
 
         Raises:
             BadRequest: the model cannot do what the request asks.
         """
-        body, _ = create_chat_request(turn, turn.messages, turn.tools.offered)
-        return cost_of(body, turn.engine.card)
+        return create_chat_request(turn, turn.messages, turn.tools.offered)
 
-    def start(self, turn: Turn) -> ResponseRun:
-        """Return the response on its way; nothing runs yet."""
-        return ResponseRun(turn, self._chat, self._bounds, self._clock)
+    def cost(self, turn: Turn, chat: GenerationChat) -> Cost:
+        """Return what a response may take, the conversation that it continues included."""
+        return cost_of(chat.body, turn.engine.card)
 
-    def answer(self, turn: Turn, on_failure: Callable[[], None]) -> ResponseAnswer:
+    def start(self, turn: Turn, chat: GenerationChat | None = None) -> ResponseRun:
+        """Return the response on its way; nothing runs yet. `chat` is its first one, if that is there already."""
+        return ResponseRun(turn, self._chat, self._bounds, self._clock, chat)
+
+    def answer(self, turn: Turn, chat: GenerationChat | None, on_failure: Callable[[], None]) -> ResponseAnswer:
         """Return the answer to a response that runs in the foreground; `on_failure` is called if it fails."""
 
         async def prepare() -> ResponseRun:
-            return self.start(turn)
+            return self.start(turn, chat)
 
         return ResponseAnswer(prepare, self.storage, is_stream=turn.request.is_stream, on_failure=on_failure)
 

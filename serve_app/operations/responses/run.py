@@ -14,7 +14,7 @@ from deployments.models.render import parse_events
 from serve_app.errors import SERVER_ERROR_MESSAGE, translate_engine_error
 from serve_app.observability import log_bug
 from serve_app.operations.chat import ChatOperation
-from serve_app.operations.responses.dialect import create_chat_request, translated, unfinished
+from serve_app.operations.responses.dialect import GenerationChat, create_chat_request, translated, unfinished
 from serve_app.operations.responses.history import ServerRun, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.running_tool import RunningTool
 from serve_app.operations.responses.state import ResponseState, ServerCall
@@ -43,7 +43,12 @@ class ResponseRun:
     """One response on its way. `state.response` is the object as it stands, `runs` what tools of the service did."""
 
     def __init__(
-        self, turn: Turn, chat: ChatOperation, bounds: ToolBounds, clock: Callable[[], float] = time.time
+        self,
+        turn: Turn,
+        chat: ChatOperation,
+        bounds: ToolBounds,
+        clock: Callable[[], float] = time.time,
+        first_chat: GenerationChat | None = None,
     ) -> None:
         self.turn = turn
         self.state = ResponseState(turn.response, clock=clock, seal_reasoning=turn.seal_reasoning)
@@ -54,6 +59,7 @@ class ResponseRun:
         self._bounds = bounds
         self._tool_time = _ToolTime()
         self._messages = list(turn.messages)
+        self._next_chat = first_chat
         self._heard = _Heard()
         self._stream: EngineStream | None = None
         self._num_generations = 0
@@ -69,6 +75,7 @@ class ResponseRun:
         partial = resumed.partial_text()
         if partial:
             self._messages.append({"role": "assistant", "content": partial})
+            self._next_chat = None
             num_tokens = resumed.num_deltas()
             resumed.count(Usage(prompt_tokens=-num_tokens, completion_tokens=num_tokens))
         return partial
@@ -184,14 +191,16 @@ class ResponseRun:
         turn = self.turn
         self._num_generations += 1
         number = self._num_generations
-        body, raw = create_chat_request(
-            turn, self._messages, self._tools.offered if may_call else (), may_force=not self.runs and may_call
-        )
+        chat, self._next_chat = self._next_chat, None
+        if chat is None:
+            offered = self._tools.offered if may_call else ()
+            chat = create_chat_request(turn, self._messages, offered, may_force=not self.runs and may_call)
+        raw = chat.raw
         if self.state.partial_text():
             raw = unfinished(raw, self.state.num_deltas())
         self._stream = stream = self._chat.run_as_events(
             turn.engine,
-            body,
+            chat.body,
             raw,
             turn.principal,
             request_id=turn.request_id if number == 1 else f"{turn.request_id}-{number}",
