@@ -257,9 +257,11 @@ class ResponseState:
         """
         if self.has_ended:
             return []
-        if self.finish_reason is None:
+        ended_well = self.finish_reason in ("stop", "tool_calls")
+        is_cut_off = any(item.get("status") == "incomplete" for item in self._items)
+        if self.finish_reason is None or (ended_well and is_cut_off):
             return self.fail("server_error", SERVER_ERROR_MESSAGE)
-        if self.finish_reason in ("stop", "tool_calls") and not self._items:
+        if ended_well and not self._items:
             return [*self._say_nothing(), *self._end("completed")]
         if self.finish_reason in ("length", "content_filter"):
             reason = "max_output_tokens" if self.finish_reason == "length" else "content_filter"

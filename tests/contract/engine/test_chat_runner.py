@@ -65,14 +65,20 @@ class Collected:
         raise AssertionError(error)
 
 
-@pytest.fixture
-def ask(real_engine):
-    from deployments.models.replica.chat import ChatRunner
+@pytest.fixture(scope="module")
+def compiler(real_engine):
     from deployments.models.schema_budget import SchemaCompiler
 
-    runner = ChatRunner(
-        real_engine.client, real_engine.serving, SchemaCompiler(any_whitespace=False), real_engine.model
-    )
+    compiler = SchemaCompiler(any_whitespace=False)
+    yield compiler
+    real_engine.run(compiler.aclose())
+
+
+@pytest.fixture
+def ask(real_engine, compiler):
+    from deployments.models.replica.chat import ChatRunner
+
+    runner = ChatRunner(real_engine.client, real_engine.serving, compiler, real_engine.model)
 
     async def ask(body, *, stream, reply=None, **header):
         reply = reply or Collected()

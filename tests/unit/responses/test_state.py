@@ -177,6 +177,16 @@ def test_type_of_reads_what_was_written():
     assert orjson.loads(event)["sequence_number"] == 0
 
 
+def test_what_an_earlier_generation_left_cut_off_is_no_completed_response():
+    machine = state()
+    machine.begin()
+    machine.take([TextDelta("text", 0, "a")])
+    machine.end_generation(USAGE)
+    machine.next_generation()
+    machine.take([Finished("finished", 0, "stop")])
+    assert type_of(machine.end()[-1]) == b"response.failed"
+
+
 TEXTS = st.text(max_size=5)
 TOKENS = st.lists(
     st.fixed_dictionaries(
