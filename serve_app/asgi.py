@@ -21,6 +21,8 @@ from serve_app.routes import (
     models,
     responses,
     responses_socket,
+    vector_store_files,
+    vector_stores,
 )
 from serve_app.services import Services
 
@@ -30,6 +32,7 @@ _BATCHES = "/v1/batches"
 _RESPONSE = "/v1/responses/{response_id}"
 _CONVERSATION = "/v1/conversations/{conversation_id}"
 _CONTAINER = "/v1/containers/{container_id}"
+_STORE = "/v1/vector_stores/{vector_store_id}"
 
 ROUTES = [
     Route("/v1/chat/completions", generation.create_chat_completion, methods=["POST"]),
@@ -68,6 +71,20 @@ ROUTES = [
     Route(_CONTAINER + "/files/{file_id}", containers.retrieve_file),
     Route(_CONTAINER + "/files/{file_id}", containers.delete_file, methods=["DELETE"]),
     Route(_CONTAINER + "/files/{file_id}/content", containers.download_file),
+    Route("/v1/vector_stores", vector_stores.list_stores),
+    Route("/v1/vector_stores", vector_stores.create_store, methods=["POST"]),
+    Route(_STORE, vector_stores.retrieve_store),
+    Route(_STORE, vector_stores.update_store, methods=["POST"]),
+    Route(_STORE, vector_stores.delete_store, methods=["DELETE"]),
+    Route(_STORE + "/files", vector_store_files.list_files),
+    Route(_STORE + "/files", vector_store_files.create_file, methods=["POST"]),
+    Route(_STORE + "/files/{file_id}", vector_store_files.retrieve_file),
+    Route(_STORE + "/files/{file_id}", vector_store_files.update_file, methods=["POST"]),
+    Route(_STORE + "/files/{file_id}", vector_store_files.delete_file, methods=["DELETE"]),
+    Route(_STORE + "/file_batches", vector_store_files.create_batch, methods=["POST"]),
+    Route(_STORE + "/file_batches/{batch_id}", vector_store_files.retrieve_batch),
+    Route(_STORE + "/file_batches/{batch_id}/cancel", vector_store_files.cancel_batch, methods=["POST"]),
+    Route(_STORE + "/file_batches/{batch_id}/files", vector_store_files.list_batch_files),
     Route("/v1/models", models.list_models),
     Route("/v1/models/{model:path}", models.retrieve_model),
     Route(_KEYS, admin_keys.list_keys),

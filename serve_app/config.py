@@ -73,6 +73,16 @@ class ServiceConfig(Part):
                 raise ValueError(f"models: the guard_model {guard} of {model.id} is not among the models")
         return self
 
+    @model_validator(mode="after")
+    def _files_can_be_embedded(self) -> "ServiceConfig":
+        if self.tools.file_search is not None:
+            wanted = self.tools.file_search.embedding_model
+            if not any(model.id == wanted and "embeddings" in model.card.operations for model in self.models):
+                raise ValueError(
+                    f"tools.file_search.embedding_model: {wanted} is not among the models, or makes no embeddings"
+                )
+        return self
+
 
 def check_file(path: Path) -> list[str]:
     """Return what is wrong with a Serve configuration file, one line a fault; none when it can be deployed."""

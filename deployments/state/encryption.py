@@ -53,6 +53,10 @@ class DataKey:
         """
         return _open(self._cipher, sealed, self._bind(label))
 
+    def derive(self, label: bytes) -> bytes:
+        """Return a secret of 32 bytes that this key and the label stand for, and nobody can guess without the key."""
+        return hmac.digest(self._key, b"derived\0" + self._bind(label), "sha256")
+
     def new_stream(self, label: bytes) -> "StreamSealer":
         """Return what seals one stream, under a key that no other stream has."""
         salt = secrets.token_bytes(SALT_BYTES)

@@ -6,7 +6,7 @@ row and deleted after it, so that a row never names what is not there; what has 
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -22,6 +22,7 @@ from deployments.state.file_content import ContentReader, FileWriter, NewFile, o
 from deployments.state.objects import ObjectStore, StoreUnavailable
 from deployments.state.pages import PageOrder
 from deployments.state.tables import batches, files
+from deployments.state.vector_store_rows import forget_files
 
 ORPHAN_AGE_S = 6 * 3600.0
 """What is in the object store for so long without a row never gets one."""
@@ -100,6 +101,18 @@ class FileStore:
         """
         return await self._to_file(await self._row(account, file_id, even_expired=even_expired))
 
+    async def find_all(self, account: str, file_ids: Sequence[str]) -> dict[str, StoredFile]:
+        """Return those of some files that the account has, by id."""
+        found: dict[str, StoredFile] = {}
+        wanted = [file_id for file_id in dict.fromkeys(file_ids) if "\0" not in file_id]
+        for start in range(0, len(wanted), 400):
+            query = select(files).where(files.c.account == account, files.c.expires_at > self.clock())
+            query = query.where(files.c.file_id.in_(wanted[start : start + 400]))
+            async with self._database.read() as connection:
+                rows = (await connection.execute(query)).mappings().all()
+            found |= {row["file_id"]: await self._to_file(dict(row)) for row in rows}
+        return found
+
     async def list_files(self, account: str, page: Page) -> tuple[list[StoredFile], bool]:
         """Return a page of an account's files, and whether there are more.
 
@@ -139,7 +152,7 @@ class FileStore:
         return ContentReader(self.objects, row, await self._data_key(row))
 
     async def delete(self, account: str, file_id: str) -> None:
-        """Destroy a file.
+        """Destroy a file; it leaves every vector store that it is in.
 
         Raises:
             FileNotFound: the account has none with this id.
@@ -153,6 +166,7 @@ class FileStore:
             if user is not None:
                 raise FileInUse(user)
             await connection.execute(delete(files).where(files.c.file_id == file_id))
+            await forget_files(connection, [file_id], self.clock())
         await self.drop_object(row["object_key"])
 
     async def drop_object(self, object_key: str) -> None:
@@ -172,6 +186,7 @@ class FileStore:
             ids = [file_id for file_id, _ in rows]
             for start in range(0, len(ids), 400):
                 await connection.execute(delete(files).where(files.c.file_id.in_(ids[start : start + 400])))
+            await forget_files(connection, ids, self.clock())
         for _, object_key in rows:
             await self.drop_object(object_key)
         return len(rows)

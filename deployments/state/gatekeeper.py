@@ -36,6 +36,7 @@ from deployments.state.references import StateError
 from deployments.state.responses import ResponseStore
 from deployments.state.snapshots import Snapshot, load_snapshot, save_snapshot
 from deployments.state.usage import Numbered, UsageStore
+from deployments.state.vector_stores import VectorStores
 
 logger = logging.getLogger(__name__)
 
@@ -230,13 +231,14 @@ class Gatekeeper:
         await self._usage.drop_log_before(self._state.config.request_log_days)
 
     async def _sweep_responses(self) -> None:
-        """Destroy the stored responses, conversations and records of containers that have expired."""
+        """Destroy the stored responses, conversations, containers' records and vector stores that have expired."""
         database = self._database
         assert database is not None
         vault = Vault(database, self._state.master_key)
         await ResponseStore(database, vault).sweep()
         await ConversationStore(database, vault).sweep()
         await ContainerStore(database, vault).sweep()
+        await VectorStores(database, vault).sweep()
 
     async def _stop(self) -> None:
         if self._core is not None:

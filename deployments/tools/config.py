@@ -67,6 +67,27 @@ class CodeInterpreterConfig(Part):
         )
 
 
+class FileSearchConfig(Part):
+    """Vector stores and the search over them.
+
+    Args:
+        embedding_model: the id of the model that turns text into vectors, one of the service's own. Stores keep the
+            one that they were created with.
+        inputs_per_call: how many pieces of text one call of that model carries at most.
+        max_stores_per_account, max_files_per_store: how many there may be.
+        max_file_mib: how large a file may be that is to be searched.
+        read_timeout_s, read_memory_mib: what reading one document may take; it is read in a process of its own.
+    """
+
+    embedding_model: str = Field(min_length=1)
+    inputs_per_call: int = Field(default=256, ge=1, le=2048)
+    max_stores_per_account: int = Field(default=1000, ge=1)
+    max_files_per_store: int = Field(default=10_000, ge=1)
+    max_file_mib: int = Field(default=64, ge=1, le=512)
+    read_timeout_s: float = Field(default=120.0, gt=0, le=3600)
+    read_memory_mib: int = Field(default=1024, ge=256, le=65536)
+
+
 class OutboundConfig(Part):
     """Where the tools may send requests that callers and models ask for: everywhere public, and where this allows.
 
@@ -89,3 +110,4 @@ class ToolsConfig(Part):
 
     outbound: OutboundConfig = OutboundConfig()
     code_interpreter: CodeInterpreterConfig | None = None
+    file_search: FileSearchConfig | None = None

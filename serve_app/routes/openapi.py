@@ -11,6 +11,7 @@ from serve_app.routes.admin_keys import Rotation
 from serve_app.routes.openapi_containers import CONTAINER_BODIES, container_paths, container_schemas
 from serve_app.routes.openapi_parts import REFERENCE, list_of, operation, reference, wire_object
 from serve_app.routes.openapi_responses import PAGE, RESPONSE_BODIES, response_paths, response_schemas
+from serve_app.routes.openapi_vector_stores import VECTOR_STORE_BODIES, vector_store_paths, vector_store_schemas
 from serve_app.schemas.batches import BatchCreateRequest
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.completions import CompletionRequest
@@ -27,6 +28,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     Rotation,
     *RESPONSE_BODIES,
     *CONTAINER_BODIES,
+    *VECTOR_STORE_BODIES,
 )
 _AFTER = {"name": "after", "in": "query", "schema": {"type": "string"}}
 _FILE_QUERY: dict[str, Any] = {
@@ -53,6 +55,7 @@ def create_document() -> dict[str, Any]:
             **_model_paths(),
             **response_paths(),
             **container_paths(PAGE),
+            **vector_store_paths(PAGE),
             **_file_paths(),
             **_batch_paths(),
             **_admin_paths(),
@@ -65,6 +68,7 @@ def create_document() -> dict[str, Any]:
                 **_answer_schemas(),
                 **response_schemas(),
                 **container_schemas(),
+                **vector_store_schemas(),
             },
         },
     }

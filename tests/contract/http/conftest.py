@@ -25,13 +25,15 @@ from deployments.state.files import FileStore
 from deployments.state.key_store import KeyStore
 from deployments.state.protocol import Principal, RequestRecord
 from deployments.state.retention import FilesConfig
-from deployments.tools.config import CodeInterpreterConfig
+from deployments.state.vector_stores import VectorStores
+from deployments.tools.config import CodeInterpreterConfig, FileSearchConfig
 from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
 from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer, PrometheusMetrics
 from serve_app.operations.code_interpreter.containers import Containers
 from serve_app.operations.code_interpreter.tool import CodeInterpreter
+from serve_app.operations.file_search.stores import StoreDesk
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.background import BackgroundRunner, Timing
 from serve_app.operations.responses.storage import Storage
@@ -88,6 +90,7 @@ class World:
     state: MemoryState = field(default_factory=MemoryState)
     built_ins: dict[str, Any] = field(default_factory=dict)
     containers: Any = None
+    vector_stores: Any = None
     timing: Timing = field(default_factory=lambda: Timing(1.0, 0.05, 0.005, 0.05, 0.01, 0.01))
     runners: list[BackgroundRunner] = field(default_factory=list)
 
@@ -116,6 +119,7 @@ class World:
                 batches=self.batches,
                 wake_batches=self.wake_batches,
                 containers=self.containers,
+                vector_stores=self.vector_stores,
                 background=runner,
                 body_bounds=self.bounds,
             )
@@ -172,6 +176,15 @@ async def interpreter(tmp_path, world, file_store) -> AsyncIterator[Interpreter]
         world.containers = Containers(store, running.hosts, file_store, config)
         world.built_ins["code_interpreter"] = CodeInterpreter(world.containers)
         yield running
+
+
+@pytest.fixture
+def vector_stores(world, file_store) -> StoreDesk:
+    """The real vector stores behind the routes, in the database of `file_store`; nobody indexes what is put in."""
+    config = FileSearchConfig(embedding_model=EMBEDDING_MODEL, max_stores_per_account=5)
+    stores = VectorStores(file_store._database, file_store.vault, world.clock)
+    world.vector_stores = StoreDesk(stores, file_store, config)
+    return world.vector_stores
 
 
 @dataclass

@@ -1,0 +1,130 @@
+"""/v1/vector_stores/{id}/files and /file_batches: what is in a vector store, put in one by one or together."""
+
+from typing import Any, get_args
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.state.vector_store_files import StoreFilePage
+from deployments.state.vector_store_rows import FileStatus, StoreFileMissing
+from serve_app.body import parse_json_body
+from serve_app.errors import BadRequest, shorten
+from serve_app.operations.file_search.refusals import translated
+from serve_app.routes.access import json_response
+from serve_app.routes.paging import list_to_wire, page_query, unknown_after
+from serve_app.routes.storage import storage_errors
+from serve_app.routes.vector_stores import store_caller, store_id_of
+from serve_app.schemas.vector_stores import (
+    StoreBatchRequest,
+    StoreFileRequest,
+    StoreFileUpdateRequest,
+    store_batch_to_wire,
+    store_file_to_wire,
+)
+
+_STATUSES = get_args(FileStatus)
+
+
+async def create_file(request: Request) -> Response:
+    """Put a file into a vector store; it is indexed after the answer."""
+    principal, desk = await store_caller(request)
+    body, store_id = parse_json_body(await request.body(), StoreFileRequest), store_id_of(request)
+    with storage_errors():
+        await desk.attach(principal, store_id, [body], "file_id")
+        file = await desk.find_file(principal.account, store_id, body.file_id)
+    return json_response(store_file_to_wire(file))
+
+
+async def list_files(request: Request) -> Response:
+    """Return the files in a vector store, in pages; `filter` keeps those of one status."""
+    return json_response(await _list(request, None))
+
+
+async def retrieve_file(request: Request) -> Response:
+    """Return what is known of a file in a vector store."""
+    principal, desk = await store_caller(request)
+    with storage_errors():
+        file = await desk.find_file(principal.account, store_id_of(request), _file_id_of(request))
+    return json_response(store_file_to_wire(file))
+
+
+async def update_file(request: Request) -> Response:
+    """Give a file in a vector store other attributes."""
+    principal, desk = await store_caller(request)
+    body = parse_json_body(await request.body(), StoreFileUpdateRequest)
+    with storage_errors():
+        file = await desk.set_attributes(principal.account, store_id_of(request), _file_id_of(request), body.attributes)
+    return json_response(store_file_to_wire(file))
+
+
+async def delete_file(request: Request) -> Response:
+    """Take a file out of a vector store; the file itself stays."""
+    principal, desk = await store_caller(request)
+    file_id = _file_id_of(request)
+    with storage_errors():
+        await desk.detach(principal.account, store_id_of(request), file_id)
+    return json_response({"id": file_id, "object": "vector_store.file.deleted", "deleted": True})
+
+
+async def create_batch(request: Request) -> Response:
+    """Put files into a vector store together; they are indexed after the answer."""
+    principal, desk = await store_caller(request)
+    body, store_id = parse_json_body(await request.body(), StoreBatchRequest), store_id_of(request)
+    param = "file_ids[{index}]" if body.files is None else "files[{index}].file_id"
+    with storage_errors():
+        batch_id = await desk.attach(principal, store_id, body.wanted, param, batch=True)
+        batch = await desk.find_batch(principal.account, store_id, batch_id)
+    return json_response(store_batch_to_wire(batch))
+
+
+async def retrieve_batch(request: Request) -> Response:
+    """Return how far a batch of files is."""
+    principal, desk = await store_caller(request)
+    with storage_errors():
+        batch = await desk.find_batch(principal.account, store_id_of(request), _batch_id_of(request))
+    return json_response(store_batch_to_wire(batch))
+
+
+async def cancel_batch(request: Request) -> Response:
+    """Have the files of a batch that are not indexed yet not be indexed."""
+    principal, desk = await store_caller(request)
+    with storage_errors():
+        batch = await desk.cancel_batch(principal.account, store_id_of(request), _batch_id_of(request))
+    return json_response(store_batch_to_wire(batch))
+
+
+async def list_batch_files(request: Request) -> Response:
+    """Return the files of a batch, in pages."""
+    principal, desk = await store_caller(request)
+    with storage_errors():
+        await desk.find_batch(principal.account, store_id_of(request), _batch_id_of(request))
+    return json_response(await _list(request, _batch_id_of(request)))
+
+
+async def _list(request: Request, batch_id: str | None) -> dict[str, Any]:
+    principal, desk = await store_caller(request)
+    query, status, store_id = page_query(request), request.query_params.get("filter"), store_id_of(request)
+    if status is not None and status not in _STATUSES:
+        supported = ", ".join(f"'{one}'" for one in _STATUSES)
+        raise BadRequest(
+            f"Invalid value: '{shorten(status)}'. Supported values are: {supported}.",
+            param="filter",
+            code="invalid_value",
+        )
+    page = StoreFilePage(query.limit, query.is_ascending, query.after, status, batch_id)  # type: ignore[arg-type]
+    with storage_errors(), translated(store_id):
+        try:
+            found, has_more = await desk.list_files(principal.account, store_id, page)
+        except StoreFileMissing:
+            raise unknown_after(query.after or "") from None
+    return list_to_wire([store_file_to_wire(file) for file in found], has_more=has_more)
+
+
+def _file_id_of(request: Request) -> str:
+    file_id: str = request.path_params["file_id"]
+    return file_id
+
+
+def _batch_id_of(request: Request) -> str:
+    batch_id: str = request.path_params["batch_id"]
+    return batch_id

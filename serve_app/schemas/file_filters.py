@@ -1,0 +1,152 @@
+"""What a search over files may ask for beside its words: conditions on their attributes, and how results are ranked."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, Tag, model_validator
+
+from serve_app.schemas.base import (
+    MAX_METADATA_KEY_CHARS,
+    MAX_METADATA_PAIRS,
+    MAX_METADATA_VALUE_CHARS,
+    WireModel,
+    refusal,
+)
+
+MAX_RESULTS = 50
+MAX_FILTER_DEPTH = 8
+MAX_FILTERS = 64
+
+NumResults = Annotated[int, Field(ge=1, le=MAX_RESULTS)]
+StoreId = Annotated[str, Field(min_length=1, max_length=128)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Weight = Annotated[float, Field(ge=0, le=1000)]
+Key = Annotated[str, Field(min_length=1, max_length=MAX_METADATA_KEY_CHARS)]
+_One = str | bool | float
+
+
+def _check_value(value: Any) -> Any:
+    """Return a value that an attribute can be compared to."""
+    many = value if isinstance(value, list) else [value]
+    if len(many) > MAX_FILTERS or not all(type(one) in (str, bool, int, float) for one in many):
+        raise refusal(
+            "invalid_type",
+            "Invalid type for '{param}': expected a string, a number, a boolean, or a list of at most "
+            f"{MAX_FILTERS} of them.",
+        )
+    return value
+
+
+class ComparisonFilter(WireModel):
+    """A condition on one attribute; files that do not have it meet only 'ne' and 'nin'."""
+
+    type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
+    key: Key
+    value: Annotated[Any, BeforeValidator(_check_value)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.type in ("in", "nin")) != isinstance(self.value, list):
+            wanted = "a list" if self.type in ("in", "nin") else "one value"
+            raise refusal(
+                "invalid_type", f"Invalid type for '{{param}}': expected {wanted} with this 'type'.", ".value"
+            )
+        return self
+
+
+class CompoundFilter(WireModel):
+    """Conditions that must all hold, or of which one must."""
+
+    type: Literal["and", "or"]
+    filters: Annotated[list["Filter"], Field(fail_fast=True, min_length=1, max_length=MAX_FILTERS)]
+
+
+Filter = Annotated[ComparisonFilter | CompoundFilter, Field(discriminator="type")]
+
+
+def _check_depth(value: Any) -> Any:
+    """Return filters that are not nested too deeply."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > MAX_FILTER_DEPTH or len(level) > MAX_FILTERS * MAX_FILTERS:
+            raise refusal(
+                "invalid_value", f"Invalid '{{param}}': filters may be nested at most {MAX_FILTER_DEPTH} levels deep."
+            )
+        nested = [one.get("filters") for one in level if isinstance(one, dict)]
+        level = [one for some in nested if isinstance(some, list) for one in some]
+    return value
+
+
+Filters = Annotated[Filter, BeforeValidator(_check_depth)]
+
+
+class HybridWeights(WireModel):
+    """What the meaning counts against the words, where both rank results."""
+
+    embedding_weight: Weight
+    text_weight: Weight
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.embedding_weight + self.text_weight == 0:
+            raise refusal("invalid_value", "Invalid '{param}': one of the two weights must be above 0.")
+        return self
+
+
+class RankingOptions(WireModel):
+    """How results are ranked; 'none' ranks by meaning alone, and its scores are cosines."""
+
+    ranker: Literal["none", "auto", "default-2024-11-15"] | None = None
+    score_threshold: Share | None = None
+    hybrid_search: HybridWeights | None = None
+
+
+def _check_attributes(pairs: dict[str, Any]) -> dict[str, Any]:
+    if len(pairs) > MAX_METADATA_PAIRS:
+        raise refusal(
+            "object_above_max_properties",
+            f"Invalid '{{param}}': too many properties. Expected an object with at most {MAX_METADATA_PAIRS} "
+            f"properties, but got an object with {len(pairs)} properties instead.",
+        )
+    for key, value in pairs.items():
+        if not key or len(key) > MAX_METADATA_KEY_CHARS:
+            raise refusal(
+                "string_above_max_length",
+                f"Invalid key in '{{param}}': expected keys with a length from 1 to {MAX_METADATA_KEY_CHARS}.",
+            )
+        if type(value) not in (str, bool, int, float):
+            raise refusal(
+                "invalid_type", "Invalid type in '{param}': expected every value to be a string, a number or a boolean."
+            )
+        if isinstance(value, str) and len(value) > MAX_METADATA_VALUE_CHARS:
+            raise refusal(
+                "string_above_max_length",
+                f"Invalid value in '{{param}}': string too long. Expected values with maximum length "
+                f"{MAX_METADATA_VALUE_CHARS}, but got one with length {len(value)} instead.",
+            )
+    return pairs
+
+
+Attributes = Annotated[dict[str, Any], AfterValidator(_check_attributes)]
+
+
+class SearchRequest(WireModel):
+    """The body of POST /v1/vector_stores/{id}/search."""
+
+    query: (
+        Annotated[str, Field(min_length=1, max_length=8192), Tag("?string")]
+        | Annotated[
+            list[Annotated[str, Field(min_length=1, max_length=8192)]],
+            Field(fail_fast=True, min_length=1, max_length=8),
+            Tag("?array of strings"),
+        ]
+    )
+    filters: Filters | None = None
+    max_num_results: NumResults | None = None
+    ranking_options: RankingOptions | None = None
+    rewrite_query: bool | None = None
+
+    @property
+    def queries(self) -> list[str]:
+        """What is searched for."""
+        return [self.query] if isinstance(self.query, str) else self.query
