@@ -9,21 +9,26 @@ from random import Random
 from typing import Any
 
 import orjson
+from sqlalchemy.exc import DBAPIError
 
 from batch.gate import Gate
 from batch.lines import BatchRequest, render_answer
 from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied, EngineError, Overloaded
 from deployments.state.batch_ledger import Outcome, Tokens
+from deployments.state.database import may_pass
+from deployments.state.objects import StoreUnavailable
 from deployments.state.protocol import Principal, RequestRecord
 from serve_app.body import validate_body
-from serve_app.errors import ApiError, translate_engine_error
+from serve_app.errors import ApiError, StoresAway, translate_engine_error
 from serve_app.observability import Exchange, log_bug, record_of
 from serve_app.operations.registry import Operation
 from serve_app.operations.scopes import check_operation
+from serve_app.storage_errors import translate_storage_error
 
 MAX_TRIES = 3
 _MAX_WAIT_S = 5.0
+_MAX_OUTAGES = 60  # Five minutes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,8 @@ class LineCalls:
             return failed(line, request.custom_id, endpoint, exchange, translate_engine_error(error))
         except Exception as error:
             log_bug(exchange.request_id, error)
-            return failed(line, request.custom_id, endpoint, exchange, ApiError())
+            told = translate_storage_error(error) or ApiError()
+            return failed(line, request.custom_id, endpoint, exchange, told)
         exchange.status, usage = 200, exchange.usage or Usage()
         tokens = Tokens(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens)
         outcome = Outcome(line, is_failed=False, tokens=tokens, model=exchange.model or "")
@@ -78,7 +84,7 @@ class LineCalls:
         check_operation(principal, operation.name)
         body = validate_body(request.body, operation.schema)
         raw = orjson.dumps(request.body)
-        num_deaths = num_refusals = 0
+        num_deaths = num_refusals = num_outages = 0
         while True:
             outcome = operation.run(body, raw, principal, request_id=exchange.request_id, priority=self._priority)
             exchange.model = outcome.cost.model
@@ -96,6 +102,11 @@ class LineCalls:
                 if num_deaths >= MAX_TRIES:
                     raise
                 wait_s = float(num_deaths)
+            except (DBAPIError, StoreUnavailable, StoresAway) as error:  # A response could not be kept, say.
+                num_outages += 1
+                if num_outages >= _MAX_OUTAGES or (isinstance(error, DBAPIError) and not may_pass(error)):
+                    raise
+                wait_s = min(_MAX_WAIT_S, float(num_outages))
             finally:
                 await outcome.stream.aclose()
             await self._sleep(wait_s * self._random.uniform(0.5, 1.5))

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import DBAPIError
 
 from batch.segments import SegmentStore
 from deployments.state.account_keys import Vault
 from deployments.state.batch_work import BatchWork
 from deployments.state.batches import BatchStore
 from deployments.state.config import ResolvedState
-from deployments.state.database import Database, connect
+from deployments.state.database import Database, connect, may_pass
 from deployments.state.files import FileStore
 from deployments.state.objects import BucketStore, ObjectStore, StoreUnavailable
 
@@ -69,9 +69,9 @@ async def patiently(
     while True:
         try:
             return await work()
-        except (IntegrityError, DataError, ProgrammingError):  # Trying again would not mend those.
-            raise
         except (DBAPIError, StoreUnavailable, OSError) as error:
+            if isinstance(error, DBAPIError) and not may_pass(error):
+                raise
             num_failures += 1
             if num_failures in (1, 10) or num_failures % 100 == 0:
                 logger.warning("%s failed %d times: %s", what, num_failures, type(error).__name__)

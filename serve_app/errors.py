@@ -22,7 +22,8 @@
     ├── QuotaExceeded               429  the account's quota is used up
     ├── ClientGone                  499  the caller took the request back
     ├── Unavailable                 503  something the service needs is away; try again
-    │   └── EngineOverloaded        503  every place in the engine is taken
+    │   ├── EngineOverloaded        503  every place in the engine is taken
+    │   └── StoresAway              503  the database or the object store is away
     └── InsufficientStorage         507  there is no room left to store it
 
 A message is written for the caller: what was wrong, then what to do. It never holds request content beyond
@@ -340,15 +341,17 @@ class EngineOverloaded(Unavailable):
         super().__init__("The engine is currently overloaded, please try again later.", retry_after_s)
 
 
+class StoresAway(Unavailable):
+    """The database or the object store is away, or has not taken what was to be kept."""
+
+
 class InsufficientStorage(ApiError):
     """There is no room left to store what was sent; nothing of it was kept."""
 
     status = 507
 
     def __init__(self) -> None:
-        super().__init__(
-            "There is no room left to store this. Delete files that you no longer need, or ask the operator."
-        )
+        super().__init__("There is no room left to store this. Delete files you no longer need, or ask the operator.")
 
 
 def translate_engine_error(error: EngineError) -> ApiError:
@@ -392,6 +395,4 @@ def shorten(text: str) -> str:
 
 def mask(secret: str) -> str:
     """Return a secret with only its ends showing, or nothing of it when it is too short for that."""
-    if len(secret) < 16:
-        return "***"
-    return f"{shorten(secret[:5])}***{shorten(secret[-4:])}"
+    return "***" if len(secret) < 16 else f"{shorten(secret[:5])}***{shorten(secret[-4:])}"

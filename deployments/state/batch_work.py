@@ -49,8 +49,12 @@ class BatchWork:
         free = await self._free(lease_s, [batch.batch_id for batch in running])
         for batch_id, _ in sorted(free, key=lambda one: busy.count(one[1])):
             async with self._database.write() as connection:
-                row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
-                before = state_of(row)
+                # Whoever is just changing it, or was stopped while doing so, holds no other batch up.
+                query = select(batches).where(batches.c.batch_id == batch_id).with_for_update(skip_locked=True)
+                row = (await connection.execute(query)).mappings().one_or_none()
+                if row is None:
+                    continue
+                before = state_of(dict(row))
                 is_abandoned = self._watch.is_abandoned(batch_id, (before.epoch, before.lease_until), lease_s)
                 state = batch_ledger.claim(before, self._store.clock(), lease_s, is_abandoned=is_abandoned)
                 if state is None:
@@ -233,7 +237,7 @@ class BatchWork:
     async def _change(self, batch_id: str, step: Callable[[BatchState], BatchState], **more: Any) -> BatchState:
         async with self._database.write() as connection:
             row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
-            before = state_of(row)
+            before = state_of(dict(row))
             state = step(before)
             if state != before or more:
                 await write_row(connection, batch_id, {**values_of(state), **more})

@@ -13,10 +13,11 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Executable, Table, create_engine, event, inspect, text
+from sqlalchemy import URL, Connection, Engine, Executable, NullPool, Table, create_engine, event, inspect, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.util.concurrency import in_greenlet
 
@@ -30,6 +31,11 @@ _PRAGMAS = (
     "foreign_keys=ON",
     "secure_delete=ON",  # What is deleted is overwritten: wrapped keys are deleted to destroy what they open.
 )
+# A server that has stopped without a word holds nobody longer than this: to be connected, to have a statement answered,
+# to have a connection of the pool. Statements of the service take milliseconds; SQLite waits as long for its lock.
+_CONNECT_TIMEOUT_S = 5.0
+_COMMAND_TIMEOUT_S = 10.0
+_POOL_TIMEOUT_S = 10.0
 _MIGRATION_LOCK = 0x6D616E7461  # "manta": the advisory lock that one migrating process holds on PostgreSQL.
 
 
@@ -44,15 +50,25 @@ class Database:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that only reads."""
-        async with self.engine.begin() as connection:
-            yield connection
+        """Open a transaction that only reads.
+
+        Raises:
+            DBAPIError: the database cannot be reached or fails.
+        """
+        with _one_kind_of_failure():
+            async with self.engine.begin() as connection:
+                yield connection
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that writes; it is committed when the block ends without an error."""
-        async with self._writing.begin() as connection:
-            yield connection
+        """Open a transaction that writes; it is committed when the block ends without an error.
+
+        Raises:
+            DBAPIError: the database cannot be reached or fails; whether a commit took effect is then not known.
+        """
+        with _one_kind_of_failure():
+            async with self._writing.begin() as connection:
+                yield connection
 
     async def write_at_once(self, work: Callable[[Connection], None]) -> None:
         """Have `work` done in a transaction that writes, without a way back into the event loop in between."""
@@ -96,12 +112,19 @@ async def connect(url: str) -> Database:
             _configure_sqlite(engine.sync_engine)
             await asyncio.to_thread(_make_private, path)
         else:
-            engine = create_async_engine(url, pool_size=4, max_overflow=4, pool_pre_ping=True)
+            engine = create_async_engine(
+                url,
+                pool_size=4,
+                max_overflow=4,
+                pool_pre_ping=True,
+                pool_timeout=_POOL_TIMEOUT_S,
+                connect_args={"timeout": _CONNECT_TIMEOUT_S, "command_timeout": _COMMAND_TIMEOUT_S},
+            )
     except (SQLAlchemyError, OSError) as error:
         raise StateError(f"The database cannot be opened: {_reason(error)}.") from None
     database = Database(engine)
     try:
-        await _migrate(database, parsed.database)
+        await _migrate(database, parsed)
     except (DBAPIError, OSError) as error:
         await database.close()
         place = parsed.render_as_string(hide_password=True)
@@ -110,6 +133,11 @@ async def connect(url: str) -> Database:
         await database.close()
         raise
     return database
+
+
+def may_pass(error: Exception) -> bool:
+    """Say whether what failed with this may do later: the database is away, and nothing is wrong with what it got."""
+    return isinstance(error, DBAPIError) and not isinstance(error, IntegrityError | DataError | ProgrammingError)
 
 
 def head_revision() -> str:
@@ -172,20 +200,35 @@ def _make_private(path: Path) -> None:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
-async def _migrate(database: Database, path: str | None) -> None:
+async def _migrate(database: Database, url: URL) -> None:
     head = head_revision()
     async with database.read() as connection:
         current = await connection.run_sync(_current_revision)
     if current == head:
         return
     if database.is_sqlite:
-        with _file_lock(f"{path}.migrating"):
+        with _file_lock(f"{url.database}.migrating"):
             async with database.write() as connection:
                 await connection.run_sync(_upgrade, head)
         return
-    async with database.write() as connection:
+    # On a connection of its own: changing large tables, or waiting for who does, may take longer than any statement.
+    engine = create_async_engine(url, poolclass=NullPool, connect_args={"timeout": _CONNECT_TIMEOUT_S})
+    async with Database(engine).write() as connection:
         await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
         await connection.run_sync(_upgrade, head)
+
+
+@contextmanager
+def _one_kind_of_failure() -> Iterator[None]:
+    """A block in which a server that is not there, or does not answer in time, fails as the driver's own errors do.
+
+    What asyncpg meets on its way to the server comes as the operating system's error, and a pool that runs dry because
+    of it as SQLAlchemy's own.
+    """
+    try:
+        yield
+    except (OSError, PoolTimeout) as error:
+        raise OperationalError(None, None, error) from error
 
 
 def _current_revision(connection: Connection) -> str | None:

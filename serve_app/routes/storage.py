@@ -9,9 +9,10 @@ from pydantic import BaseModel
 from sqlalchemy.exc import DBAPIError
 from starlette.requests import Request
 
-from deployments.state.objects import StoreFull, StoreUnavailable
+from deployments.state.objects import StoreUnavailable
 from serve_app.body import validate_body
-from serve_app.errors import STORED_FILES_AWAY, InsufficientStorage, RangeNotSatisfiable, Unavailable
+from serve_app.errors import RangeNotSatisfiable
+from serve_app.storage_errors import translate_storage_error
 
 Query = TypeVar("Query", bound=BaseModel)
 
@@ -29,14 +30,8 @@ def storage_errors() -> Iterator[None]:
     """
     try:
         yield
-    except StoreFull:
-        raise InsufficientStorage from None
-    except StoreUnavailable:
-        raise Unavailable(STORED_FILES_AWAY) from None
-    except DBAPIError as error:
-        if "disk is full" in str(error.orig) or "No space left" in str(error.orig):
-            raise InsufficientStorage from None
-        raise Unavailable("The database cannot be reached right now. Please retry your request.") from None
+    except (DBAPIError, StoreUnavailable) as error:
+        raise translate_storage_error(error) or error from None
 
 
 async def begin_content(content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -21,7 +21,7 @@ from deployments.tools.code_interpreter.messages import (
 from deployments.tools.config import MEMORY_BYTES, CodeInterpreterConfig
 from deployments.tools.sandbox.root import WORK_FOLDER
 from deployments.tools.sandbox.text import is_safe_path
-from serve_app.errors import STORED_FILES_AWAY, BadRequest, BodyTooLarge, NotFound, Unavailable, shorten
+from serve_app.errors import STORED_FILES_AWAY, BadRequest, BodyTooLarge, NotFound, StoresAway, shorten
 from serve_app.operations.code_interpreter.refusals import expired, no_file, too_many, translated
 
 _PIECE_BYTES = 1024 * 1024
@@ -156,7 +156,7 @@ class Containers:
             async for piece in self._files.read(file):
                 await upload.write(piece)
         except (FileNotFound, StoreUnavailable):
-            raise Unavailable(STORED_FILES_AWAY) from None
+            raise StoresAway(STORED_FILES_AWAY) from None
         return await upload.finish()
 
     async def copy(self, principal: Principal, container_id: str, file_id: str, param: str) -> ContainerFile:

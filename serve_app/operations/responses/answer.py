@@ -7,7 +7,7 @@ import orjson
 
 from deployments.models.engine import Summary
 from deployments.state.response_protocol import StoredTurn
-from serve_app.errors import Unavailable
+from serve_app.errors import StoresAway
 from serve_app.observability import log_bug
 from serve_app.operations.responses.prepare import Remembered, strip
 from serve_app.operations.responses.run import ResponseRun
@@ -94,7 +94,7 @@ class ResponseAnswer:
                 last = batch[-1]
         self._settle()
         if await self._kept(run, last) is not last:
-            raise Unavailable(NOT_STORED)
+            raise StoresAway(NOT_STORED)
         yield orjson.dumps(run.state.response)
 
     async def _kept(self, run: ResponseRun, terminal: bytes) -> bytes:

@@ -11,7 +11,7 @@ from typing import Protocol
 from deployments.state.files import FileNotFound, StoredFile
 from deployments.state.objects import StoreUnavailable
 from deployments.state.protocol import Principal
-from serve_app.errors import STORED_FILES_AWAY, BadRequest, NotFound, RetentionForbids, Unavailable, shorten
+from serve_app.errors import STORED_FILES_AWAY, BadRequest, NotFound, RetentionForbids, StoresAway, shorten
 from serve_app.operations.responses.writer import Item
 from serve_app.operations.scopes import check_operation
 from serve_app.schemas.response_items import READABLE_FILES
@@ -104,7 +104,7 @@ class Attachments:
         except FileNotFound:
             raise NotFound(f"No such File object: {shorten(file_id)}", param=param) from None
         except StoreUnavailable:
-            raise Unavailable(STORED_FILES_AWAY) from None
+            raise StoresAway(STORED_FILES_AWAY) from None
         return self._read[file_id]
 
     def _count(self, file: StoredFile, param: str) -> None:

@@ -21,8 +21,9 @@ from batch.config import BatchConfig
 from batch.coordinator import Coordinator
 from batch.fleet import LocalFleet
 from batch.segments import SegmentStore
-from batch.stores import Stores, create_stores
+from batch.stores import Stores, create_stores, patiently
 from batch.worker import LineWorker
+from deployments.state import database as database_module
 from deployments.state.account_keys import Vault
 from deployments.state.batch_ledger import ENDED
 from deployments.state.batch_work import BatchWork
@@ -40,6 +41,7 @@ from tests.contract.http.answers import MODEL, answer
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
 
 MASTER = b"m" * 32
+PATIENCE_S = 2.0
 LEASE_S = 2.0
 
 
@@ -98,7 +100,14 @@ class SlowWorker(LineWorker):
         await super()._run_line(run, reader, place)
 
 
+async def num_unfinished(stores: Stores) -> int:
+    query = select(func.count()).where(batches.c.status.not_in(ENDED))
+    async with stores.database.read() as connection:
+        return await connection.scalar(query) or 0
+
+
 async def main(database_url: str, objects_url: str, point: str | None) -> None:
+    database_module._CONNECT_TIMEOUT_S = database_module._COMMAND_TIMEOUT_S = PATIENCE_S
     stores = await open_all(database_url, objects_url)
     batch.worker._MAX_UNWRITTEN_BYTES = 1  # Or a process that is slow to commit would have few commits left to make.
     if point is not None:
@@ -108,12 +117,8 @@ async def main(database_url: str, objects_url: str, point: str | None) -> None:
     operations = create_operations(directory, cache_salts(b"salt")).by_path()
     coordinator = Coordinator(stores, LocalFleet(SlowWorker(stores, operations, config)), config, FilesConfig())
     running = asyncio.create_task(coordinator.run())
-    query = select(func.count()).where(batches.c.status.not_in(ENDED))
-    left = 1
-    while left:
+    while await patiently("Counting batches", lambda: num_unfinished(stores)):  # noqa: ASYNC110 - others end them too.
         await asyncio.sleep(0.1)
-        async with stores.database.read() as connection:
-            left = await connection.scalar(query)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await stores.close()

@@ -11,11 +11,13 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from deployments.state import database as database_module
 from deployments.state.database import Database, connect, head_revision
 from deployments.state.references import StateError
 from deployments.state.tables import metadata
+from tests.contract.state.postgres import PostgresServer
 
 MIGRATIONS = Path(database_module.__file__).parent / "migrations"
 
@@ -137,3 +139,30 @@ async def test_a_task_that_is_cancelled_in_a_transaction_leaves_no_lock(database
         kept += await asyncio.gather(*tasks, return_exceptions=True)
         async with asyncio.timeout(5):
             await write()
+
+
+async def test_a_server_that_does_not_answer_holds_nobody_for_ever(
+    mortal_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_CONNECT_TIMEOUT_S", "_COMMAND_TIMEOUT_S", "_POOL_TIMEOUT_S"):
+        monkeypatch.setattr(database_module, name, 1.0)
+    database = await connect(mortal_postgres.create_database())
+
+    async def ask() -> object:
+        async with database.write() as connection:
+            return await connection.scalar(text("SELECT value FROM revisions"))
+
+    assert await ask() == 0
+    mortal_postgres.pause()
+    async with asyncio.timeout(60):
+        failures = await asyncio.gather(*(ask() for _ in range(12)), return_exceptions=True)
+    assert {type(failure) for failure in failures} == {OperationalError}
+    mortal_postgres.resume()
+    assert await ask() == 0
+    mortal_postgres.kill()
+    for _ in range(2):
+        with pytest.raises(DBAPIError):
+            await ask()
+    mortal_postgres.start()
+    assert await ask() == 0
+    await database.close()

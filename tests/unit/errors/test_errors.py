@@ -3,11 +3,14 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from deployments.models import errors as engine_errors
+from deployments.state.objects import StoreFull, StoreUnavailable
 from deployments.state.protocol import Denied
 from serve_app import errors
 from serve_app.errors import ApiError
+from serve_app.storage_errors import translate_storage_error
 
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
 FIXED = "The server had an error processing your request. Sorry about that!"
@@ -198,6 +201,7 @@ GOLDEN = [
 
 GOLDEN += [
     (errors.RangeNotSatisfiable(10), 416, "invalid_request_error", None, None, "The file has 10 bytes;"),
+    (errors.StoresAway("The database is away."), 503, "server_error", None, None, "The database is away."),
     (errors.InsufficientStorage(), 507, "server_error", None, None, "There is no room left to store this."),
 ]
 
@@ -348,3 +352,21 @@ def test_short_secret_is_hidden_whole(secret):
 def test_masked_secret_shows_its_ends_only():
     assert errors.mask("sk-ab" + "0" * 100 + "wxyz") == "sk-ab***wxyz"
     assert errors.mask("\x00\n\r\t\x1b" + "0" * 100 + "wxyz") == "?????***wxyz"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (StoreFull("No room."), 507),
+        (StoreUnavailable("Away."), 503),
+        (OperationalError(None, None, Exception("database or disk is full")), 507),
+        (OperationalError(None, None, Exception("could not extend file: No space left on device")), 507),
+        (OperationalError(None, None, TimeoutError()), 503),
+        (DBAPIError(None, None, Exception("connection was closed in the middle of operation")), 503),
+        (ValueError("a bug"), None),
+    ],
+)
+def test_a_store_that_fails_is_told_as_such(error, status):
+    told = translate_storage_error(error)
+    assert (None if told is None else told.status) == status
+    assert str(error) not in str(told)

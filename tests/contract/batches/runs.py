@@ -1,0 +1,84 @@
+"""Processes that run one batch over the same stores, and what must have become of it."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+from sqlalchemy import select
+
+from batch.stores import Stores
+from deployments.state.batch_rows import NewBatch
+from deployments.state.file_content import NewFile
+from deployments.state.protocol import Principal
+from deployments.state.tables import batch_segments, usage
+from tests.contract.http.answers import MODEL, USAGE
+
+ROOT = Path(__file__).parents[3]
+NUM_LINES = 40
+PRINCIPAL = Principal("key-1", "acct", "org", "standard", 10, 1000)
+
+
+class Runs:
+    """Processes over one database and one directory."""
+
+    def __init__(self, database_url: str, objects_url: str, stores: Stores) -> None:
+        self.places = [database_url, objects_url]
+        self.stores = stores
+
+    def start(self, *point: str) -> subprocess.Popen[bytes]:
+        """Start one, which ends itself at the point or with the batch."""
+        command = [sys.executable, "-m", "tests.contract.batches.process", *self.places, *point]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE)
+
+    async def submit(self) -> str:
+        """Create the batch; return its id."""
+        lines = []
+        for number in range(NUM_LINES):
+            body = {"model": MODEL, "messages": [{"role": "user", "content": f"Question {number}"}]}
+            url = "/v1/chat/completions"
+            lines.append(orjson.dumps({"custom_id": f"{number}", "method": "POST", "url": url, "body": body}))
+        async with self.stores.files.create(NewFile("acct", "key-1", "file-1")) as writer:
+            await writer.write(b"\n".join(lines))
+        now = self.stores.files.clock()
+        await self.stores.files.record(
+            writer.row(purpose="batch", filename="in.jsonl", created_at=now, expires_at=now + 3600)
+        )
+        new = NewBatch(PRINCIPAL, "file-1", "/v1/chat/completions", "24h", 86_400.0)
+        return (await self.stores.batches.create(new)).batch_id
+
+    async def check(self, batch_id: str) -> None:
+        """Each line has one outcome in its place, the counts add up, and tokens were billed once."""
+        batch = await self.stores.batches.find("acct", batch_id)
+        state = batch.state
+        assert state.status == "completed"
+        assert (state.num_total, state.num_completed, state.num_failed) == (NUM_LINES, NUM_LINES, 0)
+        assert state.tokens.prompt == NUM_LINES * USAGE.prompt_tokens
+        assert batch.output_file_id is not None
+        output = await self.stores.files.find("acct", batch.output_file_id)
+        content = b"".join([piece async for piece in self.stores.files.read(output)])
+        answers = [orjson.loads(line) for line in content.splitlines()]
+        assert [one["custom_id"] for one in answers] == [str(number) for number in range(NUM_LINES)]
+        assert {one["response"]["status_code"] for one in answers} == {200}
+        assert len({one["id"] for one in answers}) == NUM_LINES
+        async with self.stores.database.read() as connection:
+            (row,) = (await connection.execute(select(usage))).mappings()
+            assert (await connection.execute(select(batch_segments))).all() == []
+        assert (row["num_requests"], row["prompt_tokens"]) == (NUM_LINES, NUM_LINES * USAGE.prompt_tokens)
+
+    async def until_done(self, batch_id: str, num_lines: int) -> None:
+        """Wait until so many lines are done."""
+        async with asyncio.timeout(30):
+            while (await self.stores.batches.find("acct", batch_id)).state.num_completed < num_lines:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def ended(process: subprocess.Popen[bytes], timeout_s: float = 60) -> int:
+    """Return the status with which a process ends."""
+    _, told = await asyncio.to_thread(process.communicate, timeout=timeout_s)
+    assert process.returncode in (0, -signal.SIGKILL), told.decode()
+    return process.returncode
