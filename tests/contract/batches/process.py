@@ -1,11 +1,12 @@
 """A process that runs batches over real stores and a scripted engine, and ends itself at a named point.
 
-    python -m tests.contract.batches.process DATABASE_URL OBJECTS_URL [POINT]
+    python -m tests.contract.batches.process DATABASE_URL OBJECTS [POINT]
 
 It runs until there is no batch left that has not ended. Ending itself means SIGKILL: nothing is cleaned up.
 """
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -85,9 +86,11 @@ POINTS: dict[str, Callable[[], None]] = {
 }
 
 
-async def open_all(database_url: str, objects_url: str) -> Stores:
+async def open_all(database_url: str, objects_at: str) -> Stores:
+    """Return the stores; `objects_at` is a URL, or a `ResolvedObjectStore` as JSON."""
     database = await connect(database_url)
-    objects = BucketStore(ResolvedObjectStore(objects_url))
+    is_url = not objects_at.startswith("{")
+    objects = BucketStore(ResolvedObjectStore(objects_at) if is_url else ResolvedObjectStore(**json.loads(objects_at)))
     vault = Vault(database, MASTER)
     return create_stores(database, objects, FileStore(database, objects, vault), BatchStore(database, vault))
 
@@ -106,9 +109,9 @@ async def num_unfinished(stores: Stores) -> int:
         return await connection.scalar(query) or 0
 
 
-async def main(database_url: str, objects_url: str, point: str | None) -> None:
+async def main(database_url: str, objects_at: str, point: str | None) -> None:
     database_module._CONNECT_TIMEOUT_S = database_module._COMMAND_TIMEOUT_S = PATIENCE_S
-    stores = await open_all(database_url, objects_url)
+    stores = await open_all(database_url, objects_at)
     batch.worker._MAX_UNWRITTEN_BYTES = 1  # Or a process that is slow to commit would have few commits left to make.
     if point is not None:
         POINTS[point]()

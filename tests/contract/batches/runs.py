@@ -25,8 +25,8 @@ PRINCIPAL = Principal("key-1", "acct", "org", "standard", 10, 1000)
 class Runs:
     """Processes over one database and one directory."""
 
-    def __init__(self, database_url: str, objects_url: str, stores: Stores) -> None:
-        self.places = [database_url, objects_url]
+    def __init__(self, database_url: str, objects_at: str, stores: Stores) -> None:
+        self.places = [database_url, objects_at]
         self.stores = stores
 
     def start(self, *point: str) -> subprocess.Popen[bytes]:

@@ -1,17 +1,60 @@
 """A database or an object store that is away in the middle of a batch: it waits, goes on, and each line counts once."""
 
+import asyncio
+import json
 import subprocess
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from deployments.state.object_config import ResolvedObjectStore
 from tests.contract.batches.process import open_all
 from tests.contract.batches.runs import Runs
+from tests.contract.objects.volumes import mounted
 from tests.contract.state.postgres import PostgresServer
+from tests.ports import free_port
 from tests.waiting import eventually
+
+
+class Relay:
+    """A TCP relay to another port of this machine, which may be cut: who connects is then refused."""
+
+    def __init__(self, target: int) -> None:
+        self.port = free_port()
+        self._target = target
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def start(self) -> None:
+        """Listen, from the beginning or again."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+
+    async def cut(self) -> None:
+        """Close what is open and listen no more."""
+        assert self._server is not None
+        self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers |= {writer, far_writer}
+        await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+        self._writers -= {writer, far_writer}
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while piece := await reader.read(65_536):
+            writer.write(piece)
+            await writer.drain()
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 class Watched:
@@ -76,3 +119,35 @@ async def test_a_batch_outlives_its_database(mortal_postgres: PostgresServer, tm
             server.resume()
         else:
             server.start()
+
+
+@pytest.mark.parametrize("trouble", ["full", "read-only"])
+async def test_a_batch_outlives_a_directory_that_takes_nothing(tmp_path: Path, trouble: str) -> None:
+    volume = mounted(tmp_path / "volume")
+    try:
+        places = f"sqlite+aiosqlite:///{tmp_path}/manta.db", (volume.place / "objects").as_uri()
+        async with running_batch(Runs(*places, await open_all(*places))) as watched:
+            if trouble == "full":
+                volume.fill()
+            else:
+                volume.forbid_writing()
+            await eventually(watched.has_failed)
+            if trouble == "full":
+                volume.free()
+            else:
+                volume.allow_writing()
+    finally:
+        volume.remove()
+
+
+async def test_a_batch_outlives_its_bucket(bucket: ResolvedObjectStore, tmp_path: Path) -> None:
+    relay = Relay(int(bucket.options["endpoint"].rpartition(":")[2]))
+    await relay.start()
+    options = {**bucket.options, "endpoint": f"http://127.0.0.1:{relay.port}"}
+    objects = json.dumps({"url": bucket.url, "timeout_s": 2, "options": options})
+    places = f"sqlite+aiosqlite:///{tmp_path}/manta.db", objects
+    async with running_batch(Runs(*places, await open_all(*places))) as watched:
+        await relay.cut()
+        await eventually(watched.has_failed)
+        await relay.start()
+    await relay.cut()

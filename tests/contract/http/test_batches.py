@@ -437,61 +437,6 @@ async def test_a_request_that_is_not_valid_is_refused(http, fields, param, code,
     assert error["message"].startswith(message)
 
 
-FAULTS = [
-    (b"", "empty_file", None, None),
-    (b"\n \r\n\t\n", "empty_file", None, None),
-    (b"not json\n", "invalid_json_line", None, 1),
-    (jsonl(line(0)) + b"[1]\n", "invalid_json_line", None, 2),
-    (jsonl(line(0)) + b"\n" + b'{"a":' + b"\n", "invalid_json_line", None, 3),
-    (b'{"custom_id":"\xff"}\n', "invalid_json_line", None, 1),
-    (jsonl(line(0, custom_id=None)), "missing_required_parameter", "custom_id", 1),
-    (jsonl(line(0, method=None)), "missing_required_parameter", "method", 1),
-    (jsonl(line(0, url=None)), "missing_required_parameter", "url", 1),
-    (jsonl(line(0, body=None)), "missing_required_parameter", "body", 1),
-    (jsonl(line(0, custom_id=7)), "invalid_request", "custom_id", 1),
-    (jsonl(line(0, custom_id="")), "invalid_request", "custom_id", 1),
-    (jsonl(line(0, custom_id="x" * 513)), "invalid_request", "custom_id", 1),
-    (jsonl(line(0, method="GET")), "invalid_method", "method", 1),
-    (jsonl(line(0), line(1, url="/v1/embeddings")), "invalid_url", "url", 2),
-    (jsonl(line(0, body=[1])), "invalid_request", "body", 1),
-    (jsonl(line(0, body={"messages": []})), "invalid_request", "body.model", 1),
-    (jsonl(line(0, body={"model": MODEL})), "invalid_request", "body.messages", 1),
-    (jsonl(line(0, body={**line(0)["body"], "stream": True})), "streaming_unsupported", "body.stream", 1),
-    (jsonl(line(0), line(1), line(0)), "duplicate_custom_id", "custom_id", 3),
-]
-
-
-@pytest.mark.parametrize(("content", "code", "param", "number"), FAULTS)
-async def test_an_input_that_is_not_valid_fails_the_batch_and_names_the_line(
-    client, world, content, code, param, number
-):
-    batch = await finish(client, await submit(client, content))
-    assert batch.status == "failed"
-    assert batch.failed_at is not None
-    assert batch.output_file_id is None
-    (error,) = batch.errors.data
-    assert batch.errors.object == "list"
-    assert (error.code, error.param, error.line) == (code, param, number)
-    assert error.message
-    assert world.chat.requests == []
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        jsonl(line(0), line(1)).replace(b"\n", b"\r\n"),
-        jsonl(line(0), line(1)).removesuffix(b"\n"),
-        b"\xef\xbb\xbf" + jsonl(line(0), line(1)),
-        b"\n" + jsonl(line(0)) + b"\n  \n" + jsonl(line(1)) + b"\n\n",
-    ],
-)
-async def test_an_input_is_taken_as_people_write_it(client, content):
-    batch = await finish(client, await submit(client, content))
-    assert batch.status == "completed"
-    output = await lines_of(client, batch.output_file_id)
-    assert [one["custom_id"] for one in output] == ["request-0", "request-1"]
-
-
 async def test_a_file_of_another_account_is_told_as_a_missing_one(client, world):
     world.principal(OTHER, key_id="key-2", account="acct-2", requests_per_minute=10_000)
     theirs = await world.client(OTHER).files.create(file=("in.jsonl", jsonl(line(0))), purpose="batch")
@@ -526,26 +471,6 @@ async def test_the_eleventh_unfinished_batch_is_refused(world, batch_stores):
     async with run_batches(world, batch_stores):
         await finish(client, batches[0])
         assert (await submit(client, jsonl(line(0)))).status == "validating"
-
-
-async def test_too_many_lines_fail_the_batch(world, batch_stores):
-    world.principal(requests_per_minute=10_000)
-    async with run_batches(world, batch_stores, max_requests=5):
-        client = world.client()
-        assert (await finish(client, await submit(client, jsonl(*map(line, range(5)))))).status == "completed"
-        batch = await finish(client, await submit(client, jsonl(*map(line, range(6)))))
-    assert batch.status == "failed"
-    assert batch.errors.data[0].code == "too_many_requests"
-
-
-async def test_a_line_that_is_too_large_fails_the_batch(world, batch_stores):
-    world.principal(requests_per_minute=10_000)
-    large = line(1)
-    large["body"]["messages"][0]["content"] = "x" * 5000
-    async with run_batches(world, batch_stores, max_line_bytes=4096):
-        client = world.client()
-        batch = await finish(client, await submit(client, jsonl(line(0), large, line(2))))
-    assert [(error.code, error.line) for error in batch.errors.data] == [("line_too_large", 2)]
 
 
 async def test_the_tokens_of_unfinished_batches_are_bounded(world, batch_stores):

@@ -1,11 +1,20 @@
-"""A database that is away: requests are told so and may come again, lines of batches wait for it."""
+"""A database or an object store that is away or full: requests are told so, lines of batches wait."""
+
+from collections.abc import AsyncIterator
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from deployments.state.account_keys import Vault
+from deployments.state.database import Database, connect
+from deployments.state.files import FileStore
+from deployments.state.object_config import ResolvedObjectStore
+from deployments.state.objects import BucketStore
 from tests.contract.http.answers import MODEL
 from tests.contract.http.conftest import run_batches
 from tests.contract.http.test_batches import finish, jsonl, line, lines_of, submit
+from tests.contract.objects.volumes import mounted
+from tests.ports import free_port
 from tests.twins.responses import MemoryResponses
 
 ASK = {"model": MODEL, "input": "Hi."}
@@ -74,3 +83,66 @@ async def test_a_line_gives_up_on_a_database_that_stays_away(world, batch_stores
     assert away.num_left == 940
     assert output["response"]["status_code"] == 503
     assert "db.internal" not in str(output)
+
+
+NO_ROOM = "There is no room left to store this. Delete files you no longer need, or ask the operator."
+AWAY = "Stored files cannot be reached right now. Please retry your request."
+
+
+def told(answer) -> tuple[int, object]:
+    return answer.status_code, answer.json()["error"]
+
+
+def server_error(message: str) -> dict[str, object]:
+    return {"message": message, "type": "server_error", "param": None, "code": None}
+
+
+@pytest.fixture
+async def database(tmp_path) -> AsyncIterator[Database]:
+    opened = await connect(f"sqlite+aiosqlite:///{tmp_path}/files.db")
+    yield opened
+    await opened.close()
+
+
+async def test_an_upload_that_a_directory_does_not_take_leaves_nothing(world, database, tmp_path):
+    volume = mounted(tmp_path / "volume")
+    try:
+        place = volume.place / "objects"
+        world.files = FileStore(
+            database, BucketStore(ResolvedObjectStore(place.as_uri())), Vault(database, b"m" * 32), world.clock
+        )
+        content = jsonl(*map(line, range(10)))
+        async with world.http() as http:
+
+            async def upload():
+                return await http.post("/v1/files", data={"purpose": "batch"}, files={"file": ("in.jsonl", content)})
+
+            volume.fill()
+            assert told(await upload()) == (507, server_error(NO_ROOM))
+            volume.free()
+            volume.forbid_writing()
+            refused = await upload()
+            assert told(refused) == (503, server_error(AWAY))
+            assert refused.headers["retry-after"] == "1"
+            volume.allow_writing()
+            assert (await http.get("/v1/files")).json()["data"] == []
+            assert [path for path in place.rglob("*") if path.is_file()] == []
+            file_id = (await upload()).json()["id"]
+            assert (await http.get(f"/v1/files/{file_id}/content")).content == content
+    finally:
+        volume.remove()
+
+
+async def test_an_upload_to_a_bucket_that_does_not_answer_is_a_503(world, database):
+    options = {
+        "endpoint": f"http://127.0.0.1:{free_port()}",
+        "region": "us-east-1",
+        "access_key_id": "testing",
+        "secret_access_key": "testing",
+    }
+    objects = BucketStore(ResolvedObjectStore("s3://nothing/here", timeout_s=1, options=options))
+    world.files = FileStore(database, objects, Vault(database, b"m" * 32), world.clock)
+    async with world.http() as http:
+        answer = await http.post("/v1/files", data={"purpose": "batch"}, files={"file": ("in.jsonl", jsonl(line(0)))})
+        assert told(answer) == (503, server_error(AWAY))
+        assert (await http.get("/v1/files")).json()["data"] == []
