@@ -105,9 +105,29 @@ class OutboundConfig(Part):
         return AddressRules(self.allowed_networks, frozenset(host.lower().rstrip(".") for host in self.allowed_hosts))
 
 
+class McpConfig(Part):
+    """Remote MCP servers that requests name; `outbound` says where they may be.
+
+    Args:
+        max_tools: how many tools of one server a response may use; those beyond are named in `allowed_tools`.
+        timeout_s: how long a server may take for its list of tools, and for a call.
+        max_answer_mib: how large one of its answers may be.
+    """
+
+    max_tools: int = Field(default=64, ge=1, le=128)
+    timeout_s: float = Field(default=60.0, gt=0, le=600)
+    max_answer_mib: int = Field(default=4, ge=1, le=64)
+
+    @property
+    def max_answer_bytes(self) -> int:
+        """The same in bytes."""
+        return self.max_answer_mib * MIB
+
+
 class ToolsConfig(Part):
     """The tools that the service runs itself, each off unless it is named; and where they may send requests."""
 
     outbound: OutboundConfig = OutboundConfig()
     code_interpreter: CodeInterpreterConfig | None = None
     file_search: FileSearchConfig | None = None
+    mcp: McpConfig | None = None

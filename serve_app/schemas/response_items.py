@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, LiteralString, Self
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
+from serve_app.schemas.mcp import McpApprovalRequestItem, McpApprovalResponseItem, McpCallItem, McpListToolsItem
 from serve_app.schemas.messages import PromptCacheBreakpoint
 
 FileId = Annotated[str, Field(min_length=1, max_length=128)]
@@ -41,10 +42,6 @@ UNSUPPORTED_ITEMS = frozenset(
         "image_generation_call",
         "local_shell_call",
         "local_shell_call_output",
-        "mcp_approval_request",
-        "mcp_approval_response",
-        "mcp_call",
-        "mcp_list_tools",
         "shell_call",
         "shell_call_output",
         "tool_search_call",
@@ -321,6 +318,10 @@ InputItem = Annotated[
         | FunctionCallItem
         | FunctionCallOutputItem
         | CodeInterpreterCallItem
+        | McpListToolsItem
+        | McpCallItem
+        | McpApprovalRequestItem
+        | McpApprovalResponseItem
         | ReasoningItem
         | CompactionItem
         | ItemReference,

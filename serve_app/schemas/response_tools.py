@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, Tag
 
 from serve_app.schemas.base import Name, WireModel, refusal
+from serve_app.schemas.built_in_tool import BuiltInTool
+from serve_app.schemas.mcp import AllowedMcp, McpChoice, McpTool
 from serve_app.schemas.tools import MAX_TOOLS, JsonSchema
 
 BUILT_IN_TOOLS = frozenset(
@@ -20,7 +22,6 @@ BUILT_IN_TOOLS = frozenset(
         "file_search",
         "image_generation",
         "local_shell",
-        "mcp",
         "namespace",
         "programmatic_tool_calling",
         "shell",
@@ -35,7 +36,7 @@ BUILT_IN_TOOLS = frozenset(
 
 
 MAX_CONTAINER_FILES = 50
-SUPPORTED_TOOLS = "'function' and 'code_interpreter'"
+SUPPORTED_TOOLS = "'function', 'code_interpreter' and 'mcp'"
 ContainerId = Annotated[str, Field(min_length=1, max_length=128)]
 
 
@@ -50,16 +51,6 @@ class FunctionTool(WireModel):
     output_schema: JsonSchema | None = None
     allowed_callers: list[Literal["direct", "programmatic"]] | None = None
     defer_loading: bool | None = None
-
-
-class BuiltInTool(WireModel):
-    """A tool that the service runs itself."""
-
-    type: str
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return it as a response echoes it."""
-        return self.model_dump(exclude_none=True)
 
 
 class NoNetwork(WireModel):
@@ -115,7 +106,8 @@ def _refuse_built_in(tool: Any) -> Any:
 
 
 Tool = Annotated[
-    Annotated[FunctionTool | CodeInterpreterTool, Field(discriminator="type")], BeforeValidator(_refuse_built_in)
+    Annotated[FunctionTool | CodeInterpreterTool | McpTool, Field(discriminator="type")],
+    BeforeValidator(_refuse_built_in),
 ]
 Tools = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)]
 
@@ -151,7 +143,8 @@ class AllowedFunction(WireModel):
 
 
 AllowedTool = Annotated[
-    Annotated[AllowedFunction | AllowedBuiltIn, Field(discriminator="type")], BeforeValidator(_refuse_built_in)
+    Annotated[AllowedFunction | AllowedBuiltIn | AllowedMcp, Field(discriminator="type")],
+    BeforeValidator(_refuse_built_in),
 ]
 
 
@@ -172,11 +165,16 @@ class AllowedTools(WireModel):
         """The types of the service's tools among them."""
         return {tool.type for tool in self.tools if isinstance(tool, AllowedBuiltIn)}
 
+    @property
+    def remote(self) -> list[AllowedMcp]:
+        """Remote servers, or tools of those, among them."""
+        return [tool for tool in self.tools if isinstance(tool, AllowedMcp)]
+
 
 ToolChoice = (
     Annotated[Literal["none", "auto", "required"], Tag("?string")]
     | Annotated[
-        Annotated[NamedChoice | AllowedTools | BuiltInChoice, Field(discriminator="type")],
+        Annotated[NamedChoice | AllowedTools | BuiltInChoice | McpChoice, Field(discriminator="type")],
         BeforeValidator(_refuse_built_in),
         Tag("?object"),
     ]
@@ -197,22 +195,49 @@ def check_tool_choice(choice: ToolChoice | None, tools: list[Tool] | None) -> No
             "Invalid value for '{param}': '{param}' is only allowed when 'tools' are specified.",
             "tool_choice",
         )
-    named: list[tuple[NamedChoice | BuiltInChoice | AllowedFunction | AllowedBuiltIn, str]] = []
+    named: list[tuple[_Named, str]] = []
     if isinstance(choice, AllowedTools):
         named = [(tool, f"tool_choice.tools[{index}]") for index, tool in enumerate(choice.tools)]
     elif not isinstance(choice, str):
         named = [(choice, "tool_choice")]
-    names = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
-    types = {tool.type for tool in tools if isinstance(tool, BuiltInTool)}
     for one, at in named:
-        if isinstance(one, NamedChoice | AllowedFunction):
-            if one.name not in names:
+        _check_named(one, at, tools)
+
+
+_Named = NamedChoice | BuiltInChoice | McpChoice | AllowedFunction | AllowedBuiltIn | AllowedMcp
+
+
+def _check_named(one: _Named, at: str, tools: list[Tool]) -> None:
+    """Return if a tool that is named is there."""
+    match one:
+        case NamedChoice() | AllowedFunction():
+            field, wanted = "name", one.name
+            there = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
+        case McpChoice() | AllowedMcp():
+            field, wanted = "server_label", one.server_label
+            there = {tool.server_label for tool in tools if isinstance(tool, McpTool)}
+        case _:
+            field, wanted = "type", one.type
+            there = {tool.type for tool in tools if isinstance(tool, BuiltInTool)}
+    if wanted not in there:
+        raise refusal(
+            "invalid_value", f"Invalid value for '{{param}}': tool '{wanted}' not found in 'tools'.", f"{at}.{field}"
+        )
+
+
+def check_tools(tools: list[Tool] | None) -> None:
+    """Return if the tools can stand beside each other.
+
+    Raises:
+        PydanticCustomError: two servers have one label.
+    """
+    labels: set[str] = set()
+    for index, tool in enumerate(tools or ()):
+        if isinstance(tool, McpTool):
+            if tool.server_label in labels:
                 raise refusal(
                     "invalid_value",
-                    f"Invalid value for '{{param}}': tool '{one.name}' not found in 'tools'.",
-                    f"{at}.name",
+                    "Invalid value for '{param}': another MCP server has this label. Give each one its own.",
+                    f"tools[{index}].server_label",
                 )
-        elif one.type not in types:
-            raise refusal(
-                "invalid_value", f"Invalid value for '{{param}}': tool '{one.type}' not found in 'tools'.", f"{at}.type"
-            )
+            labels.add(tool.server_label)

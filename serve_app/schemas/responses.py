@@ -12,7 +12,7 @@ from serve_app.schemas.base import MaxTokens, Metadata, ModelId, Name, Penalty, 
 from serve_app.schemas.formats import JsonObjectFormat, TextFormat
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.response_items import Input
-from serve_app.schemas.response_tools import FunctionTool, ToolChoice, Tools, check_tool_choice
+from serve_app.schemas.response_tools import FunctionTool, ToolChoice, Tools, check_tool_choice, check_tools
 
 MIN_OUTPUT_TOKENS = 1
 Id = Annotated[str, Field(min_length=1, max_length=128)]
@@ -93,6 +93,7 @@ class PromptedRequest(WireModel):
                 "'previous_response_id' or 'conversation'.",
                 "previous_response_id",
             )
+        check_tools(self.tools)
         check_tool_choice(self.tool_choice, self.tools)
         if self.text is not None and isinstance(self.text.format, JsonSchemaFormat):
             wanted = self.text.format

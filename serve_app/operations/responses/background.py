@@ -26,6 +26,7 @@ from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.replay import resume
 from serve_app.operations.responses.run import ResponseRun
 from serve_app.operations.responses.turn import Turn
+from serve_app.schemas.mcp import without_secrets
 from serve_app.schemas.responses import ResponseRequest
 
 T = TypeVar("T")
@@ -33,6 +34,10 @@ Settle = Callable[[Usage | None], None]
 
 ROUTE = "/v1/responses (background)"
 INTERRUPTED = "The response was interrupted and could not be continued. Please retry your request."
+SECRETS_GONE = (
+    "The response was interrupted and could not be continued: the headers and the authorization of its MCP servers are "
+    "not kept. Please retry your request."
+)
 _MAX_TRIES = 6
 _MAX_EPOCHS = 5
 
@@ -98,10 +103,12 @@ class BackgroundRunner:
         run = self._operation.start(turn)
         events = run.state.begin(queued=True)
         begun: Item = orjson.loads(orjson.dumps(run.state.response))
+        body, lacks_secrets = without_secrets(orjson.loads(raw))
+        job: Item = {"body": body, "principal": _principal_to_wire(turn.principal), "request": turn.request_id}
         epoch = await self._store.start(
             turn.principal.account,
             stored_turn(run),
-            {"body": orjson.loads(raw), "principal": _principal_to_wire(turn.principal), "request": turn.request_id},
+            {**job, "lacks_secrets": True} if lacks_secrets else job,
             events=events,
             expires_at=turn.expires_at,
             lease_s=self._timing.lease_s,
@@ -130,6 +137,8 @@ class BackgroundRunner:
         request_id = f"{claimed.job['request']}-e{claimed.epoch}"
         raw = orjson.dumps(claimed.job["body"])
         try:
+            if claimed.job.get("lacks_secrets"):
+                raise ApiError(SECRETS_GONE)
             turn = await self._operation.preparation.again(request, raw, principal, claimed.turn, request_id=request_id)
         except ApiError as error:
             await self._give_up(claimed, error)

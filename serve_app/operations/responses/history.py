@@ -11,11 +11,14 @@ from typing import Any
 import orjson
 
 from serve_app.errors import BadRequest, shorten
+from serve_app.operations.responses.approvals import NOT_DECIDED, declined, function_name
 from serve_app.operations.responses.writer import Item
 from serve_app.schemas.base import estimate_tokens
 
 Message = dict[str, Any]
 
+CALL_WENT_WRONG = "The call failed:"
+NO_OUTPUT = "[The call has no output.]"
 _COMPACTED = "What was said before, in short:\n"
 NOT_KEPT = "[What the code printed was not kept.]"
 _MESSAGE_TOKENS = 4
@@ -60,6 +63,7 @@ class History:
         self._runs = runs or {}
         self._entries: list[Message | _Said] = []
         self._waiting: dict[str, _Call] = {}
+        self._requests: dict[str, _Call] = {}
         self._answered: set[str] = set()
         for index, item in enumerate(items):
             self._read(index, item)
@@ -84,20 +88,58 @@ class History:
                 self._answer(index, item)
             case "compaction":
                 self._entries.append({"role": "system", "content": _COMPACTED + item["text"]})
+            case "mcp_call" | "mcp_approval_request" | "mcp_approval_response":
+                self._read_remote(index, item)
             case "code_interpreter_call" if item["id"] not in self._runs:
                 self._read_run(item["id"], "code_interpreter", item)
             case _ if item["id"] in self._runs:
                 run = self._runs[item["id"]]
-                call = _Call(f"call_{item['id']}", run.name, run.arguments, output=run.output)
-                self._said(starts_anew=False).calls.append(call)
+                self._add_run(item["id"], run.name, run.arguments, run.output)
+
+    def _add_run(self, item_id: str, name: str, arguments: str, output: str) -> _Call:
+        """Take in a call of a tool that the service runs."""
+        call = _Call(f"call_{item_id}", name, arguments, output=output)
+        self._said(starts_anew=False).calls.append(call)
+        return call
+
+    def _read_remote(self, index: int, item: Item) -> None:
+        """Take in what became of a call of a remote server's tool."""
+        match item["type"]:
+            case "mcp_approval_request":
+                self._requests[item["id"]] = self._add_run(item["id"], *_call_of(item), NOT_DECIDED)
+            case "mcp_approval_response":
+                self._decide(index, item)
+            case _:
+                self._read_remote_call(item)
+
+    def _decide(self, index: int, item: Item) -> None:
+        """Take in the client's word on a call; one that is approved and not made yet is left out."""
+        request_id = item["approval_request_id"]
+        call = self._requests.get(request_id)
+        if call is None:
+            raise BadRequest(
+                f"No approval request found with id {shorten(request_id)}.",
+                param=f"input[{index - self._own_from}].approval_request_id" if index >= self._own_from else "input",
+                code="invalid_value",
+            )
+        call.is_whole, call.output = not item["approve"], None if item["approve"] else declined(item)
+
+    def _read_remote_call(self, item: Item) -> None:
+        """Take in a call of a remote server's tool: in the place of the request to approve it, if there was one."""
+        run = self._runs.get(item["id"])
+        output = run.output if run is not None else item.get("output") or _error_of(item)
+        call = self._requests.get(item.get("approval_request_id") or "")
+        if call is not None:
+            call.is_whole, call.output = True, output
+        else:
+            self._add_run(item["id"], *_call_of(item), output)
 
     def _read_run(self, item_id: str, name: str, item: Item) -> None:
         """Take in a call of the code interpreter of which only the item is there: the client keeps the conversation."""
         outputs = item.get("outputs") or ()
         logs = "".join(output["logs"] for output in outputs if output["type"] == "logs")
         arguments = orjson.dumps({"code": item.get("code") or ""}).decode()
-        call = _Call(f"call_{item_id}", name, arguments, output=logs or NOT_KEPT)
-        self._said(starts_anew=False).calls.append(call)
+        self._add_run(item_id, name, arguments, logs or NOT_KEPT)
 
     def _said(self, *, starts_anew: bool) -> _Said:
         """Return what the assistant is saying; text after a call, and a thought after text, begin something new."""
@@ -138,6 +180,17 @@ class History:
             else:
                 messages.append(entry)
         return messages
+
+
+def _call_of(item: Item) -> tuple[str, str]:
+    """Return the name and the arguments of a remote tool's call, as the model has written them."""
+    return function_name(item["server_label"], item["name"]), item["arguments"]
+
+
+def _error_of(item: Item) -> str:
+    """Return what the model is told of a remote tool's call that has no output."""
+    error = item.get("error")
+    return f"{CALL_WENT_WRONG} {orjson.dumps(error).decode()}" if error else NO_OUTPUT
 
 
 def _render(said: _Said) -> list[Message]:

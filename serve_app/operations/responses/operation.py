@@ -135,6 +135,10 @@ class ResponseOperation:
         engine = self.preparation.engine(body.model, principal)
         read = await self.preparation.read(body, raw, principal)
         tools = await self.preparation.open_tools(body, read, principal)
+        try:
+            await tools.list_functions()
+        finally:
+            await tools.close()
         chat = create_chat(body, read.messages(body.instructions), tools.offered)
         return self._question(engine, chat, principal, request_id, max_tokens=1)
 

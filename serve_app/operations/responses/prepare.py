@@ -18,7 +18,7 @@ from serve_app.operations.responses.tools import BuiltIns, ToolContext, ToolSet,
 from serve_app.operations.responses.turn import Before, Turn
 from serve_app.operations.responses.wire import create_response
 from serve_app.operations.responses.writer import new_id
-from serve_app.operations.routing import find_engine
+from serve_app.operations.routing import find_engine, unsupported_parameter
 from serve_app.schemas.responses import CompactRequest, PromptedRequest, ResponseRequest
 
 RESPONSES = "responses"
@@ -106,6 +106,8 @@ class Preparation:
         read = await self.read(request, raw, principal, remembered)
         messages = _fit(read.messages(request.instructions), request, engine.card)
         tools = await self.open_tools(request, read, principal, is_batch=is_batch)
+        if tools.has_tools and not engine.card.has_tools:
+            raise unsupported_parameter("tools")
         response = create_response(
             request, new_id("resp"), engine.card.id, int(self._storage.clock()), stored=expires_at is not None
         )

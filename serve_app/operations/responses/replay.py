@@ -85,7 +85,7 @@ _RESUMERS: dict[str, Callable[[ResponseState, Item], Any]] = {
     "response.function_call_arguments.delta": lambda state, event: state.take(
         [ToolArgumentsDelta("tool_arguments", 0, event["output_index"], event["delta"])]
     ),
-    "response.output_item.done": lambda state, event: state.close_item(event["item"]["status"]),
+    "response.output_item.done": lambda state, event: state.close_item(event["item"].get("status", "completed")),
 }
 
 

@@ -11,15 +11,24 @@ from dataclasses import dataclass, field
 from deployments.models.engine import EngineStream, Usage
 from deployments.models.errors import EngineError, RequestRejected
 from deployments.models.render import parse_events
-from serve_app.errors import SERVER_ERROR_MESSAGE, translate_engine_error
+from serve_app.errors import SERVER_ERROR_MESSAGE, ApiError, translate_engine_error
 from serve_app.observability import log_bug
 from serve_app.operations.chat import ChatOperation
 from serve_app.operations.responses.dialect import GenerationChat, create_chat_request, translated, unfinished
 from serve_app.operations.responses.history import ServerRun, drop_oldest_turns, message_tokens
-from serve_app.operations.responses.running_tool import RunningTool
+from serve_app.operations.responses.running_tool import RunningTool, Work
 from serve_app.operations.responses.state import ResponseState, ServerCall
-from serve_app.operations.responses.tools import CUT, NO_MORE_CALLS, TIME_IS_UP, ToolBounds
+from serve_app.operations.responses.tools import (
+    CUT,
+    NO_MORE_CALLS,
+    TIME_IS_UP,
+    Tell,
+    ToolAnswer,
+    ToolBounds,
+    ToolInUse,
+)
 from serve_app.operations.responses.turn import Turn
+from serve_app.operations.responses.writer import Item
 
 _MAX_TRIMS = 12
 
@@ -110,8 +119,12 @@ class ResponseRun:
         except EngineError as error:
             if not has_begun:
                 raise translated(error) from error
-            told = translate_engine_error(error)
-            yield self._fail(told.message if told.status != 400 else SERVER_ERROR_MESSAGE)
+            yield self._fail_as(translate_engine_error(translated(error)))
+            return
+        except ApiError as error:
+            if not has_begun:
+                raise
+            yield self._fail_as(error)
             return
         except Exception as error:
             if not has_begun:
@@ -128,8 +141,20 @@ class ResponseRun:
     def _fail(self, message: str) -> list[bytes]:
         return self._end_generation() + self.state.fail("server_error", message)
 
+    def _fail_as(self, error: ApiError) -> list[bytes]:
+        """Return the events of a failure; what is wrong with a prompt is the caller's as long as it is theirs alone."""
+        if error.status != 400:
+            return self._fail(error.message)
+        if self._num_generations > 1:
+            return self._fail(SERVER_ERROR_MESSAGE)
+        return self._end_generation() + self.state.fail("invalid_prompt", error.message)
+
     async def _run(self) -> AsyncGenerator[list[bytes]]:
-        may_call = True
+        if self.turn.is_generated:
+            async with aclosing(self._prepare()) as batches:
+                async for batch in batches:
+                    yield batch
+        may_call = self._may_call()
         while self.turn.is_generated:
             async with aclosing(self._generate(may_call)) as batches:
                 async for batch in batches:
@@ -145,14 +170,47 @@ class ResponseRun:
             reason = self.state.finish_reason
             outputs: list[tuple[ServerCall, str]] = []
             for call in self.state.next_generation():
-                async with aclosing(self._call(call, outputs)) as batches:
+                question = self._tools.ask_approval(call.name, call.arguments) if self._may_call() else None
+                if question is not None:
+                    is_client_next = True
+                    _, events = self.state.open_tool(question)
+                    yield events + self.state.close_item()
+                    continue
+                tool = self._tools.find(call.name)
+                item = tool.begin(call.name, call.arguments)
+                async with aclosing(self._call(call, tool, item, outputs)) as batches:
                     async for batch in batches:
                         yield batch
             if is_client_next:
                 self.state.finish_reason = reason
                 return
             self._remember(outputs)
-            may_call = self._tool_time.num_calls < self._max_calls() and self._tool_time.spent_s < self._bounds.max_s
+            may_call = self._may_call()
+
+    async def _prepare(self) -> AsyncGenerator[list[bytes]]:
+        """Have remote tools list their functions, and carry out the calls that the client has approved."""
+        outputs: list[tuple[ServerCall, str]] = []
+        for tool in self._tools.remote:
+            item = tool.begin_list()
+            if item is not None:
+                async with aclosing(self._work(item, tool.list_functions, [])) as batches:
+                    async for batch in batches:
+                        yield batch
+                self._tools.offer()
+                self.state.use_tools(self._tools.names, self._tools.cite)
+                self._next_chat = None
+            for approved in tool.approved():
+                call = ServerCall(f"call_{approved.item['id']}", approved.name, [approved.arguments])
+                async with aclosing(self._call(call, tool, approved.item, outputs)) as batches:
+                    async for batch in batches:
+                        yield batch
+        if outputs:
+            self._remember(outputs)
+            self._next_chat = None
+
+    def _may_call(self) -> bool:
+        """Say whether the bounds leave room for another call."""
+        return self._tool_time.num_calls < self._max_calls() and self._tool_time.spent_s < self._bounds.max_s
 
     def _max_calls(self) -> int:
         wanted = self.turn.request.max_tool_calls
@@ -219,21 +277,35 @@ class ResponseRun:
         finally:
             await stream.aclose()
 
-    async def _call(self, call: ServerCall, outputs: list[tuple[ServerCall, str]]) -> AsyncGenerator[list[bytes]]:
+    async def _call(
+        self, call: ServerCall, tool: ToolInUse, item: Item, outputs: list[tuple[ServerCall, str]]
+    ) -> AsyncGenerator[list[bytes]]:
         """Carry a tool's call out; yield its item's events, and put what the model is to be told into `outputs`."""
-        left_s = self._bounds.max_s - self._tool_time.spent_s
-        if self._tool_time.num_calls >= self._max_calls() or left_s <= 0:
-            outputs.append((call, NO_MORE_CALLS if left_s > 0 else TIME_IS_UP))
+        if not self._may_call():
+            is_late = self._tool_time.spent_s >= self._bounds.max_s
+            outputs.append((call, TIME_IS_UP if is_late else NO_MORE_CALLS))
             return
         self._tool_time.num_calls += 1
-        tool = self._tools.find(call.name)
-        opened, events = self.state.open_tool(tool.begin(call.name, call.arguments))
+        told: list[str] = []
+
+        async def run(item: Item, tell: Tell) -> ToolAnswer:
+            return await tool.run(item, call.name, call.arguments, tell)
+
+        async with aclosing(self._work(item, run, told)) as batches:
+            async for batch in batches:
+                yield batch
+        outputs.append((call, told[0]))
+        self.runs[self.state.items[-1]["id"]] = ServerRun(call.name, call.arguments, told[0])
+
+    async def _work(self, item: Item, work: Work, told: list[str]) -> AsyncGenerator[list[bytes]]:
+        """Have a tool work on an item; yield the item's events, and put the text for the model into `told`."""
+        opened, events = self.state.open_tool(item)
         yield events
-        running = RunningTool(tool, call, opened, left_s)
+        running = RunningTool(work, opened, max(0.0, self._bounds.max_s - self._tool_time.spent_s))
         started = time.perf_counter()
         try:
-            async for told in running.events():
-                yield told
+            async for batch in running.events():
+                yield batch
         finally:
             await running.stop()
             self._tool_time.spent_s += time.perf_counter() - started
@@ -242,8 +314,7 @@ class ResponseRun:
         output = running.output
         if len(output) > self._bounds.max_output_chars:
             output = output[: self._bounds.max_output_chars] + CUT
-        outputs.append((call, output))
-        self.runs[opened.item["id"]] = ServerRun(call.name, call.arguments, output)
+        told.append(output)
         yield self.state.close_item()
 
     def _remember(self, outputs: list[tuple[ServerCall, str]]) -> None:

@@ -1,25 +1,29 @@
 """A call of a tool that the service runs, at work beside the stream that tells of it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from deployments.models.engine import Usage
-from serve_app.operations.responses.state import OpenTool, ServerCall
-from serve_app.operations.responses.tools import CALL_FAILED, TIME_IS_UP, ToolAnswer, ToolInUse
+from serve_app.operations.responses.state import OpenTool
+from serve_app.operations.responses.tools import CALL_FAILED, TIME_IS_UP, Tell, ToolAnswer
+from serve_app.operations.responses.writer import Item
+
+Work = Callable[[Item, Tell], Coroutine[Any, Any, ToolAnswer]]
+"""What a tool does about an item, given how to tell of it."""
 
 
 class RunningTool:
     """A tool at work, in a task of its own; its events are handed on as they come."""
 
-    def __init__(self, tool: ToolInUse, call: ServerCall, opened: OpenTool, max_s: float) -> None:
+    def __init__(self, work: Work, opened: OpenTool, max_s: float) -> None:
         self.output = CALL_FAILED
         self.usage: Usage | None = None
         self._opened = opened
         self._told: list[bytes] = []
         self._has_news = asyncio.Event()
         self._max_s = max_s
-        self._task = asyncio.create_task(tool.run(opened.item, call.name, call.arguments, self._tell))
+        self._task = asyncio.create_task(work(opened.item, self._tell))
         self._task.add_done_callback(lambda _: self._has_news.set())
 
     def _tell(self, kind: str, **fields: Any) -> None:

@@ -78,8 +78,8 @@ class OpenTool:
         return self._writer.write(kind, item_id=self.item["id"], output_index=self._output_index, **fields)
 
     def close(self, status: Status) -> list[bytes]:
-        """Return the event that ends the item; its status is the tool's word, "failed" where it said none."""
-        if self.item["status"] == "in_progress":
+        """Return the event that ends the item; its status, if it has one, is the tool's word, "failed" by default."""
+        if self.item.get("status") == "in_progress":
             self.item["status"] = "failed"
         return [self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item)]
 

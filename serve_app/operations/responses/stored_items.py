@@ -10,6 +10,10 @@ _PREFIXES = {
     "function_call": "fc",
     "function_call_output": "fco",
     "code_interpreter_call": "ci",
+    "mcp_list_tools": "mcpl",
+    "mcp_call": "mcp",
+    "mcp_approval_request": "mcpr",
+    "mcp_approval_response": "mcpa",
     "reasoning": "rs",
     "compaction": "cmp",
 }
@@ -18,9 +22,16 @@ _KEPT = {
     "function_call": ("call_id", "name", "arguments"),
     "function_call_output": ("call_id", "output"),
     "code_interpreter_call": ("container_id", "code", "outputs"),
+    "mcp_list_tools": ("server_label", "tools", "error"),
+    "mcp_call": ("server_label", "name", "arguments", "output", "error", "approval_request_id"),
+    "mcp_approval_request": ("server_label", "name", "arguments"),
+    "mcp_approval_response": ("approval_request_id", "approve", "reason"),
     "reasoning": ("summary", "content", "encrypted_content"),
     "compaction": ("encrypted_content",),
 }
+_WITHOUT_STATUS = frozenset(
+    {"mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "reasoning", "compaction"}
+)
 _PART_FIELDS = {
     "input_text": ("text",),
     "input_image": ("image_url", "file_id", "detail"),
@@ -44,7 +55,7 @@ def _item_of(item: Item, make_id: Callable[[str], str]) -> Item:
     if kind == "item_reference":
         return item
     kept: Item = {"id": item.get("id") or make_id(_PREFIXES[kind]), "type": kind}
-    if kind not in ("reasoning", "compaction"):
+    if kind not in _WITHOUT_STATUS:
         kept["status"] = item.get("status") or "completed"
     kept |= {name: item[name] for name in _KEPT[kind] if item.get(name) is not None}
     if kind == "message":

@@ -5,16 +5,18 @@ model one function or several and carries its calls out. The loop is in `run`, a
 its schema in `schemas.response_tools`, a `BuiltIn`, and its place among those that the service is created with.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from deployments.models.engine import Usage
 from deployments.state.protocol import Principal
 from serve_app.errors import BadRequest
+from serve_app.operations.responses.approvals import check_approvals
 from serve_app.operations.responses.writer import Item
 from serve_app.operations.scopes import check_operation
-from serve_app.schemas.response_tools import BuiltInTool, FunctionTool, Tool
+from serve_app.schemas.built_in_tool import BuiltInTool
+from serve_app.schemas.response_tools import FunctionTool, Tool
 
 
 class Tell(Protocol):
@@ -62,6 +64,36 @@ class ToolInUse(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovedCall:
+    """A call that the client has approved: its new item, and what the model asked for."""
+
+    item: Item
+    name: str
+    arguments: str
+
+
+@runtime_checkable
+class RemoteTool(ToolInUse, Protocol):
+    """A tool whose functions others have: they are listed before the model is asked, and calls may need an approval."""
+
+    def begin_list(self) -> Item | None:
+        """Return a new item for the list of the functions, None where they are known."""
+        ...
+
+    async def list_functions(self, item: Item, tell: Tell) -> ToolAnswer:
+        """Ask for the functions, which `functions` then returns; that it fails is for the item to say."""
+        ...
+
+    def ask_approval(self, name: str, arguments: str) -> Item | None:
+        """Return an item that asks the client whether a call may be made, None where it may."""
+        ...
+
+    def approved(self) -> Sequence[ApprovedCall]:
+        """Return the calls that the client has approved, which are to be made before the model is asked."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class ToolContext:
     """What a tool may know of the response that it is opened for.
 
@@ -99,10 +131,14 @@ BuiltIns = Mapping[str, BuiltIn]
 
 @dataclass(frozen=True, slots=True)
 class OfferedFunction:
-    """A function of one of the service's tools, in the chat's own form; `type` is the tool's."""
+    """A function of one of the service's tools, in the chat's own form.
+
+    `type` is the tool's; `server_label` that of the remote server which has the function.
+    """
 
     type: str
     function: Item
+    server_label: str | None = None
 
     @property
     def name(self) -> str:
@@ -110,37 +146,80 @@ class OfferedFunction:
         return str(self.function["function"]["name"])
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedTool:
+    """A tool of a response, by what requests call it."""
+
+    type: str
+    tool: ToolInUse
+    server_label: str | None = None
+
+    def offered(self) -> list[OfferedFunction]:
+        """Return its functions."""
+        return [OfferedFunction(self.type, function, self.server_label) for function in self.tool.functions()]
+
+
 class ToolSet:
     """The service's tools of one response."""
 
-    def __init__(self, tools: Sequence[tuple[str, ToolInUse]] = ()) -> None:
-        """Take the tools, each with its type."""
+    def __init__(self, tools: Sequence[OpenedTool] = (), client_functions: Collection[str] = ()) -> None:
+        """Take the tools, and the names of the functions that the client runs."""
         self.offered: list[OfferedFunction] = []
-        self._tools = [tool for _, tool in tools]
+        self.has_tools = bool(tools)
+        self._opened = list(tools)
+        self._client_functions = client_functions
         self._by_name: dict[str, ToolInUse] = {}
-        for kind, tool in tools:
-            for function in tool.functions():
-                offered = OfferedFunction(kind, function)
-                self.offered.append(offered)
-                self._by_name[offered.name] = tool
+        self.offer()
+
+    def offer(self) -> None:
+        """Look again at which functions there are; a name that is taken already stays whose it is."""
+        self.offered.clear()
+        self._by_name.clear()
+        for opened in self._opened:
+            for function in opened.offered():
+                if function.name not in self._by_name and function.name not in self._client_functions:
+                    self.offered.append(function)
+                    self._by_name[function.name] = opened.tool
 
     @property
     def names(self) -> frozenset[str]:
         """The names of the functions that the service runs."""
         return frozenset(self._by_name)
 
+    @property
+    def remote(self) -> list[RemoteTool]:
+        """The tools whose functions others have."""
+        return [opened.tool for opened in self._opened if isinstance(opened.tool, RemoteTool)]
+
     def find(self, name: str) -> ToolInUse:
         """Return the tool behind a function."""
         return self._by_name[name]
 
+    def ask_approval(self, name: str, arguments: str) -> Item | None:
+        """Return an item that asks the client whether a call may be made, None where it may."""
+        tool = self._by_name[name]
+        return tool.ask_approval(name, arguments) if isinstance(tool, RemoteTool) else None
+
+    async def list_functions(self) -> None:
+        """Have all functions listed, where nobody is to be told of it."""
+        for tool in self.remote:
+            item = tool.begin_list()
+            if item is not None:
+                await tool.list_functions(item, _tell_nobody)
+        self.offer()
+
     def cite(self, text: str) -> list[Item]:
         """Return the annotations that the tools have for a message."""
-        return [annotation for tool in self._tools for annotation in tool.cite(text)]
+        return [annotation for opened in self._opened for annotation in opened.tool.cite(text)]
 
     async def close(self) -> None:
         """Close every tool; what one fails at, another need not."""
-        for tool in self._tools:
-            await tool.close()
+        for opened in self._opened:
+            await opened.tool.close()
+
+
+def _tell_nobody(kind: str, **fields: Any) -> None:
+    return None
 
 
 async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolContext) -> ToolSet:
@@ -151,8 +230,9 @@ async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolCo
         PermissionDenied: the key's scopes leave one out.
         ApiError: one cannot be used as the request asks.
     """
-    taken = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
-    opened: list[tuple[str, ToolInUse]] = []
+    client_functions = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
+    taken = set(client_functions)
+    opened: list[OpenedTool] = []
     for index, tool in enumerate(tools):
         if not isinstance(tool, BuiltInTool):
             continue
@@ -167,8 +247,8 @@ async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolCo
             )
         check_operation(context.principal, tool.type)
         own = ToolContext(context.principal, context.items, context.include, param, context.is_batch)
-        in_use = await built_in.open(tool, own)
-        names = {OfferedFunction(tool.type, function).name for function in in_use.functions()}
+        one = OpenedTool(tool.type, await built_in.open(tool, own), getattr(tool, "server_label", None))
+        names = {function.name for function in one.offered()}
         if names & taken:
             name = min(names & taken)
             raise BadRequest(
@@ -178,8 +258,9 @@ async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolCo
                 code="invalid_value",
             )
         taken |= names
-        opened.append((tool.type, in_use))
-    return ToolSet(opened)
+        opened.append(one)
+    check_approvals(context.items, {one.server_label for one in opened})
+    return ToolSet(opened, client_functions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from serve_app.operations.responses.approvals import function_name
 from serve_app.operations.responses.history import Message
 from serve_app.operations.responses.tools import OfferedFunction
 from serve_app.operations.responses.writer import Item
 from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.mcp import AllowedMcp, McpChoice
 from serve_app.schemas.response_tools import AllowedTools, BuiltInChoice, FunctionTool, NamedChoice, Tool
 from serve_app.schemas.responses import JsonSchemaFormat, PromptedRequest, Reasoning, ResponseRequest, TextConfig
 
@@ -153,12 +155,12 @@ def _tools_of(request: PromptedRequest, offered: Sequence[OfferedFunction]) -> t
     match request.tool_choice:
         case AllowedTools() as allowed:
             own = [tool for tool in own if tool.name in allowed.functions]
-            offered = [one for one in offered if one.type in allowed.built_in]
+            offered = [one for one in offered if _is_allowed(allowed, one)]
             choice = allowed.mode
         case NamedChoice() as named:
             choice = {"type": "function", "function": {"name": named.name}}
-        case BuiltInChoice() as built_in:
-            chosen = [one for one in offered if one.type == built_in.type]
+        case BuiltInChoice() | McpChoice() as wanted:
+            chosen = [one for one in offered if _is_wanted(wanted, one)]
             if len(chosen) == 1:
                 choice = {"type": "function", "function": {"name": chosen[0].name}}
             elif chosen:
@@ -166,6 +168,18 @@ def _tools_of(request: PromptedRequest, offered: Sequence[OfferedFunction]) -> t
         case str() as mode:
             choice = mode
     return [*map(_function_of, own), *(one.function for one in offered)], choice
+
+
+def _is_wanted(wanted: BuiltInChoice | McpChoice | AllowedMcp, offered: OfferedFunction) -> bool:
+    """Say whether a function is the one that is named, or of the tool that is named."""
+    if isinstance(wanted, BuiltInChoice):
+        return offered.type == wanted.type
+    is_theirs = offered.server_label == wanted.server_label
+    return is_theirs and (wanted.name is None or offered.name == function_name(wanted.server_label, wanted.name))
+
+
+def _is_allowed(allowed: AllowedTools, offered: OfferedFunction) -> bool:
+    return offered.type in allowed.built_in or any(_is_wanted(one, offered) for one in allowed.remote)
 
 
 def _function_of(tool: FunctionTool) -> Item:

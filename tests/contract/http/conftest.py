@@ -187,6 +187,22 @@ def vector_stores(world, file_store) -> StoreDesk:
     return world.vector_stores
 
 
+@pytest.fixture
+async def mcp_server(world) -> AsyncIterator[Any]:
+    """A real MCP server on loopback, and the tool switched on and allowed to reach it."""
+    from deployments.tools.config import McpConfig, OutboundConfig  # Loading MCP's library takes its time.
+    from deployments.tools.mcp.client import McpServers
+    from serve_app.operations.mcp.tool import RemoteMcp
+    from tests.twins.mcp_server import run_mcp_server
+
+    outbound = OutboundConfig.model_validate({"allowed_networks": ["127.0.0.0/8"]})
+    servers = McpServers(McpConfig(max_tools=8, max_answer_mib=1), outbound.rules)
+    world.built_ins["mcp"] = RemoteMcp(servers)
+    async with run_mcp_server() as running:
+        yield running
+        servers.close()
+
+
 @dataclass
 class Batching:
     """What runs the batches of a world, in this process."""

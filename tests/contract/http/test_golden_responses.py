@@ -19,7 +19,8 @@ from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 
 PLACE = Path(__file__).parents[2] / "golden" / "responses"
-_IDS = re.compile(r"\b(resp|msg|fc|rs|conv|ci|cntr|cfile)_[0-9a-f]{32}\b")
+_IDS = re.compile(r"\b(resp|msg|fc|rs|conv|ci|cntr|cfile|mcpl|mcpr|mcp)_[0-9a-f]{32}\b")
+_PORTS = re.compile(r"127\.0\.0\.1:\d+")
 TOKEN = {"token": "Hi", "bytes": [72, 105], "logprob": -0.25, "top_logprobs": []}
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 CALLS = [
@@ -51,17 +52,26 @@ CASES = {
             words=("Hm.",),
         ),
     ),
+    "mcp": (
+        {"input": "Hi."},
+        calling(
+            ("call_1", "store__stock", '{"thing":"nails"}'),
+            ("call_2", "store__order", '{"thing":"nails"}'),
+            words=("Hm.",),
+        ),
+    ),
     "server_tool": ({"input": "Hi.", "tools": [SEARCHING]}, SEARCH),
 }
 
 
 def plain(text: str) -> str:
-    """Return a stream with its random ids numbered in the order in which they come."""
+    """Return a stream with its random ids numbered in the order in which they come, and one port for all."""
     names: dict[str, str] = {}
+    text = _PORTS.sub("127.0.0.1:8000", text)
     return _IDS.sub(lambda found: names.setdefault(found[0], f"{found[1]}_{len(names)}"), text)
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - {"code_interpreter"}))
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"code_interpreter", "mcp"}))
 async def test_a_stream_is_what_was_recorded(world, name):
     if name == "server_tool":
         world.built_ins["code_interpreter"] = ScriptedTool()
@@ -72,7 +82,13 @@ async def test_the_code_interpreters_stream_is_what_was_recorded(world, interpre
     await check(world, "code_interpreter")
 
 
-async def check(world, name):
+async def test_the_stream_of_a_remote_servers_tools_is_what_was_recorded(world, mcp_server):
+    policy = {"never": {"read_only": True}}
+    tool = {"type": "mcp", "server_label": "store", "server_url": mcp_server.url, "require_approval": policy}
+    await check(world, "mcp", tools=[tool])
+
+
+async def check(world, name, **more):
     body, events = CASES[name]
     later = said("Found.")
 
@@ -84,7 +100,7 @@ async def check(world, name):
 
     world.chat.script = script
     async with world.http() as http:
-        answer = await http.post("/v1/responses", json={"model": MODEL, "stream": True, **body})
+        answer = await http.post("/v1/responses", json={"model": MODEL, "stream": True, **body, **more})
     fold(split(answer.content))
     path, text = PLACE / f"{name}.txt", plain(answer.text)
     if os.environ.get("MANTA_RECORD_GOLDEN"):

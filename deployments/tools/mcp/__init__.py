@@ -1,0 +1,1 @@
+"""Remote MCP servers: tools that others run, reached over streamable HTTP."""

@@ -1,0 +1,276 @@
+"""A client of remote MCP servers over streamable HTTP, through the guarded way out.
+
+A session serves one response, and is opened at its first use. Servers are given nothing but calls: they may not ask
+the service for samples, files or input, and what they send beside results is dropped. Nothing of it is logged.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import httpx2
+import mcp_types as types
+import orjson
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+
+from deployments.tools.config import McpConfig
+from deployments.tools.mcp.messages import CallResult, ListedTool, McpFailure, ServerAddress
+from deployments.tools.outbound.addresses import AddressRules
+from deployments.tools.outbound.errors import AddressRefused, OutboundError
+from deployments.tools.outbound.transport import GuardedTransport, Resolve, SystemResolver
+
+T = TypeVar("T")
+
+_CLIENT = types.Implementation(name="manta", version="1")
+_CONNECT_S = 5.0
+_CLOSE_S = 5.0
+_MAX_PAGES = 20
+_MAX_MESSAGE_CHARS = 1000
+_INVALID_REQUEST = -32600
+_NOT_MCP = "The server's answer is not as MCP has it."
+_LOST = "The connection to the server broke."
+# What the library says where a server answered with an error that is none of MCP's: the status says more.
+_STAND_INS = (
+    "Server returned an error response",
+    "Not Found",
+    "Session terminated",
+    "Redirect to ",
+    "Unexpected content type",
+)
+
+
+class McpServers:
+    """The servers that may be reached from this deployment.
+
+    Args:
+        config: the bounds.
+        rules: where requests may go.
+        resolve: how names are looked up.
+    """
+
+    def __init__(self, config: McpConfig, rules: AddressRules, resolve: Resolve | None = None) -> None:
+        self.config = config
+        self._rules = rules
+        self._resolver = SystemResolver()
+        self._resolve = resolve or self._resolver
+        self._tls = httpx2.create_ssl_context()  # Made once: it takes longer than most calls.
+        self._holders: set[asyncio.Task[None]] = set()
+        _silence()
+
+    def check(self, url: str) -> None:
+        """Return if an address is one that requests are sent to, whatever its host resolves to.
+
+        Raises:
+            AddressRefused: it is not; says why.
+        """
+        try:
+            parsed = httpx2.URL(url)
+        except (httpx2.InvalidURL, TypeError, ValueError):
+            raise AddressRefused("The address is malformed.") from None
+        self._rules.check_url(parsed)
+
+    def session(self, address: ServerAddress) -> "McpSession":
+        """Return a session with a server; nothing is sent yet."""
+        return McpSession(self, address)
+
+    @asynccontextmanager
+    async def connect(self, address: ServerAddress, note: Callable[[int], None]) -> AsyncIterator[Client]:
+        """Open a connection to a server; `note` is told the status of each of its answers."""
+
+        async def look(response: httpx2.Response) -> None:
+            note(response.status_code)
+
+        timeout = httpx2.Timeout(self.config.timeout_s, connect=min(_CONNECT_S, self.config.timeout_s))
+        transport = GuardedTransport(self._rules, self.config.max_answer_bytes, self._resolve, self._tls)
+        http = httpx2.AsyncClient(
+            transport=transport,
+            trust_env=False,
+            headers=address.headers,
+            timeout=timeout,
+            event_hooks={"response": [look]},
+        )
+        client = Client(streamable_http_client(address.url, http_client=http), client_info=_CLIENT, cache=None)
+        async with http, client:
+            yield client
+
+    def keep(self, holder: "asyncio.Task[None]") -> None:
+        """Know a task that holds a connection, until it ends."""
+        self._holders.add(holder)
+        holder.add_done_callback(self._holders.discard)
+
+    def close(self) -> None:
+        """Break every connection off."""
+        for holder in self._holders:
+            holder.cancel()
+        self._resolver.close()
+
+
+class McpSession:
+    """What one response has to do with one server.
+
+    The connection is held by a task of its own, as the library wants it opened and closed by the same one, while calls
+    come from others, which may be cancelled without harm to it. One that broke is made anew at the next use.
+    """
+
+    def __init__(self, servers: McpServers, address: ServerAddress) -> None:
+        self._servers = servers
+        self._address = address
+        self._max_s = servers.config.timeout_s
+        self._holder: asyncio.Task[None] | None = None
+        self._is_ready = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._client: Client | None = None
+        self._failure: McpFailure | None = None
+        self._status = 200
+
+    async def list_tools(self) -> list[ListedTool]:
+        """Return the server's tools.
+
+        Raises:
+            McpFailure: it does not list them.
+        """
+        return await self._ask(_list_tools)
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> CallResult:
+        """Call a tool.
+
+        Raises:
+            McpFailure: the server could not be asked, or refused; a tool's own failure is a result.
+        """
+        return await self._ask(lambda client: _call(client, name, arguments))
+
+    async def _ask(self, ask: Callable[[Client], Awaitable[T]]) -> T:
+        try:
+            async with asyncio.timeout(self._max_s):
+                client = await self._connected()
+                return await ask(client)
+        except TimeoutError:
+            raise McpFailure(f"The server took longer than {self._max_s:g} seconds.") from None
+        except McpFailure:
+            raise
+        except Exception as error:
+            raise await self._reason(error) from None
+
+    async def _connected(self) -> Client:
+        if self._holder is None or self._holder.done():
+            self._is_ready, self._closing, self._failure = asyncio.Event(), asyncio.Event(), None
+            self._holder = asyncio.create_task(self._hold(self._is_ready, self._closing))
+            self._servers.keep(self._holder)
+        await self._is_ready.wait()
+        if self._client is None:
+            raise self._failure or McpFailure(_LOST)
+        return self._client
+
+    async def _hold(self, is_ready: asyncio.Event, closing: asyncio.Event) -> None:
+        """Keep a connection open until it is to be closed, or breaks."""
+        try:
+            async with self._servers.connect(self._address, self._note) as client:
+                self._client = client
+                is_ready.set()
+                await closing.wait()
+        except Exception as error:
+            self._failure = self._explain(error)
+        finally:
+            self._client = None
+            is_ready.set()
+
+    def _note(self, status: int) -> None:
+        self._status = status
+
+    async def _reason(self, error: Exception) -> McpFailure:
+        """Return why a call failed; where the connection broke under it, whoever holds that knows why."""
+        if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED and self._holder is not None:
+            await asyncio.wait([self._holder], timeout=1.0)
+            if self._failure is not None:
+                return self._failure
+        return self._explain(error)
+
+    def _explain(self, error: Exception) -> McpFailure:
+        leaves = list(_leaves(error))
+        for leaf in leaves:
+            if isinstance(leaf, OutboundError):
+                return McpFailure(leaf.message)
+        for leaf in leaves:
+            if isinstance(leaf, MCPError):
+                if self._status >= 300 and leaf.message.startswith(_STAND_INS):
+                    return McpFailure(
+                        f"The server answered with HTTP status {self._status}.", self._status, "http_error"
+                    )
+                return McpFailure(leaf.message[:_MAX_MESSAGE_CHARS], leaf.code)
+        if any(isinstance(leaf, httpx2.HTTPError) for leaf in leaves):
+            return McpFailure(_LOST)
+        return McpFailure(_NOT_MCP, _INVALID_REQUEST)
+
+    def close(self) -> None:
+        """Let go of the connection; nobody waits until the server has been told."""
+        holder, self._holder = self._holder, None
+        if holder is None or holder.done():
+            return
+        if not self._is_ready.is_set():
+            holder.cancel()
+            return
+        self._closing.set()
+        deadline = asyncio.get_running_loop().call_later(_CLOSE_S, holder.cancel)
+        holder.add_done_callback(lambda _: deadline.cancel())
+
+
+async def _list_tools(client: Client) -> list[ListedTool]:
+    found: list[ListedTool] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        for tool in page.tools:
+            hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {}
+            found.append(ListedTool(tool.name, tool.description, tool.input_schema, hints))
+        cursor = page.next_cursor
+        if not cursor:
+            return found
+    raise McpFailure(f"The server lists its tools on more than {_MAX_PAGES} pages.", _INVALID_REQUEST)
+
+
+async def _call(client: Client, name: str, arguments: dict[str, Any]) -> CallResult:
+    """Call a tool; without the library's own check of the result, which would list the tools each time."""
+    params = types.CallToolRequestParams(name=name, arguments=arguments)
+    request = types.CallToolRequest(params=params)
+    try:
+        result = await client.session.send_request(request, types.CallToolResult)
+    except MCPError as error:
+        if error.code != types.HEADER_MISMATCH:
+            raise
+        await client.list_tools()  # The library reads there which arguments this server wants as headers.
+        result = await client.session.send_request(request, types.CallToolResult)
+    content = [part.model_dump(mode="json", by_alias=True, exclude_none=True) for part in result.content]
+    text = "\n".join(_text_of(part) for part in result.content)
+    if not result.content and result.structured_content is not None:
+        text = orjson.dumps(result.structured_content).decode()
+    return CallResult(content, text, result.is_error)
+
+
+def _text_of(part: Any) -> str:
+    """Return what a model reads of a part of a result."""
+    match part:
+        case types.TextContent():
+            return part.text
+        case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+            return resource.text
+        case types.ResourceLink():
+            return f"[{part.name}: {part.uri}]"
+    return f"[Content of the type '{part.type}', which is not shown.]"
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _silence() -> None:
+    """Keep what is sent and received out of the log: the libraries quote it when something is wrong with it."""
+    logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
+    for name in ("httpx2", "httpcore2"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,249 @@
+"""Remote MCP servers within responses: their tools are listed once for a conversation, and called by the service.
+
+What a server says is for the model and the client. That it fails ends no response: the items say so.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+from pydantic_core import PydanticCustomError
+
+from deployments.tools.mcp.client import McpServers, McpSession
+from deployments.tools.mcp.messages import CallResult, ListedTool, McpFailure, ServerAddress
+from deployments.tools.outbound.errors import AddressRefused
+from serve_app.errors import BadRequest
+from serve_app.operations.responses.approvals import approved_requests, function_name
+from serve_app.operations.responses.history import CALL_WENT_WRONG, NO_OUTPUT
+from serve_app.operations.responses.tools import ApprovedCall, Tell, ToolAnswer, ToolContext
+from serve_app.operations.responses.writer import Item, new_id
+from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.mcp import McpTool
+
+TYPE: Final = "mcp"
+_CALL = "response.mcp_call"
+_LIST = "response.mcp_list_tools"
+_MAX_OUTPUT_CHARS = 100_000
+_MAX_DESCRIPTION_CHARS = 4096
+_MAX_NAMED = 20
+_NO_OBJECT = "The call failed: its arguments are not a JSON object. Call it again with one."
+_UNKNOWN = "The server has no tool of this name that may be called."
+_STOPPED = "The server took too long."
+
+
+class RemoteMcp:
+    """The MCP servers that requests may name in this deployment; keeps `responses.tools.BuiltIn`."""
+
+    type = TYPE
+
+    def __init__(self, servers: McpServers) -> None:
+        self._servers = servers
+
+    async def open(self, tool: McpTool, context: ToolContext) -> "McpInUse":
+        """Return a server for one response; nothing is sent to it yet.
+
+        Raises:
+            BadRequest: no request is sent to its address.
+        """
+        address = ServerAddress(tool.server_url or "", tool.sent_headers)
+        try:
+            self._servers.check(address.url)
+        except AddressRefused as refused:
+            raise BadRequest(
+                f"Invalid 'server_url': {refused.message} Send the address of a server on the public internet.",
+                param=f"{context.param}.server_url",
+                code="invalid_value",
+            ) from None
+        return McpInUse(tool, self._servers.session(address), context, self._servers.config.max_tools)
+
+
+class McpInUse:
+    """A server within one response; keeps `responses.tools.RemoteTool`."""
+
+    def __init__(self, tool: McpTool, session: McpSession, context: ToolContext, max_tools: int) -> None:
+        self._tool = tool
+        self._session = session
+        self._items = context.items
+        self._max_tools = max_tools
+        listed = _last_list(context.items, tool.server_label)
+        self._is_listed = listed is not None
+        self._by_function: dict[str, Item] = {}
+        self._take([] if listed is None else listed)
+
+    def _take(self, tools: Sequence[Item]) -> list[str]:
+        """Know these tools, as far as they may be called; return the names of those with an impossible schema."""
+        impossible = []
+        for tool in tools:
+            if not self._tool.is_allowed(tool["name"], is_read_only=_is_read_only(tool)):
+                continue
+            if len(self._by_function) < self._max_tools and _is_possible(tool["input_schema"]):
+                self._by_function[function_name(self._tool.server_label, tool["name"])] = tool
+            else:
+                impossible.append(tool["name"])
+        return impossible
+
+    def functions(self) -> list[Item]:
+        """Return the server's tools as the model is offered them."""
+        about = self._tool.server_description
+        server = f"{self._tool.server_label}: {about}" if about else self._tool.server_label
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": name,
+                    "description": f"{(tool.get('description') or '')[:_MAX_DESCRIPTION_CHARS]} [{server}]".strip(),
+                    "parameters": tool["input_schema"],
+                },
+            }
+            for name, tool in self._by_function.items()
+        ]
+
+    def begin_list(self) -> Item | None:
+        """Return a new item for the list of tools, None where the conversation has one."""
+        if self._is_listed:
+            return None
+        return {"id": new_id("mcpl"), "type": "mcp_list_tools", "server_label": self._tool.server_label, "tools": []}
+
+    async def list_functions(self, item: Item, tell: Tell) -> ToolAnswer:
+        """Ask the server for its tools; where that fails, the item has an error and no tools."""
+        tell(f"{_LIST}.in_progress")
+        item["error"] = _STOPPED  # Unless it comes to an end.
+        try:
+            listed = await self._session.list_tools()
+            tools = [shown for shown in map(_shown, listed) if self._is_allowed(shown)]
+            if len(tools) > self._max_tools:
+                raise McpFailure(
+                    f"The server has {len(tools)} tools, and a response may use {self._max_tools} of one. Name those "
+                    "that are wanted in 'allowed_tools'."
+                )
+        except McpFailure as failure:
+            tell(f"{_LIST}.failed")
+            return ToolAnswer({**item, "error": f"The tools could not be listed: {failure.message}"}, "")
+        self._is_listed = True
+        left_out = self._take(tools)
+        told = _left_out(left_out) if left_out else None
+        tell(f"{_LIST}.completed")
+        usable = [tool for tool in tools if tool["name"] not in left_out]
+        return ToolAnswer({**item, "tools": usable, "error": told}, "")
+
+    def _is_allowed(self, tool: Item) -> bool:
+        return self._tool.is_allowed(tool["name"], is_read_only=_is_read_only(tool))
+
+    def _name_of(self, function: str) -> str:
+        tool = self._by_function.get(function)
+        return function if tool is None else str(tool["name"])
+
+    def ask_approval(self, name: str, arguments: str) -> Item | None:
+        """Return an item that asks the client to approve a call, None where it needs not be asked."""
+        tool = self._by_function[name]
+        if _parse(arguments) is None:  # It fails, and nobody need be asked whether it may.
+            return None
+        if not self._tool.needs_approval(tool["name"], is_read_only=_is_read_only(tool)):
+            return None
+        head = {"id": new_id("mcpr"), "type": "mcp_approval_request", "server_label": self._tool.server_label}
+        return {**head, "name": tool["name"], "arguments": arguments}
+
+    def approved(self) -> list[ApprovedCall]:
+        """Return the calls of this server's tools that the client has just approved."""
+        label = self._tool.server_label
+        requests = [item for item in approved_requests(self._items) if item["server_label"] == label]
+        return [
+            ApprovedCall(
+                self._item(request["name"], request["id"]),
+                function_name(label, request["name"]),
+                request["arguments"],
+            )
+            for request in requests
+        ]
+
+    def begin(self, name: str, arguments: str) -> Item:
+        """Return a new item for a call."""
+        return self._item(self._name_of(name), None)
+
+    def _item(self, name: str, request_id: str | None) -> Item:
+        head = {"id": new_id("mcp"), "type": "mcp_call", "status": "in_progress", "approval_request_id": request_id}
+        server = {"server_label": self._tool.server_label, "name": name}
+        return {**head, **server, "arguments": "", "output": None, "error": None}
+
+    async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
+        """Carry a call out; whoever cancels this takes it back."""
+        tell(f"{_CALL}.in_progress")
+        tell(f"{_CALL}_arguments.delta", delta=arguments)
+        tell(f"{_CALL}_arguments.done", arguments=arguments)
+        item["arguments"] = arguments  # A call that is stopped shows them too.
+        parsed = _parse(arguments)
+        try:
+            if name not in self._by_function:
+                raise McpFailure(_UNKNOWN)
+            if parsed is None:
+                raise McpFailure(_NO_OBJECT)
+            result = await self._session.call(self._name_of(name), parsed)
+        except asyncio.CancelledError:
+            item["error"] = McpFailure(_STOPPED).to_wire()
+            raise
+        except McpFailure as failure:
+            tell(f"{_CALL}.failed")
+            answer = {**item, "status": "failed", "error": failure.to_wire()}
+            return ToolAnswer(answer, f"{CALL_WENT_WRONG} {failure.message}")
+        return self._answer(item, result, tell)
+
+    def _answer(self, item: Item, result: CallResult, tell: Tell) -> ToolAnswer:
+        text = result.text[:_MAX_OUTPUT_CHARS]
+        if result.is_error:
+            tell(f"{_CALL}.failed")
+            error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
+            return ToolAnswer({**item, "status": "failed", "error": error}, f"{CALL_WENT_WRONG} {text}")
+        tell(f"{_CALL}.completed")
+        return ToolAnswer({**item, "status": "completed", "output": text}, text or NO_OUTPUT)
+
+    def cite(self, text: str) -> list[Item]:
+        """Return nothing: where something comes from, servers do not say."""
+        return []
+
+    async def close(self) -> None:
+        """Let go of the server."""
+        self._session.close()
+
+
+def _last_list(items: Sequence[Item], label: str) -> list[Item] | None:
+    """Return the server's tools as the conversation has them, None if it does not."""
+    for item in reversed(items):
+        if item["type"] == "mcp_list_tools" and item["server_label"] == label:
+            tools: list[Item] = item["tools"]
+            return tools if tools or not item.get("error") else None
+    return None
+
+
+def _shown(tool: ListedTool) -> Item:
+    """Return a tool as the item of a list has it."""
+    hints = {**tool.annotations, "read_only": tool.annotations.get("readOnlyHint") is True}
+    head = {"name": tool.name, "description": tool.description}
+    return {**head, "input_schema": tool.input_schema, "annotations": hints}
+
+
+def _is_read_only(tool: Item) -> bool:
+    return (tool.get("annotations") or {}).get("read_only") is True
+
+
+def _is_possible(schema: dict[str, Any]) -> bool:
+    """Say whether a schema is within the bounds of those that clients send."""
+    try:
+        check_json_schema(schema, "")
+    except PydanticCustomError:
+        return False
+    return True
+
+
+def _left_out(names: list[str]) -> str:
+    listed = ", ".join(names[:_MAX_NAMED])
+    return f"Left out, as the schemas of their input are not within the bounds for functions: {listed}."
+
+
+def _parse(arguments: str) -> dict[str, Any] | None:
+    """Return the arguments of a call, None if they are no JSON object; a model may leave out an empty one."""
+    try:
+        parsed = orjson.loads(arguments or "{}")
+    except orjson.JSONDecodeError:
+        return None
+    return parsed if isinstance(parsed, dict) else None

@@ -1,0 +1,15 @@
+"""What the schemas of the tools that the service runs itself have in common."""
+
+from typing import Any
+
+from serve_app.schemas.base import WireModel
+
+
+class BuiltInTool(WireModel):
+    """A tool that the service runs itself."""
+
+    type: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return it as a response echoes it."""
+        return self.model_dump(exclude_none=True)
