@@ -6,7 +6,7 @@ import ray
 from ray import serve
 from ray.serve.deployment import Application
 
-from deployments.models.builder import build_model_deployment
+from deployments.models.builder import build_batch_deployment, build_model_deployment
 from deployments.state.config import check_database, resolve_state
 from deployments.tools.code_interpreter.replica import build_code_interpreter
 from serve_app.config import ServiceConfig
@@ -34,7 +34,12 @@ def build(args: ServiceConfig) -> Application:
         logging_config={"enable_access_log": False},  # The request log says more, and is ours to keep free of content.
     )
     handles = {model.id: build_model_deployment(model) for model in config.models}
+    batch_handles = {
+        model.id: build_batch_deployment(model, model.batch_replicas)
+        for model in config.models
+        if model.batch_replicas is not None
+    }
     tools = {}
     if config.tools.code_interpreter is not None:
         tools["code_interpreter"] = build_code_interpreter(config.tools.code_interpreter)
-    return ingress.bind(config, resolve_state(config.state), handles, tools)
+    return ingress.bind(config, resolve_state(config.state), handles, tools, batch_handles)

@@ -66,10 +66,14 @@ class Ingress:
         state: ResolvedState,
         handles: dict[str, DeploymentHandle],
         tools: dict[str, DeploymentHandle],
+        batch_handles: dict[str, DeploymentHandle],
     ) -> None:
-        """Take the configuration, its secrets, and a handle for each model id and for each tool's type."""
+        """Take the configuration, its secrets, and a handle for each model id and for each tool's type.
+
+        `batch_handles` are those of the models that have replicas of their own for batches.
+        """
         await asyncio.to_thread(start_gatekeeper, state)
-        await asyncio.to_thread(start_coordinator, _batch_setup(config, state, handles, tools))
+        await asyncio.to_thread(start_coordinator, _batch_setup(config, state, {**handles, **batch_handles}, tools))
         self._transport = RayTransport()
         self._gatekeeper = GatekeeperClient(self._transport)
         self._database = await connect(state.database_url)

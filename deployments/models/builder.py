@@ -9,7 +9,7 @@ from typing import Any
 from ray import serve
 from ray.serve.deployment import Application
 
-from deployments.models.config import ModelConfig
+from deployments.models.config import BatchReplicas, ModelConfig
 from deployments.models.replica.server import ModelReplica
 
 # What the replica gets on top of the time to drain: to stop the engine.
@@ -22,9 +22,17 @@ def build_model_deployment(model: ModelConfig) -> Application:
     return serve.deployment(ModelReplica, name=deployment_name(model.id), **options).bind(model)
 
 
-def deployment_name(model_id: str) -> str:
-    """Return what Serve calls a model's deployment."""
-    return "model:" + model_id.replace("/", "--").replace(".", "_")
+def build_batch_deployment(model: ModelConfig, replicas: BatchReplicas) -> Application:
+    """Return the Serve deployment of the same model that runs the lines of batches only, not yet deployed."""
+    scaling = {name: value for name, value in model.autoscaling_config.items() if name != "initial_replicas"}
+    own = model.model_copy(update={"autoscaling_config": {**scaling, **replicas.model_dump()}})
+    name = deployment_name(model.id, for_batches=True)
+    return serve.deployment(ModelReplica, name=name, **deployment_options(own)).bind(own)
+
+
+def deployment_name(model_id: str, *, for_batches: bool = False) -> str:
+    """Return what Serve calls a model's deployment, or the one that it has for batches."""
+    return ("batch:" if for_batches else "model:") + model_id.replace("/", "--").replace(".", "_")
 
 
 def deployment_options(model: ModelConfig) -> dict[str, Any]:

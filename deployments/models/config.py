@@ -16,6 +16,19 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
+class BatchReplicas(Part):
+    """Replicas of a model that run nothing but the lines of batches; 0 lets them go when there are none."""
+
+    min_replicas: int = Field(default=0, ge=0, le=10_000)
+    max_replicas: int = Field(ge=1, le=10_000)
+
+    @model_validator(mode="after")
+    def _at_most_is_not_below_at_least(self) -> "BatchReplicas":
+        if self.min_replicas > self.max_replicas:
+            raise ValueError("min_replicas: may not be above max_replicas")
+        return self
+
+
 class ModelConfig(Part):
     """One model deployment.
 
@@ -29,6 +42,8 @@ class ModelConfig(Part):
         max_surge_percent: how many more replicas there may be while a new configuration goes live, in percent. Above
             0 the new ones start before the old ones go, and nobody waits; where the cluster has no room for them the
             old ones stay. 0, the default for GPUs, stops old ones first.
+        batch_replicas: replicas of its own for the lines of batches, beside those of `autoscaling_config`, whose other
+            fields hold for them too; without it lines run on the same replicas as requests, which go first.
         autoscaling_config, ray_actor_options, placement_group_config, engine_kwargs: as Ray and vLLM name them.
     """
 
@@ -48,6 +63,7 @@ class ModelConfig(Part):
     drain_s: float = Field(default=120.0, ge=0, le=3600)
     stall_s: float = Field(default=600.0, ge=10)
     autoscaling_config: dict[str, Any] = Field(default_factory=lambda: {"min_replicas": 1, "max_replicas": 1})
+    batch_replicas: BatchReplicas | None = None
     ray_actor_options: dict[str, Any] = {}
     placement_group_config: dict[str, Any] | None = None
     engine_kwargs: dict[str, Any] = {}

@@ -80,7 +80,8 @@ def _get(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes] |
 
 
 def _display_name(deployment: str) -> str:
-    return deployment.removeprefix("model:").replace("--", "/")
+    kind, _, name = deployment.replace("--", "/").rpartition(":")
+    return f"{name} for batches" if kind == "batch" else deployment.removeprefix("model:").replace("--", "/")
 
 
 def _problem_of(application: dict[str, Any]) -> str:

@@ -212,7 +212,7 @@ class Service:
         return httpx2.request(method, url, json=body, headers=headers, timeout=30)
 
     def replicas(self, name: str) -> list[Replica]:
-        """Return the replicas of a model, a tool or the "ingress"; those that are on their way in or out as well."""
+        """Return the replicas of a model, of "batch:MODEL", a tool or the "ingress"; also those that come or go."""
         deployment = self.deployments().get(deployment_of(name)) or {}  # None while a configuration is built.
         told = deployment.get("replicas") or []
         return [Replica(one["replica_id"], one.get("pid") or 0, one["state"]) for one in told]
@@ -277,7 +277,10 @@ def describe(process: psutil.Process) -> str:
 
 def deployment_of(name: str) -> str:
     """Return Serve's name for a model's deployment; those of other things are their own."""
-    return name if name == "ingress" or name.startswith("tool:") else f"model:{name.replace('/', '--')}"
+    if name == "ingress" or name.startswith("tool:"):
+        return name
+    kind, _, model = name.rpartition(":")
+    return f"{kind or 'model'}:{model.replace('/', '--')}"
 
 
 def read_config(name: str) -> dict[str, Any]:

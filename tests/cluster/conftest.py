@@ -32,6 +32,11 @@ def main_config() -> dict[str, Any]:
         "max_queued_requests": 16,
         "autoscaling_config": {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 8, **QUICK},
     }
+    models[EMBED] |= {
+        "autoscaling_config": {"min_replicas": 1, "max_replicas": 1, "target_ongoing_requests": 8, **QUICK},
+        "batch_replicas": {"min_replicas": 0, "max_replicas": 1},
+        "scale_to_zero_wait_s": 180,
+    }
     long |= {
         "autoscaling_config": {
             "min_replicas": 0,

@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+import psutil
 import pytest
 from openai import InternalServerError, OpenAI
 from openai.types import Batch
@@ -108,9 +109,21 @@ def test_models_mix_and_failures_stand_in_their_place(service: Service, client: 
     assert batch.status == "completed"
     assert [one["response"]["status_code"] for one in output_of(client, batch)] == [200, 200, 404, 400]
     assert batch.error_file_id is not None
+
+
+def test_a_model_may_have_replicas_for_batches_alone(service: Service, client: OpenAI) -> None:
+    assert service.running(f"batch:{EMBED}") == []
+    online = service.running(EMBED)
     embed = {"custom_id": "e", "method": "POST", "url": "/v1/embeddings", "body": {"model": EMBED, "input": "cat"}}
-    (one,) = output_of(client, finish(client, submit(client, [embed], "/v1/embeddings")))
-    assert len(one["response"]["body"]["data"][0]["embedding"]) == 384
+    batch = submit(client, [embed], "/v1/embeddings")
+    eventually(lambda: service.running(f"batch:{EMBED}"), 240, "a replica for batches runs")
+    (one,) = output_of(client, finish(client, batch))
+    there = client.embeddings.create(model=EMBED, input="cat", encoding_format="float").data[0].embedding
+    here = one["response"]["body"]["data"][0]["embedding"]
+    assert len(here) == 384
+    assert max(abs(one - other) for one, other in zip(here, there, strict=True)) < 1e-4
+    assert service.running(EMBED) == online
+    eventually(lambda: not service.replicas(f"batch:{EMBED}"), 120, "it goes when there are no batches")
 
 
 def test_a_large_batch_runs_through_ray_data_and_its_progress_moves(service: Service, client: OpenAI) -> None:
@@ -181,6 +194,22 @@ def test_a_batch_survives_a_model_replica_that_is_killed(service: Service, clien
     done = [one["response"]["body"]["usage"]["total_tokens"] for one in output if one["response"]["status_code"] == 200]
     assert batch.usage is not None
     assert batch.usage.total_tokens == sum(done)
+
+
+def test_a_batch_survives_an_ingress_replica_that_is_killed(service: Service, client: OpenAI) -> None:
+    patient = client.with_options(max_retries=8)  # What the killed replica was just answering is asked again.
+    batch = submit(patient, [line(number, max_tokens=16) for number in range(400)])
+    until_half_done(patient, batch)
+    before = service.running("ingress")
+    psutil.Process(before[0].pid).kill()
+    check_complete(patient, finish(patient, batch), 400)
+    eventually(
+        lambda: len({one.replica_id for one in service.running("ingress")} - {before[0].replica_id}) >= len(before),
+        120,
+        "the ingress is whole again",
+    )
+    again = submit(patient, [line(number) for number in range(5)])  # Whichever replica is asked now.
+    check_complete(patient, finish(patient, again), 5)
 
 
 def test_nothing_that_lines_say_is_written_in_the_clear(service: Service, client: OpenAI) -> None:

@@ -57,10 +57,11 @@ def test_models_that_are_not_up_are_named(probe: ReadinessProbe, monkeypatch: py
     deployments = {
         "ingress": {"status": "HEALTHY"},
         "model:manta--demo-chat": {"status": "UPDATING"},
+        "batch:manta--demo-chat": {"status": "UPDATING"},
         "model:all-minilm-l6-v2": {"status": "HEALTHY"},
     }
     answers = Answers({"status": "DEPLOYING", "deployments": deployments})
-    assert look(probe, monkeypatch, answers) == Progress("starting", ("manta/demo-chat",))
+    assert look(probe, monkeypatch, answers) == Progress("starting", ("manta/demo-chat", "manta/demo-chat for batches"))
 
 
 def test_front_is_waited_for_when_only_the_models_are_up(
