@@ -2,12 +2,15 @@
 
     python -m tests.bench.batch_pipeline
 
-The engine is the twin of the tests, in this process, as are the coordinator and its worker.
+The engine is the twin of the tests, in this process, as are the coordinator and its worker. The status is 1 where a
+bound is broken: of the time to validate, of the memory, or that the last 10,000 lines take no longer than the first.
 """
 
 import asyncio
+import sys
 import threading
 import time
+from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
 
 import orjson
@@ -38,6 +41,42 @@ NUM_LINES, LINE_CHARS = 50_000, 4_000
 URL = "/v1/chat/completions"
 PRINCIPAL = Principal("key-1", "bench", "bench", "enterprise", 1, 1)
 MIB = 1024 * 1024
+SPAN = 10_000
+MAX_VALIDATION_S, MAX_MIB = 20.0, 512
+MAX_GROWTH = 1.25  # Of the time of the last lines over that of the first: a busy machine varies by as much.
+
+
+@dataclass
+class Course:
+    """How a batch went: seconds from its creation to where it was."""
+
+    validated_s: float = 0.0
+    ended_s: float = 0.0
+    most_mib: int = 0
+    seen: list[tuple[float, int]] = field(default_factory=list)
+
+    def time_at(self, num_lines: int) -> float:
+        """Return when so many lines were done, between the commits around it in proportion."""
+        before = (self.validated_s, 0)
+        for at in self.seen:
+            if at[1] >= num_lines:
+                share = (num_lines - before[1]) / max(1, at[1] - before[1])
+                return before[0] + share * (at[0] - before[0])
+            before = at
+        raise ValueError(f"{num_lines} lines were never done.")
+
+    def broken_bounds(self, num_lines: int = NUM_LINES) -> list[str]:
+        """Return what is worse than it may be."""
+        first_s = self.time_at(SPAN) - self.validated_s
+        last_s = self.time_at(num_lines) - self.time_at(num_lines - SPAN)
+        broken = []
+        if self.validated_s > MAX_VALIDATION_S:
+            broken.append(f"It was validated after {self.validated_s:.1f} s; the bound is {MAX_VALIDATION_S:g}.")
+        if self.most_mib > MAX_MIB:
+            broken.append(f"{self.most_mib} MiB were held; the bound is {MAX_MIB}.")
+        if last_s > MAX_GROWTH * first_s:
+            broken.append(f"The last {SPAN} lines took {last_s:.2f} s, the first {first_s:.2f} s.")
+        return broken
 
 
 class ForgetfulEngine(ScriptedEngine):
@@ -74,8 +113,8 @@ async def write_input(files: FileStore) -> int:
     return writer.num_bytes
 
 
-async def run(directory: str) -> None:
-    """Run the batch and print when it got how far."""
+async def run(directory: str) -> Course:
+    """Run the batch; return how it went."""
     database = await connect(f"sqlite+aiosqlite:///{directory}/bench.db")
     vault = Vault(database, b"m" * 32)
     files = FileStore(database, BucketStore(ResolvedObjectStore(f"file://{directory}/objects")), vault)
@@ -90,22 +129,36 @@ async def run(directory: str) -> None:
     batch = await batches.create(NewBatch(PRINCIPAL, "file-1", URL, "24h", 86_400.0))
     started, running = time.perf_counter(), asyncio.create_task(coordinator.run())
     print(f"{NUM_LINES} lines, {num_bytes} bytes; {watch.first // MIB} MiB held before")
-    status, num_seen = "validating", 0
-    while not (state := (await batches.find("bench", batch.batch_id)).state).has_ended or status != state.status:
+    course = Course()
+    while not (state := (await batches.find("bench", batch.batch_id)).state).has_ended:
         elapsed_s = time.perf_counter() - started
-        if state.status != status:
-            print(f"{elapsed_s:6.1f} s  {state.status}")
-            status = state.status
-        if state.num_completed // 10_000 > num_seen:
-            num_seen = state.num_completed // 10_000
-            print(f"{elapsed_s:6.1f} s  {state.num_completed} lines")
-        await asyncio.sleep(0.05)
-    print(f"{watch.most // MIB} MiB held at most")
+        if state.status != "validating" and not course.validated_s:
+            course.validated_s = elapsed_s
+        if state.num_completed > (course.seen[-1][1] if course.seen else 0):
+            course.seen.append((elapsed_s, state.num_completed))
+        await asyncio.sleep(0.02)
+    course.ended_s, course.most_mib = time.perf_counter() - started, watch.most // MIB
+    course.seen.append((course.ended_s, state.num_completed))
+    assert (state.status, state.num_completed) == ("completed", NUM_LINES)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await stores.close()
+    return course
+
+
+def main() -> int:
+    """Run the batch, print how it went; return 1 where a bound is broken."""
+    with TemporaryDirectory(prefix="mb-", dir="/tmp") as place:
+        course = asyncio.run(run(place))
+    print(f"{course.validated_s:6.1f} s  validated")
+    for num_lines in range(SPAN, NUM_LINES + 1, SPAN):
+        took_s = course.time_at(num_lines) - course.time_at(num_lines - SPAN)
+        print(f"{course.time_at(num_lines):6.1f} s  {num_lines} lines, the last {SPAN} in {took_s:.2f} s")
+    print(f"{course.ended_s:6.1f} s  ended; {course.most_mib} MiB held at most")
+    broken = course.broken_bounds()
+    print("\n".join(broken) or "within all bounds")
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory(prefix="mb-", dir="/tmp") as place:
-        asyncio.run(run(place))
+    sys.exit(main())
