@@ -159,9 +159,15 @@ async def key_store(tmp_path, world) -> AsyncIterator[KeyStore]:
 
 
 @pytest.fixture
-async def file_store(tmp_path, world) -> AsyncIterator[FileStore]:
+def files_url(tmp_path) -> str:
+    """The URL of the database of `file_store`; a module of tests may put another in its place."""
+    return f"sqlite+aiosqlite:///{tmp_path}/files.db"
+
+
+@pytest.fixture
+async def file_store(files_url, world) -> AsyncIterator[FileStore]:
     """The real file store behind the routes, over a database of its own and objects in memory."""
-    database = await connect(f"sqlite+aiosqlite:///{tmp_path}/files.db")
+    database = await connect(files_url)
     world.files = FileStore(database, world.objects, Vault(database, b"m" * 32), world.clock)
     yield world.files
     await database.close()

@@ -19,8 +19,11 @@ from deployments.state.tables import batch_segments, batches, usage
 from deployments.state.usage import UsageStore
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
 from tests.contract.http.conftest import run_batches
+from tests.contract.state.conftest import postgres_server, postgres_url
 from tests.twins.engine import Script
 from tests.waiting import eventually
+
+__all__ = ["postgres_server", "postgres_url"]
 
 CHAT = "/v1/chat/completions"
 OTHER = "sk-manta-other-0123456789abcdefghijklmnopqrs"
@@ -57,6 +60,14 @@ async def lines_of(client, file_id):
     content = (await client.files.content(file_id)).content
     assert content.endswith(b"\n")
     return [json.loads(one) for one in content.splitlines()]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def files_url(request, tmp_path):
+    """The same suite over each kind of database."""
+    if request.param == "sqlite":
+        return f"sqlite+aiosqlite:///{tmp_path}/files.db"
+    return request.getfixturevalue("postgres_url")
 
 
 @pytest.fixture
