@@ -15,7 +15,9 @@ from serve_app.schemas.built_in_tool import BuiltInTool
 
 MAX_HEADERS = 64
 MAX_HEADER_CHARS = 16_384
+MAX_SERVERS = 16
 MAX_TOOL_NAMES = 512
+MAX_TOOL_NAME_CHARS = 256
 MAX_LISTED_TOOLS = 1024
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
@@ -25,7 +27,7 @@ _NOT_THEIRS = frozenset(
 _REDACTED = "<redacted>"
 
 ServerLabel = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-zA-Z][a-zA-Z0-9_-]*$")]
-ToolName = Annotated[str, Field(min_length=1, max_length=256)]
+ToolName = Annotated[str, Field(min_length=1, max_length=MAX_TOOL_NAME_CHARS)]
 ToolNames = Annotated[list[ToolName], Field(fail_fast=True, max_length=MAX_TOOL_NAMES)]
 Identifier = Annotated[str, Field(min_length=1, max_length=128)]
 

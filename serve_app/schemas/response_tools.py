@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, Tag
 
 from serve_app.schemas.base import Name, WireModel, refusal
 from serve_app.schemas.built_in_tool import BuiltInTool
-from serve_app.schemas.mcp import AllowedMcp, McpChoice, McpTool
+from serve_app.schemas.mcp import MAX_SERVERS, AllowedMcp, McpChoice, McpTool
 from serve_app.schemas.tools import MAX_TOOLS, JsonSchema
 
 BUILT_IN_TOOLS = frozenset(
@@ -229,7 +229,7 @@ def check_tools(tools: list[Tool] | None) -> None:
     """Return if the tools can stand beside each other.
 
     Raises:
-        PydanticCustomError: two servers have one label.
+        PydanticCustomError: two remote servers have one label, or there are too many of them.
     """
     labels: set[str] = set()
     for index, tool in enumerate(tools or ()):
@@ -241,3 +241,7 @@ def check_tools(tools: list[Tool] | None) -> None:
                     f"tools[{index}].server_label",
                 )
             labels.add(tool.server_label)
+            if len(labels) > MAX_SERVERS:
+                raise refusal(
+                    "array_above_max_length", f"Invalid 'tools': at most {MAX_SERVERS} MCP servers.", f"tools[{index}]"
+                )

@@ -51,7 +51,11 @@ def main_config() -> dict[str, Any]:
         "autoscaling_config": {"min_replicas": 2, "max_replicas": 3, "target_ongoing_requests": 8, **QUICK}
     }
     args["batches"] = {"small_batch_lines": 500}
-    args["tools"] = {"code_interpreter": {"num_warm": 1, "preload": [], "max_containers": 8}}
+    args["tools"] = {
+        "outbound": {"allowed_networks": ["127.0.0.0/8"]},
+        "code_interpreter": {"num_warm": 1, "preload": [], "max_containers": 8},
+        "mcp": {},
+    }
     assert {CHAT, SMALL, EMBED} == models.keys()
     assert long["id"] == LONG
     return config

@@ -92,7 +92,9 @@ class McpServers:
             timeout=timeout,
             event_hooks={"response": [look]},
         )
-        client = Client(streamable_http_client(address.url, http_client=http), client_info=_CLIENT, cache=None)
+        most = self.config.max_answer_bytes
+        streams = streamable_http_client(address.url, http_client=http, max_sse_event_size=most)
+        client = Client(streams, client_info=_CLIENT, cache=None)
         async with http, client:
             yield client
 

@@ -13,13 +13,13 @@ from pydantic_core import PydanticCustomError
 from deployments.tools.mcp.client import McpServers, McpSession
 from deployments.tools.mcp.messages import CallResult, ListedTool, McpFailure, ServerAddress
 from deployments.tools.outbound.errors import AddressRefused
-from serve_app.errors import BadRequest
+from serve_app.errors import BadRequest, shorten
 from serve_app.operations.responses.approvals import approved_requests, function_name
 from serve_app.operations.responses.history import CALL_WENT_WRONG, NO_OUTPUT
-from serve_app.operations.responses.tools import ApprovedCall, Tell, ToolAnswer, ToolContext
+from serve_app.operations.responses.tools import CUT, ApprovedCall, Tell, ToolAnswer, ToolContext
 from serve_app.operations.responses.writer import Item, new_id
 from serve_app.schemas.json_schema import check_json_schema
-from serve_app.schemas.mcp import McpTool
+from serve_app.schemas.mcp import MAX_TOOL_NAME_CHARS, McpTool
 
 TYPE: Final = "mcp"
 _CALL = "response.mcp_call"
@@ -72,12 +72,12 @@ class McpInUse:
         self._take([] if listed is None else listed)
 
     def _take(self, tools: Sequence[Item]) -> list[str]:
-        """Know these tools, as far as they may be called; return the names of those with an impossible schema."""
+        """Know these tools, as far as they may be called; return the names of those that cannot be offered."""
         impossible = []
         for tool in tools:
             if not self._tool.is_allowed(tool["name"], is_read_only=_is_read_only(tool)):
                 continue
-            if len(self._by_function) < self._max_tools and _is_possible(tool["input_schema"]):
+            if len(self._by_function) < self._max_tools and _is_possible(tool):
                 self._by_function[function_name(self._tool.server_label, tool["name"])] = tool
             else:
                 impossible.append(tool["name"])
@@ -189,7 +189,9 @@ class McpInUse:
         return self._answer(item, result, tell)
 
     def _answer(self, item: Item, result: CallResult, tell: Tell) -> ToolAnswer:
-        text = result.text[:_MAX_OUTPUT_CHARS]
+        text = result.text
+        if len(text) > _MAX_OUTPUT_CHARS:
+            text = text[:_MAX_OUTPUT_CHARS] + CUT
         if result.is_error:
             tell(f"{_CALL}.failed")
             error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
@@ -226,18 +228,18 @@ def _is_read_only(tool: Item) -> bool:
     return (tool.get("annotations") or {}).get("read_only") is True
 
 
-def _is_possible(schema: dict[str, Any]) -> bool:
-    """Say whether a schema is within the bounds of those that clients send."""
+def _is_possible(tool: Item) -> bool:
+    """Say whether a tool is within the bounds of functions that clients send."""
     try:
-        check_json_schema(schema, "")
+        check_json_schema(tool["input_schema"], "")
     except PydanticCustomError:
         return False
-    return True
+    return 0 < len(tool["name"]) <= MAX_TOOL_NAME_CHARS
 
 
 def _left_out(names: list[str]) -> str:
-    listed = ", ".join(names[:_MAX_NAMED])
-    return f"Left out, as the schemas of their input are not within the bounds for functions: {listed}."
+    listed = ", ".join(map(shorten, names[:_MAX_NAMED]))
+    return f"Left out, as their names or the schemas of their input are beyond the bounds for functions: {listed}."
 
 
 def _parse(arguments: str) -> dict[str, Any] | None:

@@ -20,14 +20,14 @@ class RunningTool:
         self.output = CALL_FAILED
         self.usage: Usage | None = None
         self._opened = opened
-        self._told: list[bytes] = []
+        self._told: list[tuple[str, dict[str, Any]]] = []
         self._has_news = asyncio.Event()
         self._max_s = max_s
         self._task = asyncio.create_task(work(opened.item, self._tell))
         self._task.add_done_callback(lambda _: self._has_news.set())
 
     def _tell(self, kind: str, **fields: Any) -> None:
-        self._told.append(self._opened.tell(kind, **fields))
+        self._told.append((kind, fields))
         self._has_news.set()
 
     async def events(self) -> AsyncIterator[list[bytes]]:
@@ -42,8 +42,8 @@ class RunningTool:
                 await self.stop()
             self._has_news.clear()
             told, self._told = self._told, []
-            if told:
-                yield told
+            if told:  # Numbered only now: of a call that is stopped, none is missing.
+                yield [self._opened.tell(kind, **fields) for kind, fields in told]
             if self._task.done():
                 break
         if self._task.cancelled() or self._task.exception() is not None:

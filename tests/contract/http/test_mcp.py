@@ -16,7 +16,7 @@ from serve_app.operations.responses.background import SECRETS_GONE
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
 from tests.contract.http.test_responses import WEATHER, calling
-from tests.contract.http.test_tool_loop import messages, script
+from tests.contract.http.test_tool_loop import SEARCHING, ScriptedTool, messages, script
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 from tests.waiting import eventually
@@ -482,6 +482,21 @@ async def test_two_servers_and_a_function_of_the_client_with_a_name_of_theirs(wo
     assert of_type(final, "mcp_call")[0]["server_label"] == "depot"
     names = offered(world)
     assert (len(names), names.count(ORDER)) == (6, 1)
+
+
+async def test_beside_another_tool_of_the_service_and_a_function_of_the_client(world, mcp_server):
+    world.built_ins["code_interpreter"] = ScriptedTool()
+    everything = calls(("web_search", {}), (STOCK, {"thing": "nails"}), (ORDER, {"thing": "nails"}), ("weather", {}))
+    script(world, everything, said("Done."))
+    tools = [WEATHER, SEARCHING, tool(mcp_server, require_approval={"never": {"read_only": True}})]
+    first = await respond(world, tools=tools)
+    kinds = ["mcp_list_tools", "function_call", "web_search_call", "mcp_call", "mcp_approval_request"]
+    assert [item["type"] for item in first["output"]] == kinds
+    output = {"type": "function_call_output", "call_id": "call_3", "output": "Rain."}
+    second = await respond(world, tools=tools, previous_response_id=first["id"], input=[output, *decide(first, True)])
+    assert [item["type"] for item in second["output"]] == ["mcp_call", "message"]
+    told = [message["content"] for message in messages(world) if message["role"] == "tool"]
+    assert sorted(told) == ["Ordered 1 nails.", "Rain.", "Sunny.", "There are 7 nails."]
 
 
 async def test_its_tokens_are_counted_before(world, mcp_server):

@@ -106,3 +106,10 @@ def test_two_servers_need_two_labels():
     assert len(ResponseRequest.model_validate(body).tools) == 2
     with pytest.raises(ValidationError):
         ResponseRequest.model_validate({**body, "tools": [TOOL, TOOL]})
+
+
+def test_no_request_names_more_than_a_few_servers():
+    tools = [{**TOOL, "server_label": f"store_{number}"} for number in range(17)]
+    assert ResponseRequest.model_validate({"model": "m", "input": "x", "tools": tools[:16]})
+    with pytest.raises(ValidationError):
+        ResponseRequest.model_validate({"model": "m", "input": "x", "tools": tools})

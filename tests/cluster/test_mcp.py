@@ -1,0 +1,68 @@
+"""Remote MCP servers on the real service: a real model calls, the client approves, any ingress replica goes on."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from openai import OpenAI
+
+from tests.cluster.cluster import CHAT, ROOT, Service, eventually
+from tests.ports import free_port
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def warehouse() -> Iterator[str]:
+    """The address of an MCP server in a process of its own."""
+    port = free_port()
+    command = [sys.executable, "-m", "tests.twins.mcp_process", str(port)]
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        try:
+            url = f"http://127.0.0.1:{port}/mcp"
+            eventually(lambda: _answers(url), 60, "the server answers")
+            yield url
+        finally:
+            process.kill()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return bool(httpx2.get(url).status_code)
+    except httpx2.TransportError:
+        return False
+
+
+def test_a_call_is_approved_at_another_replica(service: Service, client: OpenAI, key: str, warehouse: str) -> None:
+    tool: Any = {"type": "mcp", "server_label": "store", "server_url": warehouse, "authorization": "secret"}
+    first = client.responses.create(
+        model=CHAT,
+        input="How many nails are in the north room?",
+        tools=[tool],
+        tool_choice={"type": "mcp", "server_label": "store", "name": "count_nails"},
+        max_output_tokens=60,
+    )
+    assert [item.type for item in first.output] == ["mcp_list_tools", "mcp_approval_request"]
+    request = first.output[1]
+    approval: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}
+    for url in service.ingress_urls():
+        with OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=120) as direct:
+            second = direct.responses.create(
+                model=CHAT, previous_response_id=first.id, input=[approval], tools=[tool], max_output_tokens=20
+            )
+        call = second.output[0]
+        assert call.type == "mcp_call"
+        assert call.output is not None
+        assert call.output.startswith("There are 7 nails")
+        assert call.approval_request_id == request.id
+
+
+def test_other_private_addresses_stay_out_of_reach(client: OpenAI) -> None:
+    tool: Any = {"type": "mcp", "server_label": "store", "server_url": "http://169.254.169.254/mcp"}
+    response = client.responses.create(model=CHAT, input="x", tools=[tool], max_output_tokens=5)
+    listed = response.output[0]
+    assert listed.type == "mcp_list_tools"
+    assert "not on the public internet" in str(listed.error)
