@@ -20,6 +20,7 @@ from deployments.state.tables import request_log, usage
 MAX_LISTED = 1_000
 _SECONDS_PER_DAY = 86_400
 _CHUNK = 400
+_DROPPED_AT_ONCE = 5_000  # No statement may take as long as the database is given to answer.
 _COLUMNS = [column.name for column in request_log.c if column.name != "record_id"]
 _TEXT_COLUMNS = {column.name: column.type.length for column in request_log.c if hasattr(column.type, "length")}
 
@@ -105,8 +106,12 @@ class UsageStore:
     async def drop_log_before(self, days: int) -> None:
         """Delete request records older than `days`; the usage by day stays."""
         oldest = time.time() - days * _SECONDS_PER_DAY
-        async with self._database.write() as connection:
-            await connection.execute(delete(request_log).where(request_log.c.at < oldest))
+        some = select(request_log.c.record_id).where(request_log.c.at < oldest).limit(_DROPPED_AT_ONCE)
+        num_dropped = _DROPPED_AT_ONCE
+        while num_dropped == _DROPPED_AT_ONCE:
+            async with self._database.write() as connection:
+                dropped = await connection.execute(delete(request_log).where(request_log.c.record_id.in_(some)))
+                num_dropped = dropped.rowcount
 
 
 def line_rows(batch_id: str, records: Iterable[tuple[int, RequestRecord]]) -> list[dict[str, Any]]:

@@ -3,6 +3,9 @@
 import orjson
 import pytest
 
+from deployments.state.file_content import NewFile
+from deployments.state.object_config import ResolvedObjectStore
+from deployments.state.objects import BucketStore
 from tests.contract.http.answers import MODEL
 from tests.contract.http.conftest import run_batches
 from tests.contract.http.test_batches import CHAT, client, finish, http, jsonl, line, lines_of, submit
@@ -174,6 +177,32 @@ async def test_a_line_that_is_too_large_fails_the_batch(world, batch_stores):
         batch = await finish(client, await submit(client, jsonl(line(0), large, line(2))))
     told = ("line_too_large", "This line is larger than the limit of 4096 bytes.", None, 2)
     assert [one.model_dump() for one in batch.errors.data] == [error(*told)]
+
+
+@pytest.fixture
+def on_disk(world, tmp_path) -> None:
+    """Objects in a directory, for tests whose files are large."""
+    world.objects = BucketStore(ResolvedObjectStore((tmp_path / "objects").as_uri()))
+
+
+async def test_a_line_of_100_mb_fails_the_batch(world, on_disk, batch_stores):
+    world.principal(requests_per_minute=10_000)
+    async with batch_stores.files.create(NewFile("acct_1", "key_1", "file-large")) as writer:
+        await writer.write(jsonl(line(0)) + b'{"custom_id":"')
+        for _ in range(100):
+            await writer.write(b"x" * 1_000_000)
+        await writer.write(b'"}\n' + jsonl(line(0)))
+    now = world.clock()
+    row = writer.row(purpose="batch", filename="in.jsonl", created_at=now, expires_at=now + 86_400)
+    await batch_stores.files.record(row)
+    async with run_batches(world, batch_stores):
+        client = world.client()
+        batch = await client.batches.create(input_file_id="file-large", endpoint=CHAT, completion_window="24h")
+        batch = await finish(client, batch)
+    assert [one.model_dump() for one in batch.errors.data] == [
+        error("line_too_large", "This line is larger than the limit of 67108864 bytes.", None, 2),
+        error("duplicate_custom_id", DUPLICATE, "custom_id", 3),
+    ]
 
 
 @pytest.mark.parametrize(

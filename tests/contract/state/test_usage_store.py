@@ -1,6 +1,10 @@
 import asyncio
+import time
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
+
+import pytest
 
 from deployments.state.database import Database
 from deployments.state.gatekeeper import Gatekeeper
@@ -101,12 +105,14 @@ async def test_the_last_requests_come_newest_first_and_in_pages(database: Databa
     assert await store.last_requests("key_2") == []
 
 
-async def test_old_records_are_dropped_and_usage_stays(database: Database) -> None:
+async def test_old_records_are_dropped_and_usage_stays(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deployments.state.usage._DROPPED_AT_ONCE", 2)
     store = UsageStore(database)
-    await store.add([Numbered("1", record(1))])
+    fresh = replace(record(9), at=time.time())
+    await store.add([*(Numbered(str(number), record(number)) for number in range(5)), Numbered("9", fresh)])
     await store.drop_log_before(days=1)
-    assert await store.count() == 0
-    assert len(await store.by_day()) == 1
+    assert await store.count() == 1
+    assert sum(row.num_requests for row in await store.by_day()) == 6
 
 
 async def test_shipped_records_survive_a_kill_of_the_gatekeeper_and_count_once(
