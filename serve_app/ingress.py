@@ -33,7 +33,8 @@ from serve_app.cluster_metrics import ClusterMetrics
 from serve_app.config import ServiceConfig
 from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer, PrometheusMetrics, log_to
-from serve_app.operations.built_ins import create_tooling
+from serve_app.operations.built_ins import Foundation, create_tooling
+from serve_app.operations.file_search.indexing import Indexer
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.background import BackgroundRunner
 from serve_app.operations.responses.storage import storage_in
@@ -88,10 +89,12 @@ class Ingress:
         vault = Vault(self._database, state.master_key)
         files = FileStore(self._database, BucketStore(state.object_store), vault)
         choosers = {name: ServeChooser(handle) for name, handle in tools.items()}
-        self._tooling = create_tooling(config.tools, choosers, self._database, files)
+        salt = cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256"))
+        foundation = Foundation(self._database, files, directory, salt, state.object_store)
+        self._tooling = create_tooling(config.tools, choosers, foundation)
         operations = create_operations(
             directory,
-            cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256")),
+            salt,
             create_policies(policies, directory),
             storage_in(self._database, vault, files),
             self._tooling.built_ins,
@@ -99,6 +102,10 @@ class Ingress:
         observer = Observer(self._request_log, ClusterMetrics(metrics))
         assert operations.responses is not None
         self._background = BackgroundRunner(operations.responses, self._gatekeeper, observer)
+        search = self._tooling.file_search
+        self._indexer = (
+            Indexer(search.desk, search.index, search.embedder, self._gatekeeper, observer) if search else None
+        )
         self._services = Services(
             gatekeeper=self._gatekeeper,
             directory=directory,
@@ -110,6 +117,7 @@ class Ingress:
             keys=KeyStore(self._database, state.pepper, state.config.tiers),
             files=files,
             containers=self._tooling.containers,
+            file_search=search,
             batches=BatchStore(self._database, vault, config.batches.max_unfinished_per_account),
             wake_batches=CoordinatorBell().ring,
             file_rules=state.config.files,
@@ -122,6 +130,8 @@ class Ingress:
         """Return the application (called by Serve, after the constructor)."""
         log_to(sys.stderr)
         self._background.watch()
+        if self._indexer is not None:
+            self._indexer.watch()
         # What start-up made stays for good: without this the collector walks all of it again and again, and falls
         # into requests when it does (280 us a request against 197).
         gc.collect()
@@ -131,6 +141,8 @@ class Ingress:
     async def __del__(self) -> None:
         """Hand over what has not been told yet, and what still runs (called by Serve on shutdown)."""
         await self._background.close()
+        if self._indexer is not None:
+            await self._indexer.close()
         closing: list[Any] = [self._request_log.close(), self._gatekeeper.close(), self._database.close()]
         await asyncio.gather(*closing, return_exceptions=True)
         for engine in self._engines:

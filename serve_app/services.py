@@ -14,7 +14,7 @@ from serve_app.admission import Admission
 from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer
 from serve_app.operations.code_interpreter.containers import Containers
-from serve_app.operations.file_search.stores import StoreDesk
+from serve_app.operations.file_search.search import FileSearch
 from serve_app.operations.registry import Operations
 from serve_app.operations.responses.background import BackgroundRunner
 
@@ -68,7 +68,7 @@ def _do_nothing() -> None:
 class Services:
     """The objects behind the routes. `wake_batches` says that there is something new for whoever runs batches.
 
-    `containers` and `vector_stores` are None where the code interpreter and the search over files are switched off.
+    `containers` and `file_search` are None where the code interpreter and the search over files are switched off.
     """
 
     gatekeeper: Gatekeeper
@@ -83,7 +83,7 @@ class Services:
     background: BackgroundRunner
     wake_batches: Callable[[], None] = _do_nothing
     containers: Containers | None = None
-    vector_stores: StoreDesk | None = None
+    file_search: FileSearch | None = None
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     body_bounds: BodyBounds = field(default_factory=BodyBounds)
 

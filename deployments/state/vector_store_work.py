@@ -164,11 +164,11 @@ class VectorStoreWork:
             row["is_deleted"] or row["has_expired"],
         )
 
-    async def live_runs(self, store_id: str) -> Collection[str]:
-        """Return the run ids under which something in a store's index counts, or is about to."""
-        query = select(files.c.run_id).where(files.c.store_id == store_id).distinct()
+    async def live_files(self, store_id: str) -> Collection[tuple[str, str]]:
+        """Return what counts in a store's index, or is about to: ids of runs with those of their files."""
+        query = select(files.c.run_id, files.c.file_id).where(files.c.store_id == store_id)
         async with self._database.read() as connection:
-            return set((await connection.scalars(query)).all())
+            return {(run_id, file_id) for run_id, file_id in (await connection.execute(query)).all()}
 
     async def end_tidying(self, tidied: Tidying, again_in_s: float | None) -> None:
         """Note that an index was tidied, and when it is to be tidied once more; what changed meanwhile counts first."""

@@ -3,14 +3,36 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from deployments.models.engine import ModelDirectory
 from deployments.state.containers import ContainerStore
 from deployments.state.database import Database
 from deployments.state.files import FileStore
+from deployments.state.object_config import ResolvedObjectStore
+from deployments.state.vector_stores import VectorStores
 from deployments.tools.code_interpreter.client import RemoteHosts, ServeChooser
 from deployments.tools.config import ToolsConfig
+from deployments.tools.file_search.index import SearchIndex
+from serve_app.operations.code_interpreter import tool as code_interpreter
 from serve_app.operations.code_interpreter.containers import Containers
-from serve_app.operations.code_interpreter.tool import TYPE, CodeInterpreter
+from serve_app.operations.code_interpreter.tool import CodeInterpreter
+from serve_app.operations.file_search import tool as file_search
+from serve_app.operations.file_search.embedder import Embedder
+from serve_app.operations.file_search.search import FileSearch
+from serve_app.operations.file_search.stores import StoreDesk
+from serve_app.operations.file_search.tool import FileSearchBuiltIn
 from serve_app.operations.responses.tools import BuiltIn
+from serve_app.operations.routing import CacheSalt
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """What tools stand on: the stores, the models, and where the object store is."""
+
+    database: Database
+    files: FileStore
+    directory: ModelDirectory
+    salt: CacheSalt
+    place: ResolvedObjectStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +41,7 @@ class Tooling:
 
     built_ins: dict[str, BuiltIn] = field(default_factory=dict)
     containers: Containers | None = None
+    file_search: FileSearch | None = None
     closers: tuple[Callable[[], None], ...] = ()
 
     def close(self) -> None:
@@ -27,19 +50,24 @@ class Tooling:
             close()
 
 
-def create_tooling(
-    config: ToolsConfig, choosers: dict[str, ServeChooser], database: Database, files: FileStore
-) -> Tooling:
+def create_tooling(config: ToolsConfig, choosers: dict[str, ServeChooser], foundation: Foundation) -> Tooling:
     """Return the tools of a configuration; `choosers` lead to their deployments, by type."""
+    files = foundation.files
     built_ins: dict[str, BuiltIn] = {}
     containers: Containers | None = None
+    search: FileSearch | None = None
     closers: list[Callable[[], None]] = []
     if config.code_interpreter is not None:
-        hosts = RemoteHosts(choosers[TYPE])
-        store = ContainerStore(database, files.vault, files.clock)
+        hosts = RemoteHosts(choosers[code_interpreter.TYPE])
+        store = ContainerStore(foundation.database, files.vault, files.clock)
         containers = Containers(store, hosts, files, config.code_interpreter)
-        built_ins[TYPE] = CodeInterpreter(containers)
+        built_ins[code_interpreter.TYPE] = CodeInterpreter(containers)
         closers.append(hosts.close)
+    if config.file_search is not None:
+        desk = StoreDesk(VectorStores(foundation.database, files.vault, files.clock), files, config.file_search)
+        embedder = Embedder(foundation.directory, foundation.salt, config.file_search.inputs_per_call)
+        search = FileSearch(desk, SearchIndex(foundation.place), embedder)
+        built_ins[file_search.TYPE] = FileSearchBuiltIn(search)
     if config.mcp is not None:
         # Importing MCP's library takes half a second, which only those spend who use it.
         from deployments.tools.mcp.client import McpServers
@@ -48,4 +76,4 @@ def create_tooling(
         servers = McpServers(config.mcp, config.outbound.rules)
         built_ins[RemoteMcp.type] = RemoteMcp(servers)
         closers.append(servers.close)
-    return Tooling(built_ins, containers, tuple(closers))
+    return Tooling(built_ins, containers, search, tuple(closers))

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from serve_app.routes.openapi_parts import in_path, list_of, operation, wire_object
+from serve_app.schemas.file_filters import SearchRequest
 from serve_app.schemas.vector_stores import (
     StoreBatchRequest,
     StoreCreateRequest,
@@ -19,6 +20,7 @@ VECTOR_STORE_BODIES: tuple[type[BaseModel], ...] = (
     StoreFileRequest,
     StoreFileUpdateRequest,
     StoreBatchRequest,
+    SearchRequest,
 )
 _STORES = "/v1/vector_stores"
 _STORE = _STORES + "/{vector_store_id}"
@@ -56,6 +58,12 @@ def vector_store_paths(page: list[dict[str, Any]]) -> dict[str, Any]:
             ),
             "delete": operation("Take a file out of a vector store", "Deleted", parameters=file),
         },
+        _FILE + "/content": {
+            "get": operation("Show a file's text, as it is searched", "VectorStoreContent", parameters=file)
+        },
+        _STORE + "/search": {
+            "post": operation("Search a vector store", "VectorStoreResults", SearchRequest, parameters=store)
+        },
         _BATCHES: {
             "post": operation(
                 "Put files into a vector store together", "VectorStoreFileBatch", StoreBatchRequest, parameters=store
@@ -80,6 +88,7 @@ def vector_store_schemas() -> dict[str, Any]:
     pages["has_more"] = {"type": "boolean"}
     names = ("in_progress", "completed", "failed", "cancelled", "total")
     counts = wire_object(**dict.fromkeys(names, number))
+    texts = {"type": "array", "items": wire_object(type={"const": "text"}, text=text)}
     head = {"id": text, "created_at": number, "vector_store_id": text}
     return {
         "VectorStore": wire_object(
@@ -98,6 +107,15 @@ def vector_store_schemas() -> dict[str, Any]:
             object={"const": "vector_store.file"},
             status={"enum": ["in_progress", "completed", "cancelled", "failed"]},
             usage_bytes=number,
+        ),
+        "VectorStoreContent": wire_object(object={"const": "vector_store.file_content.page"}, data=texts),
+        "VectorStoreResults": wire_object(
+            object={"const": "vector_store.search_results.page"},
+            search_query={"type": "array", "items": text},
+            data={
+                "type": "array",
+                "items": wire_object(file_id=text, filename=text, score={"type": "number"}, content=texts),
+            },
         ),
         "VectorStoreFileList": list_of("VectorStoreFile", **pages),
         "VectorStoreFileBatch": wire_object(

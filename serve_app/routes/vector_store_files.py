@@ -13,7 +13,7 @@ from serve_app.operations.file_search.refusals import translated
 from serve_app.routes.access import json_response
 from serve_app.routes.paging import list_to_wire, page_query, unknown_after
 from serve_app.routes.storage import storage_errors
-from serve_app.routes.vector_stores import store_caller, store_id_of
+from serve_app.routes.vector_stores import search_caller, store_caller, store_id_of
 from serve_app.schemas.vector_stores import (
     StoreBatchRequest,
     StoreFileRequest,
@@ -64,6 +64,21 @@ async def delete_file(request: Request) -> Response:
     with storage_errors():
         await desk.detach(principal.account, store_id_of(request), file_id)
     return json_response({"id": file_id, "object": "vector_store.file.deleted", "deleted": True})
+
+
+async def show_content(request: Request) -> Response:
+    """Return the text of a file in a vector store, chunk by chunk as it is searched."""
+    principal, search = await search_caller(request)
+    with storage_errors():
+        texts = await search.content(principal.account, store_id_of(request), _file_id_of(request))
+    return json_response(
+        {
+            "object": "vector_store.file_content.page",
+            "data": [{"type": "text", "text": text} for text in texts],
+            "has_more": False,
+            "next_page": None,
+        }
+    )
 
 
 async def create_batch(request: Request) -> Response:

@@ -1,21 +1,30 @@
 """/v1/vector_stores: collections of files to be searched, made and ended by hand, and the search itself."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
+from deployments.models.engine import Usage
 from deployments.state.protocol import Principal
 from deployments.state.vector_store_rows import StoreMissing
 from deployments.state.vector_stores import StorePage
 from serve_app.body import parse_json_body
-from serve_app.errors import NotFound
+from serve_app.errors import BadRequest, NotFound
+from serve_app.operations.file_search.search import FileSearch, Hit, SearchOptions
 from serve_app.operations.file_search.stores import StoreDesk
+from serve_app.operations.outcome import Cost
 from serve_app.operations.scopes import check_operation
-from serve_app.routes.access import caller, json_response, services_of
+from serve_app.routes.access import caller, exchange_of, json_response, services_of
 from serve_app.routes.paging import list_to_wire, page_query, unknown_after
 from serve_app.routes.storage import storage_errors
+from serve_app.schemas.base import estimate_tokens
+from serve_app.schemas.file_filters import RankingOptions, SearchRequest
 from serve_app.schemas.vector_stores import StoreCreateRequest, StoreUpdateRequest, store_to_wire
 
 SCOPE = "file_search"
+_DEFAULT_RESULTS = 10
 
 
 async def create_store(request: Request) -> Response:
@@ -63,8 +72,43 @@ async def delete_store(request: Request) -> Response:
     return json_response({"id": store_id, "object": "vector_store.deleted", "deleted": True})
 
 
+async def search_store(request: Request) -> Response:
+    """Return what a vector store holds on a query."""
+    principal, search = await search_caller(request)
+    exchange = exchange_of(request)
+    async with await services_of(request).admission.admit(principal) as ticket:
+        body = parse_json_body(await request.body(), SearchRequest)
+        if body.rewrite_query:
+            raise BadRequest(
+                "Unsupported value: 'rewrite_query' does not support true: no model rewrites queries here. Write the "
+                "query in the words of the files.",
+                param="rewrite_query",
+                code="unsupported_value",
+            )
+        options = SearchOptions(
+            max_num_results=body.max_num_results or _DEFAULT_RESULTS,
+            filters=body.filters.model_dump() if body.filters is not None else None,
+            ranking=body.ranking_options or RankingOptions(),
+        )
+        with storage_errors():
+            stores = await search.find_stores(principal.account, [store_id_of(request)])
+            model = stores[0].embedding_model
+            exchange.model = model
+            await ticket.reserve(Cost(model, estimate_tokens(body.queries), 0, 0))
+            found = await search.search(principal, stores, body.queries, options, request_id=exchange.request_id)
+        exchange.usage = Usage(prompt_tokens=found.num_tokens)
+        ticket.settle(exchange.usage)
+    return json_response(results_to_wire(body.queries, found.hits))
+
+
 async def store_caller(request: Request) -> tuple[Principal, StoreDesk]:
-    """Return who asks, and the vector stores.
+    """Return who asks, and the vector stores; raises as `search_caller` does."""
+    principal, search = await search_caller(request)
+    return principal, search.desk
+
+
+async def search_caller(request: Request) -> tuple[Principal, FileSearch]:
+    """Return who asks, and the search over files.
 
     Raises:
         NotFound: there are none in this service.
@@ -72,13 +116,34 @@ async def store_caller(request: Request) -> tuple[Principal, StoreDesk]:
     """
     principal = await caller(request)
     check_operation(principal, SCOPE)
-    desk = services_of(request).vector_stores
-    if desk is None:
+    search = services_of(request).file_search
+    if search is None:
         raise NotFound("File search is not switched on in this service. Ask the operator.")
-    return principal, desk
+    return principal, search
 
 
 def store_id_of(request: Request) -> str:
     """Return the id of the vector store in the path."""
     store_id: str = request.path_params["vector_store_id"]
     return store_id
+
+
+def results_to_wire(queries: Sequence[str], hits: Sequence[Hit]) -> dict[str, Any]:
+    """Return the results of a search as clients know them; there is one page of them."""
+    data = [
+        {
+            "file_id": hit.file.file_id,
+            "filename": hit.file.filename,
+            "score": hit.score,
+            "attributes": dict(hit.file.attributes),
+            "content": [{"type": "text", "text": hit.text}],
+        }
+        for hit in hits
+    ]
+    return {
+        "object": "vector_store.search_results.page",
+        "search_query": list(queries),
+        "data": data,
+        "has_more": False,
+        "next_page": None,
+    }

@@ -38,7 +38,6 @@ UNSUPPORTED_ITEMS = frozenset(
         "computer_call_output",
         "custom_tool_call",
         "custom_tool_call_output",
-        "file_search_call",
         "image_generation_call",
         "local_shell_call",
         "local_shell_call_output",
@@ -279,6 +278,27 @@ class CodeInterpreterCallItem(WireModel):
     status: Literal["in_progress", "completed", "incomplete", "interpreting", "failed"] | None = None
 
 
+class FileSearchResult(WireModel):
+    """A passage that a search over files has found."""
+
+    file_id: str | None = None
+    filename: str | None = None
+    text: str | None = None
+    score: float | None = None
+    attributes: dict[str, Any] | None = None
+    vector_store_id: str | None = None
+
+
+class FileSearchCallItem(WireModel):
+    """A search over files that the service carried out, as an answer held it."""
+
+    type: Literal["file_search_call"]
+    id: ItemId
+    queries: Annotated[list[str], Field(fail_fast=True, max_length=64)]
+    results: Annotated[list[FileSearchResult], Field(fail_fast=True, max_length=64)] | None = None
+    status: Literal["in_progress", "searching", "completed", "incomplete", "failed"] | None = None
+
+
 class CompactionItem(WireModel):
     """A conversation, compacted by this service."""
 
@@ -322,6 +342,7 @@ InputItem = Annotated[
         | McpCallItem
         | McpApprovalRequestItem
         | McpApprovalResponseItem
+        | FileSearchCallItem
         | ReasoningItem
         | CompactionItem
         | ItemReference,

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, Tag
 
 from serve_app.schemas.base import Name, WireModel, refusal
 from serve_app.schemas.built_in_tool import BuiltInTool
+from serve_app.schemas.file_filters import Filters, NumResults, RankingOptions, StoreId
 from serve_app.schemas.mcp import MAX_SERVERS, AllowedMcp, McpChoice, McpTool
 from serve_app.schemas.tools import MAX_TOOLS, JsonSchema
 
@@ -19,7 +20,6 @@ BUILT_IN_TOOLS = frozenset(
         "computer",
         "computer_use_preview",
         "custom",
-        "file_search",
         "image_generation",
         "local_shell",
         "namespace",
@@ -36,7 +36,8 @@ BUILT_IN_TOOLS = frozenset(
 
 
 MAX_CONTAINER_FILES = 50
-SUPPORTED_TOOLS = "'function', 'code_interpreter' and 'mcp'"
+MAX_VECTOR_STORES = 10
+SUPPORTED_TOOLS = "'function', 'code_interpreter', 'file_search' and 'mcp'"
 ContainerId = Annotated[str, Field(min_length=1, max_length=128)]
 
 
@@ -93,6 +94,16 @@ class CodeInterpreterTool(BuiltInTool):
     allowed_callers: list[Literal["direct", "programmatic"]] | None = None
 
 
+class FileSearchTool(BuiltInTool):
+    """A search over what is in vector stores, for which the model writes the queries."""
+
+    type: Literal["file_search"]
+    vector_store_ids: Annotated[list[StoreId], Field(fail_fast=True, min_length=1, max_length=MAX_VECTOR_STORES)]
+    max_num_results: NumResults | None = None
+    ranking_options: RankingOptions | None = None
+    filters: Filters | None = None
+
+
 def _refuse_built_in(tool: Any) -> Any:
     """Return what is not a tool that no deployment has."""
     if isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"] in BUILT_IN_TOOLS:
@@ -106,7 +117,7 @@ def _refuse_built_in(tool: Any) -> Any:
 
 
 Tool = Annotated[
-    Annotated[FunctionTool | CodeInterpreterTool | McpTool, Field(discriminator="type")],
+    Annotated[FunctionTool | CodeInterpreterTool | FileSearchTool | McpTool, Field(discriminator="type")],
     BeforeValidator(_refuse_built_in),
 ]
 Tools = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)]
@@ -122,7 +133,7 @@ class NamedChoice(WireModel):
 class BuiltInChoice(WireModel):
     """The model must call this tool of the service's."""
 
-    type: Literal["code_interpreter"]
+    type: Literal["code_interpreter", "file_search"]
 
 
 class AllowedBuiltIn(WireModel):
@@ -130,7 +141,7 @@ class AllowedBuiltIn(WireModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    type: Literal["code_interpreter"]
+    type: Literal["code_interpreter", "file_search"]
 
 
 class AllowedFunction(WireModel):

@@ -21,6 +21,7 @@ CALL_WENT_WRONG = "The call failed:"
 NO_OUTPUT = "[The call has no output.]"
 _COMPACTED = "What was said before, in short:\n"
 NOT_KEPT = "[What the code printed was not kept.]"
+RESULTS_NOT_KEPT = "[What was found was not kept.]"
 _MESSAGE_TOKENS = 4
 _IMAGE_TOKENS = 765
 
@@ -92,6 +93,8 @@ class History:
                 self._read_remote(index, item)
             case "code_interpreter_call" if item["id"] not in self._runs:
                 self._read_run(item["id"], "code_interpreter", item)
+            case "file_search_call" if item["id"] not in self._runs:
+                self._read_search(item["id"], item)
             case _ if item["id"] in self._runs:
                 run = self._runs[item["id"]]
                 self._add_run(item["id"], run.name, run.arguments, run.output)
@@ -140,6 +143,13 @@ class History:
         logs = "".join(output["logs"] for output in outputs if output["type"] == "logs")
         arguments = orjson.dumps({"code": item.get("code") or ""}).decode()
         self._add_run(item_id, name, arguments, logs or NOT_KEPT)
+
+    def _read_search(self, item_id: str, item: Item) -> None:
+        """Take in a search over files of which only the item is there: its results, where it holds them."""
+        results = [f"{one.get('filename')}\n{one.get('text')}" for one in item.get("results") or ()]
+        arguments = orjson.dumps({"queries": item.get("queries") or []}).decode()
+        output = "\n\n".join(results) or RESULTS_NOT_KEPT
+        self._said(starts_anew=False).calls.append(_Call(f"call_{item_id}", "file_search", arguments, output=output))
 
     def _said(self, *, starts_anew: bool) -> _Said:
         """Return what the assistant is saying; text after a call, and a thought after text, begin something new."""

@@ -165,7 +165,8 @@ class Preparation:
             ApiError: one cannot be used here, by this key or as the request asks.
         """
         include = frozenset(request.include or ()) if isinstance(request, ResponseRequest) else frozenset()
-        context = ToolContext(principal, read.items, include, is_batch=is_batch)
+        card = self.engine(request.model, principal).card
+        context = ToolContext(principal, read.items, include, is_batch=is_batch, max_model_len=card.max_model_len)
         return await open_tools(self._built_ins, request.tools or (), context)
 
     async def read(

@@ -14,6 +14,7 @@ _PREFIXES = {
     "mcp_call": "mcp",
     "mcp_approval_request": "mcpr",
     "mcp_approval_response": "mcpa",
+    "file_search_call": "fs",
     "reasoning": "rs",
     "compaction": "cmp",
 }
@@ -26,6 +27,7 @@ _KEPT = {
     "mcp_call": ("server_label", "name", "arguments", "output", "error", "approval_request_id"),
     "mcp_approval_request": ("server_label", "name", "arguments"),
     "mcp_approval_response": ("approval_request_id", "approve", "reason"),
+    "file_search_call": ("queries", "results"),
     "reasoning": ("summary", "content", "encrypted_content"),
     "compaction": ("encrypted_content",),
 }

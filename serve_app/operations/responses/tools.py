@@ -6,7 +6,7 @@ its schema in `schemas.response_tools`, a `BuiltIn`, and its place among those t
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 from deployments.models.engine import Usage
@@ -99,6 +99,7 @@ class ToolContext:
 
     `items` are those of the whole conversation, `include` what the caller wants to see of the answer, `param` the
     tool's place in the request, for errors. Nobody waits for a line of a batch, `is_batch`, or comes back to it soon.
+    `max_model_len` is the size of the model's context, in tokens.
     """
 
     principal: Principal
@@ -106,6 +107,7 @@ class ToolContext:
     include: frozenset[str] = frozenset()
     param: str = "tools[0]"
     is_batch: bool = False
+    max_model_len: int = 4096
 
 
 class BuiltIn(Protocol):
@@ -246,7 +248,7 @@ async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolCo
                 code="unsupported_value",
             )
         check_operation(context.principal, tool.type)
-        own = ToolContext(context.principal, context.items, context.include, param, context.is_batch)
+        own = replace(context, param=param)
         one = OpenedTool(tool.type, await built_in.open(tool, own), getattr(tool, "server_label", None))
         names = {function.name for function in one.offered()}
         if names & taken:

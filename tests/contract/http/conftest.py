@@ -23,17 +23,19 @@ from deployments.state.containers import ContainerStore
 from deployments.state.database import connect
 from deployments.state.files import FileStore
 from deployments.state.key_store import KeyStore
+from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.protocol import Principal, RequestRecord
 from deployments.state.retention import FilesConfig
-from deployments.state.vector_stores import VectorStores
-from deployments.tools.config import CodeInterpreterConfig, FileSearchConfig
+from deployments.tools.config import CodeInterpreterConfig, FileSearchConfig, ToolsConfig
 from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
 from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer, PrometheusMetrics
+from serve_app.operations.built_ins import Foundation, create_tooling
 from serve_app.operations.code_interpreter.containers import Containers
 from serve_app.operations.code_interpreter.tool import CodeInterpreter
-from serve_app.operations.file_search.stores import StoreDesk
+from serve_app.operations.file_search.indexing import Indexer
+from serve_app.operations.file_search.search import FileSearch
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.background import BackgroundRunner, Timing
 from serve_app.operations.responses.storage import Storage
@@ -90,7 +92,7 @@ class World:
     state: MemoryState = field(default_factory=MemoryState)
     built_ins: dict[str, Any] = field(default_factory=dict)
     containers: Any = None
-    vector_stores: Any = None
+    file_search: Any = None
     timing: Timing = field(default_factory=lambda: Timing(1.0, 0.05, 0.005, 0.05, 0.01, 0.01))
     runners: list[BackgroundRunner] = field(default_factory=list)
 
@@ -119,7 +121,7 @@ class World:
                 batches=self.batches,
                 wake_batches=self.wake_batches,
                 containers=self.containers,
-                vector_stores=self.vector_stores,
+                file_search=self.file_search,
                 background=runner,
                 body_bounds=self.bounds,
             )
@@ -185,12 +187,23 @@ async def interpreter(tmp_path, world, file_store) -> AsyncIterator[Interpreter]
 
 
 @pytest.fixture
-def vector_stores(world, file_store) -> StoreDesk:
-    """The real vector stores behind the routes, in the database of `file_store`; nobody indexes what is put in."""
-    config = FileSearchConfig(embedding_model=EMBEDDING_MODEL, max_stores_per_account=5)
-    stores = VectorStores(file_store._database, file_store.vault, world.clock)
-    world.vector_stores = StoreDesk(stores, file_store, config)
-    return world.vector_stores
+def vector_stores(tmp_path, world, file_store) -> FileSearch:
+    """The real search over files, in the database of `file_store`; nobody indexes what is put into vector stores."""
+    config = FileSearchConfig(embedding_model=EMBEDDING_MODEL, max_stores_per_account=5, inputs_per_call=8)
+    place = ResolvedObjectStore((tmp_path / "objects").as_uri())
+    foundation = Foundation(file_store._database, file_store, world.directory, cache_salts(b"salt"), place)
+    tooling = create_tooling(ToolsConfig(file_search=config), {}, foundation)
+    world.file_search = tooling.file_search
+    world.built_ins |= tooling.built_ins
+    return world.file_search
+
+
+@pytest.fixture
+def indexer(world, vector_stores) -> Indexer:
+    """What indexes; a test takes its steps, or has it watch."""
+    observer = Observer(world.log, world.metrics)
+    search = world.file_search
+    return Indexer(search.desk, search.index, search.embedder, world.gatekeeper, observer)
 
 
 @pytest.fixture

@@ -13,13 +13,14 @@ import pytest
 from deployments.models.errors import EngineDied
 from deployments.models.events import Finished, Logprobs, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
 from tests.contract.http.answers import MODEL, USAGE, pieces, said
+from tests.contract.http.test_file_search import filled_store
 from tests.contract.http.test_responses import calling
 from tests.contract.http.test_tool_loop import SEARCH, SEARCHING, ScriptedTool
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 
 PLACE = Path(__file__).parents[2] / "golden" / "responses"
-_IDS = re.compile(r"\b(resp|msg|fc|rs|conv|ci|cntr|cfile|mcpl|mcpr|mcp)_[0-9a-f]{32}\b")
+_IDS = re.compile(r"\b(resp|msg|fc|rs|conv|ci|cntr|cfile|mcpl|mcpr|mcp|fs|vs|file)[_-][0-9a-f]{32}\b")
 _PORTS = re.compile(r"127\.0\.0\.1:\d+")
 TOKEN = {"token": "Hi", "bytes": [72, 105], "logprob": -0.25, "top_logprobs": []}
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
@@ -88,9 +89,18 @@ async def test_the_stream_of_a_remote_servers_tools_is_what_was_recorded(world, 
     await check(world, "mcp", tools=[tool])
 
 
-async def check(world, name, **more):
-    body, events = CASES[name]
-    later = said("Found.")
+async def test_the_file_searchs_stream_is_what_was_recorded(world, vector_stores, indexer):
+    store = await filled_store(world, indexer, {"notes.md": "The moon is made of cheese."})
+    include = ["file_search_call.results"]
+    tool = {"type": "file_search", "vector_store_ids": [store.id], "ranking_options": {"ranker": "auto"}}
+    search = calling(("call_1", "file_search", '{"queries":["What is the moon made of?"]}'), words=("Let me look.",))
+    body = {"input": "Hi.", "tools": [tool], "include": include}
+    await check(world, "file_search", (body, search), said("Of cheese", " 【1.1】", "."))
+
+
+async def check(world, name, case=None, later=None, **more):
+    body, events = case or CASES[name]
+    later = later or said("Found.")
 
     def script(request):
         told = later if len(world.chat.streams) else events

@@ -238,7 +238,7 @@ async def test_an_index_is_tidied_by_one_and_again_when_something_changes(filled
     claim = await filled.work.claim(10, 5)
     assert await filled.work.claim_tidying(10) is None  # Files are on their way into it.
     await filled.work.complete(claim.run_id, "vs_1", {"file-1": 1, "file-2": 1, "file-3": 1})
-    assert await filled.work.live_runs("vs_1") == {claim.run_id}
+    assert await filled.work.live_files("vs_1") == {(claim.run_id, f"file-{number}") for number in (1, 2, 3)}
     tidied = await filled.work.claim_tidying(10)
     assert (tidied.store_id, tidied.is_dirty, tidied.is_gone) == ("vs_1", True, False)
     assert await filled.work.claim_tidying(10) is None

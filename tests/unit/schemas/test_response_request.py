@@ -182,6 +182,18 @@ REFUSED = [
         "tools[0].container.network_policy.type",
         "unsupported_value",
     ),
+    ({"tools": [{"type": "file_search"}]}, "tools[0].vector_store_ids", "missing_required_parameter"),
+    (
+        {"tools": [{"type": "file_search", "vector_store_ids": []}]},
+        "tools[0].vector_store_ids",
+        "empty_array",
+    ),
+    (
+        {"tools": [{"type": "file_search", "vector_store_ids": ["v"], "max_num_results": 51}]},
+        "tools[0].max_num_results",
+        "integer_above_max_value",
+    ),
+    ({"input": [{"type": "file_search_call", "id": "fs_1"}]}, "input[0].queries", "missing_required_parameter"),
     (
         {"tools": [FUNCTION], "tool_choice": {"type": "code_interpreter"}},
         "tool_choice.type",
@@ -190,7 +202,7 @@ REFUSED = [
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools[0].name", "missing_required_parameter"),
     ({"tools": [FUNCTION] * 129}, "tools", "array_above_max_length"),
     ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
-    ({"tool_choice": {"type": "file_search"}}, "tool_choice.type", "unsupported_value"),
+    ({"tool_choice": {"type": "computer"}}, "tool_choice.type", "unsupported_value"),
     ({"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "g"}}, "tool_choice.name", "invalid_value"),
     (
         {

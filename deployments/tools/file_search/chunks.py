@@ -1,0 +1,62 @@
+"""Cuts text into chunks: what a search finds, and what the model reads of it.
+
+A token is counted as tokenizers of language models have them on average: a short word, a piece of a long one, three
+digits, a sign, or a letter of a script that has no spaces. No tokenizer is asked, since the models differ.
+"""
+
+import re
+from array import array
+from typing import NamedTuple
+
+_TOKEN = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|_|[^\W\d_A-Za-z]{1,2}|[^\w\s]")
+_SENTENCE = re.compile(r"[.!?。！？]\s*$")  # noqa: RUF001 - other scripts end sentences so.
+
+
+class Chunk(NamedTuple):
+    """A piece of a text, and where its passages begin: the parts that an embedding model reads one by one."""
+
+    text: str
+    starts: list[int]
+
+    def passages(self) -> list[str]:
+        """Return the passages, in order; together they are the chunk."""
+        ends = [*self.starts[1:], len(self.text)]
+        return [self.text[start:end] for start, end in zip(self.starts, ends, strict=True)]
+
+
+def split(text: str, size_tokens: int, overlap_tokens: int, passage_tokens: int) -> list[Chunk]:
+    """Return the chunks of a text: of `size_tokens` at most, each repeating `overlap_tokens` of the one before.
+
+    One ends with a paragraph, a line or a sentence where there is such an end in its last quarter. Passages have
+    `passage_tokens` at most.
+    """
+    starts = array("Q", (found.start() for found in _TOKEN.finditer(text)))
+    chunks = []
+    first, num_tokens = 0, len(starts)
+    while first < num_tokens:
+        last = min(first + size_tokens, num_tokens)
+        if last < num_tokens:
+            last = _best_end(text, starts, first + (3 * size_tokens + 3) // 4, last)
+        begin = 0 if first == 0 else starts[first]
+        end = len(text) if last == num_tokens else starts[last]
+        piece = text[begin:end].rstrip()
+        num_passages = -(-(last - first) // passage_tokens)
+        cuts = [first + number * (last - first) // num_passages for number in range(num_passages)]
+        chunks.append(Chunk(piece, [0, *(starts[cut] - begin for cut in cuts[1:])]))
+        if last == num_tokens:
+            break
+        first = max(last - overlap_tokens, first + 1)
+    return chunks
+
+
+def _best_end(text: str, starts: "array[int]", least: int, most: int) -> int:
+    """Return the token before which a chunk ends best."""
+    best, best_rank = most, 0
+    for token in range(most, least, -1):
+        between = text[starts[token - 1] : starts[token]]
+        if "\n\n" in between:
+            return token
+        rank = 2 if "\n" in between else 1 if _SENTENCE.search(between) else 0
+        if rank > best_rank:
+            best, best_rank = token, rank
+    return best

@@ -1,0 +1,63 @@
+"""The words of a text as the index keeps them: each a code that only the store's key makes, so that none can be read.
+
+The full-text index counts and compares codes instead of words. Whoever has the index alone learns how often a code
+comes and which come together, and no word.
+"""
+
+import base64
+import hmac
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(r"[぀-ヿ㐀-鿿가-힯฀-๿]")
+_CODE_BYTES = 6
+
+
+def words_of(text: str) -> Iterator[str]:
+    """Yield the words of a text as a search compares them: in small letters, plurals in English as singulars.
+
+    What is written without spaces comes letter by letter.
+    """
+    for found in _WORD.finditer(unicodedata.normalize("NFKC", text).casefold()):
+        word = found[0]
+        if _UNSPACED.search(word):
+            yield from word
+        else:
+            yield _singular(word)
+
+
+def _singular(word: str) -> str:
+    """Return a word without the ending of an English plural (Harman's "S" stemmer)."""
+    if len(word) < 4 or not word.endswith("s"):
+        return word
+    if word.endswith("ies") and not word.endswith(("eies", "aies")):
+        return word[:-3] + "y"
+    if word.endswith("es") and not word.endswith(("aes", "ees", "oes")):
+        return word[:-1]
+    return word if word.endswith(("us", "ss")) else word[:-1]
+
+
+class TermCoder:
+    """Turns words into codes under the key of one store."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._known: dict[str, str] = {}
+
+    def code(self, text: str) -> str:
+        """Return the codes of a text's words, in their order and as often as they come, with spaces between them."""
+        return " ".join(self._codes(words_of(text)))
+
+    def code_once(self, text: str) -> str:
+        """Return the codes of a text's words, each once."""
+        return " ".join(dict.fromkeys(self._codes(words_of(text))))
+
+    def _codes(self, words: Iterable[str]) -> Iterator[str]:
+        for word in words:
+            code = self._known.get(word)
+            if code is None:
+                digest = hmac.digest(self._key, word.encode(), "sha256")[:_CODE_BYTES]
+                code = self._known[word] = base64.b16encode(digest).decode()
+            yield code

@@ -1,0 +1,128 @@
+"""Chunks of text, words as codes, one ranking from several, conditions on attributes."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.tools.file_search.chunks import _TOKEN, split
+from deployments.tools.file_search.filters import meets
+from deployments.tools.file_search.ranking import fuse
+from deployments.tools.file_search.terms import TermCoder, words_of
+
+
+def num_tokens(text: str) -> int:
+    return len(_TOKEN.findall(text))
+
+
+def test_a_short_text_is_one_chunk() -> None:
+    (chunk,) = split("  One two.\n", 100, 50, 100)
+    assert (chunk.text, chunk.starts) == ("  One two.", [0])
+    assert split(" \n", 100, 50, 100) == []
+
+
+def test_chunks_overlap_and_end_with_paragraphs_where_they_can() -> None:
+    text = "\n\n".join(f"Paragraph {number} has eight words in it, all short." for number in range(100))
+    chunks = split(text, 100, 50, 100)
+    assert all(75 <= num_tokens(chunk.text) <= 100 for chunk in chunks[:-1])
+    assert all(chunk.text.endswith("all short.") for chunk in chunks)
+    for before, after in pairwise(chunks):
+        assert before.text[-50:] in after.text
+    assert chunks[-1].text.endswith("Paragraph 99 has eight words in it, all short.")
+
+
+def test_lines_and_sentences_are_ends_too_and_one_long_word_is_cut() -> None:
+    lines = split("\n".join(["one two three four five"] * 100), 100, 0, 100)
+    assert all(chunk.text.endswith("five") for chunk in lines)
+    sentences = split("One two three four five six seven. " * 50, 100, 0, 100)
+    assert all(chunk.text.endswith("seven.") for chunk in sentences)
+    assert "".join(chunk.text for chunk in split("x" * 10_000, 100, 0, 100)) == "x" * 10_000
+
+
+def test_passages_are_the_parts_of_a_chunk() -> None:
+    text = "word " * 1000
+    chunks = split(text, 800, 400, 250)
+    assert [len(chunk.starts) for chunk in chunks] == [4, 3]
+    for chunk in chunks:
+        assert "".join(chunk.passages()) == chunk.text
+        assert all(num_tokens(passage) <= 250 for passage in chunk.passages())
+
+
+@given(st.text(max_size=3000), st.integers(100, 200), st.integers(0, 50), st.integers(20, 200))
+def test_nothing_is_left_out(text: str, size: int, overlap: int, passage: int) -> None:
+    chunks = split(text, size, overlap, passage)
+    kept = "".join(_TOKEN.findall("".join(chunk.text for chunk in split(text, size, 0, passage))))
+    assert kept == "".join(_TOKEN.findall(text))
+    assert all("".join(chunk.passages()) == chunk.text for chunk in chunks)
+    assert all(num_tokens(chunk.text) <= size for chunk in chunks)
+
+
+def test_words_are_compared_without_case_plural_and_width() -> None:
+    assert list(words_of("Policies, POLICY boxes; 2024 status glass max_tokens ｆｕｌｌ")) == [  # noqa: RUF001
+        "policy",
+        "policy",
+        "boxe",
+        "2024",
+        "status",
+        "glass",
+        "max",
+        "token",
+        "full",
+    ]
+    assert list(words_of("東京 ok")) == ["東", "京", "ok"]
+
+
+def test_codes_tell_no_word_and_differ_by_key() -> None:
+    coder = TermCoder(b"one")
+    first = coder.code("the cat the dog")
+    assert "cat" not in first
+    codes = first.split(" ")
+    assert (codes[0] == codes[2], len(set(codes))) == (True, 3)
+    assert coder.code_once("the cat the") == " ".join(codes[:2])
+    assert TermCoder(b"one").code("Cats") == codes[1]
+    assert TermCoder(b"two").code("cat") != codes[1]
+
+
+def test_what_both_rankings_know_comes_first() -> None:
+    ranked = fuse([(1.0, ["a", "b"]), (1.0, ["b", "c"])])
+    assert [name for name, _ in ranked] == ["b", "a", "c"]
+    assert fuse([(1.0, ["a"]), (1.0, ["a"])]) == [("a", pytest.approx(1.0))]
+    assert [name for name, _ in fuse([(0.0, ["a"]), (2.0, ["b"])])] == ["b"]
+    assert fuse([]) == []
+
+
+FILE = {"year": 2024.0, "by": "me", "draft": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "holds"),
+    [
+        ("eq", "year", 2024, True),
+        ("eq", "by", "you", False),
+        ("eq", "draft", 1, False),
+        ("eq", "nothing", 1, False),
+        ("ne", "nothing", 1, True),
+        ("ne", "year", "2024", True),
+        ("ne", "year", 2024, False),
+        ("gt", "year", 2023, True),
+        ("gte", "year", 2024, True),
+        ("lt", "year", 2024, False),
+        ("lte", "by", "n", True),
+        ("lt", "by", 5, False),
+        ("in", "by", ["you", "me"], True),
+        ("in", "draft", [1], False),
+        ("nin", "by", ["you"], True),
+        ("nin", "nothing", ["you"], True),
+    ],
+)
+def test_a_comparison_holds_or_not(kind: str, key: str, value: object, holds: bool) -> None:
+    assert meets(FILE, {"type": kind, "key": key, "value": value}) is holds
+
+
+def test_conditions_are_joined() -> None:
+    yes, no = ({"type": "eq", "key": "by", "value": value} for value in ("me", "you"))
+    assert meets(FILE, {"type": "and", "filters": [yes, yes]})
+    assert not meets(FILE, {"type": "and", "filters": [yes, no]})
+    assert meets(FILE, {"type": "or", "filters": [no, {"type": "and", "filters": [yes]}]})
+    assert not meets(FILE, {"type": "or", "filters": [no]})
