@@ -147,4 +147,4 @@ class Ingress:
         await asyncio.gather(*closing, return_exceptions=True)
         for engine in self._engines:
             engine.close()
-        self._tooling.close()
+        await self._tooling.aclose()

@@ -1,15 +1,17 @@
 """What the operator says about the tools that the service runs itself. A tool that is not named is off."""
 
 from ipaddress import IPv4Network, IPv6Network
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from deployments.state.references import Reference
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.sandbox.limits import MIB, Limits
 
 MEMORY_BYTES = {"1g": 1024 * MIB, "4g": 4096 * MIB, "16g": 16384 * MIB, "64g": 65536 * MIB}
 MemoryLimit = Literal["1g", "4g", "16g", "64g"]
+Address = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
 
 
 class Part(BaseModel):
@@ -88,6 +90,53 @@ class FileSearchConfig(Part):
     read_memory_mib: int = Field(default=1024, ge=256, le=65536)
 
 
+class SearXNGConfig(Part):
+    """A SearXNG that the operator runs, whose settings switch the format `json` on; it may be at a private address.
+
+    Args:
+        engines: those of its engines that are asked; all that it has switched on, if none are named.
+        language: the code of the language of results, as SearXNG has it.
+    """
+
+    name: Literal["searxng"]
+    url: Address
+    engines: tuple[str, ...] = ()
+    language: str | None = None
+
+
+class BraveConfig(Part):
+    """The Brave Search API; `api_key` says where the key is, it never stands here."""
+
+    name: Literal["brave"]
+    api_key: Reference
+    url: Address = "https://api.search.brave.com"
+
+
+class TavilyConfig(Part):
+    """The Tavily Search API; `api_key` says where the key is, it never stands here."""
+
+    name: Literal["tavily"]
+    api_key: Reference
+    url: Address = "https://api.tavily.com"
+
+
+class WebSearchConfig(Part):
+    """Web search: who is asked, and how much of a page is fetched.
+
+    Args:
+        provider: the service that searches.
+        search_timeout_s, page_timeout_s: after how many seconds one is given up.
+        max_page_bytes: how long a page may be, unpacked.
+        max_redirects: how many redirects of one page are followed.
+    """
+
+    provider: Annotated[SearXNGConfig | BraveConfig | TavilyConfig, Field(discriminator="name")]
+    search_timeout_s: float = Field(default=15.0, gt=0, le=120)
+    page_timeout_s: float = Field(default=20.0, gt=0, le=120)
+    max_page_bytes: int = Field(default=5 * MIB, ge=1024, le=64 * MIB)
+    max_redirects: int = Field(default=5, ge=0, le=20)
+
+
 class OutboundConfig(Part):
     """Where the tools may send requests that callers and models ask for: everywhere public, and where this allows.
 
@@ -131,3 +180,4 @@ class ToolsConfig(Part):
     code_interpreter: CodeInterpreterConfig | None = None
     file_search: FileSearchConfig | None = None
     mcp: McpConfig | None = None
+    web_search: WebSearchConfig | None = None

@@ -18,9 +18,10 @@ import yaml
 from deployments.state.config import resolve_state
 from deployments.state.database import connect
 from deployments.state.references import StateError
-from deployments.tools.config import CodeInterpreterConfig
+from deployments.tools.config import CodeInterpreterConfig, ToolsConfig
 from deployments.tools.sandbox.host import prepare_host
 from deployments.tools.sandbox.root import SandboxUnavailable
+from deployments.tools.web_search.setup import create_provider
 from serve_app.cli.ports import describe_holder, haproxy_ports, is_free
 from serve_app.cli.process_tree import abandoned_processes
 from serve_app.config import ServiceConfig, check_file
@@ -73,6 +74,8 @@ def examine(path: Path) -> Iterator[Finding]:
     yield _database(config)
     if config.tools.code_interpreter is not None:
         yield _sandboxes(config.tools.code_interpreter)
+    if config.tools.web_search is not None:
+        yield _web_search(config.tools)
 
 
 def _python() -> Finding:
@@ -151,6 +154,14 @@ def _database(config: ServiceConfig) -> Finding:
     except StateError as error:
         return Finding("fault", str(error))
     return Finding("ok", "The database answers, and its tables are up to date")
+
+
+def _web_search(config: ToolsConfig) -> Finding:
+    try:
+        create_provider(config)
+    except StateError as error:
+        return Finding("fault", str(error))
+    return Finding("ok", "The web search has what it needs to ask its provider")
 
 
 def _sandboxes(config: CodeInterpreterConfig) -> Finding:

@@ -1,6 +1,6 @@
 """The tools that this deployment has switched on, made from its configuration: the same at both doors."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from deployments.models.engine import ModelDirectory
@@ -12,6 +12,7 @@ from deployments.state.vector_stores import VectorStores
 from deployments.tools.code_interpreter.client import RemoteHosts, ServeChooser
 from deployments.tools.config import ToolsConfig
 from deployments.tools.file_search.index import SearchIndex
+from deployments.tools.web_search.setup import create_provider, create_reader
 from serve_app.operations.code_interpreter import tool as code_interpreter
 from serve_app.operations.code_interpreter.containers import Containers
 from serve_app.operations.code_interpreter.tool import CodeInterpreter
@@ -22,6 +23,8 @@ from serve_app.operations.file_search.stores import StoreDesk
 from serve_app.operations.file_search.tool import FileSearchBuiltIn
 from serve_app.operations.responses.tools import BuiltIn
 from serve_app.operations.routing import CacheSalt
+from serve_app.operations.web_search import tool as web_search
+from serve_app.operations.web_search.tool import WebSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +40,19 @@ class Foundation:
 
 @dataclass(frozen=True, slots=True)
 class Tooling:
-    """The tools that are switched on, by type, and what their own routes use."""
+    """The tools that are switched on, by type, and what their own routes use; `closers` end what they hold open."""
 
     built_ins: dict[str, BuiltIn] = field(default_factory=dict)
     containers: Containers | None = None
     file_search: FileSearch | None = None
-    closers: tuple[Callable[[], None], ...] = ()
+    closers: tuple[Callable[[], Awaitable[None] | None], ...] = ()
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close every connection."""
         for close in self.closers:
-            close()
+            closing = close()
+            if closing is not None:
+                await closing
 
 
 def create_tooling(config: ToolsConfig, choosers: dict[str, ServeChooser], foundation: Foundation) -> Tooling:
@@ -56,7 +61,7 @@ def create_tooling(config: ToolsConfig, choosers: dict[str, ServeChooser], found
     built_ins: dict[str, BuiltIn] = {}
     containers: Containers | None = None
     search: FileSearch | None = None
-    closers: list[Callable[[], None]] = []
+    closers: list[Callable[[], Awaitable[None] | None]] = []
     if config.code_interpreter is not None:
         hosts = RemoteHosts(choosers[code_interpreter.TYPE])
         store = ContainerStore(foundation.database, files.vault, files.clock)
@@ -68,6 +73,10 @@ def create_tooling(config: ToolsConfig, choosers: dict[str, ServeChooser], found
         embedder = Embedder(foundation.directory, foundation.salt, config.file_search.inputs_per_call)
         search = FileSearch(desk, SearchIndex(foundation.place), embedder)
         built_ins[file_search.TYPE] = FileSearchBuiltIn(search)
+    if config.web_search is not None:
+        provider, reader = create_provider(config), create_reader(config)
+        built_ins[web_search.TYPE] = WebSearch(provider, reader)
+        closers += [provider.aclose, reader.aclose]
     if config.mcp is not None:
         # Importing MCP's library takes half a second, which only those spend who use it.
         from deployments.tools.mcp.client import McpServers

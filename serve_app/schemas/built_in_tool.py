@@ -10,6 +10,11 @@ class BuiltInTool(WireModel):
 
     type: str
 
+    @property
+    def tool(self) -> str:
+        """What the deployment and the scopes of keys call the tool, which may have several types in requests."""
+        return self.type
+
     def to_wire(self) -> dict[str, Any]:
         """Return it as a response echoes it."""
         return self.model_dump(exclude_none=True)

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, Tag, model_validator
 from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
 from serve_app.schemas.mcp import McpApprovalRequestItem, McpApprovalResponseItem, McpCallItem, McpListToolsItem
 from serve_app.schemas.messages import PromptCacheBreakpoint
+from serve_app.schemas.web_search import WebSearchCallItem
 
 FileId = Annotated[str, Field(min_length=1, max_length=128)]
 ItemId = Annotated[str, Field(min_length=1, max_length=128)]
@@ -45,7 +46,6 @@ UNSUPPORTED_ITEMS = frozenset(
         "shell_call_output",
         "tool_search_call",
         "tool_search_output",
-        "web_search_call",
     }
 )
 
@@ -343,6 +343,7 @@ InputItem = Annotated[
         | McpApprovalRequestItem
         | McpApprovalResponseItem
         | FileSearchCallItem
+        | WebSearchCallItem
         | ReasoningItem
         | CompactionItem
         | ItemReference,

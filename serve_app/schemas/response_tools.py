@@ -13,6 +13,7 @@ from serve_app.schemas.built_in_tool import BuiltInTool
 from serve_app.schemas.file_filters import Filters, NumResults, RankingOptions, StoreId
 from serve_app.schemas.mcp import MAX_SERVERS, AllowedMcp, McpChoice, McpTool
 from serve_app.schemas.tools import MAX_TOOLS, JsonSchema
+from serve_app.schemas.web_search import WebSearchPreviewTool, WebSearchTool
 
 BUILT_IN_TOOLS = frozenset(
     {
@@ -26,10 +27,6 @@ BUILT_IN_TOOLS = frozenset(
         "programmatic_tool_calling",
         "shell",
         "tool_search",
-        "web_search",
-        "web_search_2025_08_26",
-        "web_search_preview",
-        "web_search_preview_2025_03_11",
     }
 )
 """The tools that OpenAI's interface names and this version does not have."""
@@ -37,7 +34,7 @@ BUILT_IN_TOOLS = frozenset(
 
 MAX_CONTAINER_FILES = 50
 MAX_VECTOR_STORES = 10
-SUPPORTED_TOOLS = "'function', 'code_interpreter', 'file_search' and 'mcp'"
+SUPPORTED_TOOLS = "'function', 'code_interpreter', 'file_search', 'web_search', 'web_search_preview' and 'mcp'"
 ContainerId = Annotated[str, Field(min_length=1, max_length=128)]
 
 
@@ -117,8 +114,19 @@ def _refuse_built_in(tool: Any) -> Any:
 
 
 Tool = Annotated[
-    Annotated[FunctionTool | CodeInterpreterTool | FileSearchTool | McpTool, Field(discriminator="type")],
+    Annotated[
+        FunctionTool | CodeInterpreterTool | FileSearchTool | WebSearchTool | WebSearchPreviewTool | McpTool,
+        Field(discriminator="type"),
+    ],
     BeforeValidator(_refuse_built_in),
+]
+BuiltInType = Literal[
+    "code_interpreter",
+    "file_search",
+    "web_search",
+    "web_search_2025_08_26",
+    "web_search_preview",
+    "web_search_preview_2025_03_11",
 ]
 Tools = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)]
 
@@ -133,7 +141,7 @@ class NamedChoice(WireModel):
 class BuiltInChoice(WireModel):
     """The model must call this tool of the service's."""
 
-    type: Literal["code_interpreter", "file_search"]
+    type: BuiltInType
 
 
 class AllowedBuiltIn(WireModel):
@@ -141,7 +149,7 @@ class AllowedBuiltIn(WireModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    type: Literal["code_interpreter", "file_search"]
+    type: BuiltInType
 
 
 class AllowedFunction(WireModel):

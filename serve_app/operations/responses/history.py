@@ -91,13 +91,21 @@ class History:
                 self._entries.append({"role": "system", "content": _COMPACTED + item["text"]})
             case "mcp_call" | "mcp_approval_request" | "mcp_approval_response":
                 self._read_remote(index, item)
-            case "code_interpreter_call" if item["id"] not in self._runs:
-                self._read_run(item["id"], "code_interpreter", item)
-            case "file_search_call" if item["id"] not in self._runs:
-                self._read_search(item["id"], item)
             case _ if item["id"] in self._runs:
                 run = self._runs[item["id"]]
                 self._add_run(item["id"], run.name, run.arguments, run.output)
+            case kind:
+                self._read_shown(kind, item)
+
+    def _read_shown(self, kind: str, item: Item) -> None:
+        """Take in a call of a tool of the service of which only the item is there: as far as that tells."""
+        match kind:
+            case "code_interpreter_call":
+                self._read_run(item["id"], "code_interpreter", item)
+            case "file_search_call":
+                self._read_search(item["id"], item)
+            case "web_search_call" if item.get("action"):
+                self._read_web_search(item["id"], item["action"])
 
     def _add_run(self, item_id: str, name: str, arguments: str, output: str) -> _Call:
         """Take in a call of a tool that the service runs."""
@@ -150,6 +158,15 @@ class History:
         arguments = orjson.dumps({"queries": item.get("queries") or []}).decode()
         output = "\n\n".join(results) or RESULTS_NOT_KEPT
         self._said(starts_anew=False).calls.append(_Call(f"call_{item_id}", "file_search", arguments, output=output))
+
+    def _read_web_search(self, item_id: str, action: Item) -> None:
+        """Take in a call of the web search of which only the item is there."""
+        name = "web_search" if action["type"] == "search" else action["type"]
+        queries = action.get("queries") or [""]
+        asked = {"query": action.get("query") or queries[0]} if name == "web_search" else action
+        arguments = {key: asked[key] for key in ("query", "url", "pattern") if asked.get(key) is not None}
+        found = "\n".join(source["url"] for source in action.get("sources") or ())
+        self._add_run(item_id, name, orjson.dumps(arguments).decode(), found or RESULTS_NOT_KEPT)
 
     def _said(self, *, starts_anew: bool) -> _Said:
         """Return what the assistant is saying; text after a call, and a thought after text, begin something new."""

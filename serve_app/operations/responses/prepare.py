@@ -166,7 +166,14 @@ class Preparation:
         """
         include = frozenset(request.include or ()) if isinstance(request, ResponseRequest) else frozenset()
         card = self.engine(request.model, principal).card
-        context = ToolContext(principal, read.items, include, is_batch=is_batch, max_model_len=card.max_model_len)
+        context = ToolContext(
+            principal,
+            read.items,
+            include,
+            is_batch=is_batch,
+            max_model_len=card.max_model_len,
+            outputs=[(run.name, run.output) for run in read.runs.values()],
+        )
         return await open_tools(self._built_ins, request.tools or (), context)
 
     async def read(

@@ -15,6 +15,7 @@ _PREFIXES = {
     "mcp_approval_request": "mcpr",
     "mcp_approval_response": "mcpa",
     "file_search_call": "fs",
+    "web_search_call": "ws",
     "reasoning": "rs",
     "compaction": "cmp",
 }
@@ -28,6 +29,7 @@ _KEPT = {
     "mcp_approval_request": ("server_label", "name", "arguments"),
     "mcp_approval_response": ("approval_request_id", "approve", "reason"),
     "file_search_call": ("queries", "results"),
+    "web_search_call": ("action",),
     "reasoning": ("summary", "content", "encrypted_content"),
     "compaction": ("encrypted_content",),
 }

@@ -97,9 +97,10 @@ class RemoteTool(ToolInUse, Protocol):
 class ToolContext:
     """What a tool may know of the response that it is opened for.
 
-    `items` are those of the whole conversation, `include` what the caller wants to see of the answer, `param` the
-    tool's place in the request, for errors. Nobody waits for a line of a batch, `is_batch`, or comes back to it soon.
-    `max_model_len` is the size of the model's context, in tokens.
+    `items` are those of the whole conversation, `outputs` what functions of the service's tools answered in it, each
+    with its name, `include` what the caller wants to see of the answer, `param` the tool's place in the request, for
+    errors. Nobody waits for a line of a batch, `is_batch`, or comes back to it soon. `max_model_len` is the size of the
+    model's context, in tokens.
     """
 
     principal: Principal
@@ -108,6 +109,7 @@ class ToolContext:
     param: str = "tools[0]"
     is_batch: bool = False
     max_model_len: int = 4096
+    outputs: Sequence[tuple[str, str]] = ()
 
 
 class BuiltIn(Protocol):
@@ -239,7 +241,7 @@ async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolCo
         if not isinstance(tool, BuiltInTool):
             continue
         param = f"tools[{index}]"
-        built_in = built_ins.get(tool.type)
+        built_in = built_ins.get(tool.tool)
         if built_in is None:
             raise BadRequest(
                 f"Unsupported value: the tool '{tool.type}' is not switched on in this service. Leave it out, or ask "
@@ -247,7 +249,7 @@ async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolCo
                 param=f"{param}.type",
                 code="unsupported_value",
             )
-        check_operation(context.principal, tool.type)
+        check_operation(context.principal, tool.tool)
         own = replace(context, param=param)
         one = OpenedTool(tool.type, await built_in.open(tool, own), getattr(tool, "server_label", None))
         names = {function.name for function in one.offered()}

@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 from typing import Any
 
 import httpx2
@@ -27,6 +28,10 @@ from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.protocol import Principal, RequestRecord
 from deployments.state.retention import FilesConfig
 from deployments.tools.config import CodeInterpreterConfig, FileSearchConfig, ToolsConfig
+from deployments.tools.outbound.addresses import AddressRules
+from deployments.tools.outbound.fetching import Fetcher
+from deployments.tools.web_search.reader import PageReader
+from deployments.tools.web_search.setup import create_provider
 from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
 from serve_app.middleware import BodyBounds
@@ -41,6 +46,7 @@ from serve_app.operations.responses.background import BackgroundRunner, Timing
 from serve_app.operations.responses.storage import Storage
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety import SafetyConfig, create_policies
+from serve_app.operations.web_search.tool import WebSearch
 from serve_app.services import Services
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
@@ -54,6 +60,7 @@ from tests.twins.responses import (
     MemorySealer,
     MemoryState,
 )
+from tests.twins.web import Web, resolve
 from tests.waiting import eventually
 
 
@@ -220,6 +227,21 @@ async def mcp_server(world) -> AsyncIterator[Any]:
     async with run_mcp_server() as running:
         yield running
         servers.close()
+
+
+@pytest.fixture
+async def web(world) -> AsyncIterator[Web]:
+    """The real web search, switched on, over a small web on loopback with a SearXNG that knows it."""
+    made = Web()
+    async with serve(made.app()) as address:
+        made.port = int(address.rpartition(":")[2])
+        told = {"web_search": {"provider": {"name": "searxng", "url": address}}}
+        provider = create_provider(ToolsConfig.model_validate(told))
+        reader = PageReader(Fetcher(AddressRules((IPv4Network("127.0.0.1/32"),)), resolve=resolve))
+        world.built_ins["web_search"] = WebSearch(provider, reader)
+        yield made
+        await provider.aclose()
+        await reader.aclose()
 
 
 @dataclass

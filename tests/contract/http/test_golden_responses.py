@@ -20,8 +20,8 @@ from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 
 PLACE = Path(__file__).parents[2] / "golden" / "responses"
-_IDS = re.compile(r"\b(resp|msg|fc|rs|conv|ci|cntr|cfile|mcpl|mcpr|mcp|fs|vs|file)[_-][0-9a-f]{32}\b")
-_PORTS = re.compile(r"127\.0\.0\.1:\d+")
+_IDS = re.compile(r"\b(resp|msg|fc|rs|conv|ci|cntr|cfile|mcpl|mcpr|mcp|fs|vs|file|ws)[_-][0-9a-f]{32}\b")
+_PORTS = re.compile(r"127\.0\.0\.1:\d+|(?<=\.example):\d{5}\b")
 TOKEN = {"token": "Hi", "bytes": [72, 105], "logprob": -0.25, "top_logprobs": []}
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 CALLS = [
@@ -61,6 +61,10 @@ CASES = {
             words=("Hm.",),
         ),
     ),
+    "web_search": (
+        {"input": "Hi.", "tools": [{"type": "web_search"}], "include": ["web_search_call.action.sources"]},
+        calling(("call_1", "web_search", '{"query":"lisbon weather"}'), words=("Hm.",)),
+    ),
     "server_tool": ({"input": "Hi.", "tools": [SEARCHING]}, SEARCH),
 }
 
@@ -68,11 +72,11 @@ CASES = {
 def plain(text: str) -> str:
     """Return a stream with its random ids numbered in the order in which they come, and one port for all."""
     names: dict[str, str] = {}
-    text = _PORTS.sub("127.0.0.1:8000", text)
+    text = _PORTS.sub(lambda found: "127.0.0.1:8000" if found[0][0] == "1" else ":12345", text)
     return _IDS.sub(lambda found: names.setdefault(found[0], f"{found[1]}_{len(names)}"), text)
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - {"code_interpreter", "mcp"}))
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"code_interpreter", "mcp", "web_search"}))
 async def test_a_stream_is_what_was_recorded(world, name):
     if name == "server_tool":
         world.built_ins["code_interpreter"] = ScriptedTool()
@@ -96,6 +100,11 @@ async def test_the_file_searchs_stream_is_what_was_recorded(world, vector_stores
     search = calling(("call_1", "file_search", '{"queries":["What is the moon made of?"]}'), words=("Let me look.",))
     body = {"input": "Hi.", "tools": [tool], "include": include}
     await check(world, "file_search", (body, search), said("Of cheese", " 【1.1】", "."))
+
+
+async def test_the_web_searchs_stream_is_what_was_recorded(world, web):
+    link = f"[Weather](http://weather.example:{web.port}/lisbon)"
+    await check(world, "web_search", later=said("Sunny: ", link, "."))
 
 
 async def check(world, name, case=None, later=None, **more):

@@ -65,3 +65,10 @@ def test_a_host_that_cannot_build_sandboxes_is_told_what_is_missing(monkeypatch:
     findings = [finding for finding in doctor.examine(LOCAL) if "code interpreter" in finding.text]
     assert [finding.state for finding in findings] == ["warning"]
     assert "apt-get install bubblewrap" in findings[0].text
+
+
+def test_a_key_of_the_web_search_that_is_nowhere_is_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    search = "      web_search: {provider: {name: brave, api_key: {env: NO_SUCH_VARIABLE}}}\n"
+    path.write_text(LOCAL.read_text().replace("    tools:\n", "    tools:\n" + search))
+    assert any("NO_SUCH_VARIABLE" in fault for fault in faults_of(path))

@@ -103,7 +103,13 @@ REFUSED = [
     ({"input": [{}]}, "input[0].type", "missing_required_parameter"),
     ({"input": [{"type": "nonsense"}]}, "input[0].type", "invalid_value"),
     ({"input": [{"type": ["message"]}]}, "input[0].type", "invalid_type"),
-    ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input[0].type", "unsupported_value"),
+    ({"input": [{"type": "computer_call", "id": "cu_1"}]}, "input[0].type", "unsupported_value"),
+    ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input[0].action", "missing_required_parameter"),
+    (
+        {"input": [{"type": "web_search_call", "id": "ws_1", "action": {"type": "find_in_page", "url": "u"}}]},
+        "input[0].action.pattern",
+        "missing_required_parameter",
+    ),
     ({"input": [{"role": "user", "content": "a"}, {"role": "tool", "content": "a"}]}, "input[1].role", "invalid_value"),
     ({"input": [{"role": "user"}]}, "input[0].content", "missing_required_parameter"),
     ({"input": [{"role": "user", "content": []}]}, "input[0].content", "empty_array"),
@@ -152,7 +158,47 @@ REFUSED = [
         "input[0].summary[0].text",
         "missing_required_parameter",
     ),
-    ({"tools": [{"type": "web_search"}]}, "tools[0].type", "unsupported_value"),
+    ({"tools": [{"type": "local_shell"}]}, "tools[0].type", "unsupported_value"),
+    (
+        {"tools": [{"type": "web_search", "filters": {"allowed_domains": ["a.example", "https://b.example/"]}}]},
+        "tools[0].filters.allowed_domains[1]",
+        "invalid_value",
+    ),
+    (
+        {"tools": [{"type": "web_search", "filters": {"allowed_domains": ["localhost"]}}]},
+        "tools[0].filters.allowed_domains[0]",
+        "invalid_value",
+    ),
+    (
+        {"tools": [{"type": "web_search", "filters": {"blocked_domains": []}}]},
+        "tools[0].filters.blocked_domains",
+        "unknown_parameter",
+    ),
+    (
+        {"tools": [{"type": "web_search", "search_context_size": "huge"}]},
+        "tools[0].search_context_size",
+        "invalid_value",
+    ),
+    (
+        {"tools": [{"type": "web_search", "user_location": {"type": "approximate", "country": "Germany"}}]},
+        "tools[0].user_location.country",
+        "invalid_value",
+    ),
+    (
+        {"tools": [{"type": "web_search_preview", "filters": {"allowed_domains": []}}]},
+        "tools[0].filters",
+        "unknown_parameter",
+    ),
+    (
+        {"tools": [{"type": "web_search_preview", "search_content_types": ["text", "image"]}]},
+        "tools[0].search_content_types[1]",
+        "invalid_value",
+    ),
+    (
+        {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search_preview"}},
+        "tool_choice.type",
+        "invalid_value",
+    ),
     (
         {"tools": [FUNCTION, {"type": "image_generation"}]},
         "tools[1].type",
@@ -253,7 +299,7 @@ def test_malformed_bodies_are_refused_by_name(change, param, code):
 
 
 def test_the_tool_that_is_not_there_is_named():
-    assert "'web_search'" in refusal({"model": "m", "input": "x", "tools": [{"type": "web_search"}]}).message
+    assert "'computer'" in refusal({"model": "m", "input": "x", "tools": [{"type": "computer"}]}).message
 
 
 def test_a_million_items_are_refused_quickly():

@@ -8,6 +8,8 @@ from deployments.tools.config import CodeInterpreterConfig, ToolsConfig
 
 def test_everything_is_off_unless_it_is_named():
     assert ToolsConfig().code_interpreter is None
+    assert ToolsConfig().web_search is None
+    assert ToolsConfig().outbound.allowed_networks == ()
     assert ToolsConfig.model_validate({"code_interpreter": {}}).code_interpreter == CodeInterpreterConfig()
 
 
@@ -18,6 +20,13 @@ def test_everything_is_off_unless_it_is_named():
         ({"code_interpreter": {"num_worm": 1}}, "num_worm"),
         ({"code_interpreter": {"memory_limit": "2g"}}, "memory_limit"),
         ({"code_interpreter": {"idle_minutes": 21}}, "idle_minutes"),
+        ({"web_search": {}}, "provider"),
+        ({"web_search": {"provider": {"name": "google"}}}, "provider"),
+        ({"web_search": {"provider": {"name": "brave", "api_key": "BSA123"}}}, "api_key"),
+        ({"web_search": {"provider": {"name": "brave"}}}, "api_key"),
+        ({"web_search": {"provider": {"name": "searxng", "url": "searxng:8080"}}}, "url"),
+        ({"web_search": {"provider": {"name": "searxng", "url": "http://user:password@searxng"}}}, "url"),
+        ({"outbound": {"allowed_networks": ["10.0.0.0/33"]}}, "allowed_networks"),
         ({"code_interpreter": {"num_warm": 9, "max_containers": 8}}, "num_warm is more than max_containers"),
     ],
 )

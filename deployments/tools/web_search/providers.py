@@ -1,0 +1,223 @@
+"""The services that search the web for us, behind one protocol: SearXNG, Brave and Tavily.
+
+Each is asked over the guarded client, with one request, as its documentation has it. What comes back is taken for
+nothing but text: whoever uses it must treat it as untrusted.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import orjson
+
+from deployments.tools.outbound.errors import OutboundError
+from deployments.tools.outbound.fetching import Fetcher, Page
+
+_MAX_TITLE_CHARS = 300
+_MAX_URL_CHARS = 2048
+# https://api-dashboard.search.brave.com/documentation: what `country` may be.
+_BRAVE_COUNTRIES = (
+    "AR AU AT BE BR CA CL DK FI FR DE GR HK IN ID IT JP KR MY MX NL NZ NO CN PL PT PH RU SA ZA ES SE CH TW TR GB US"
+)
+_BRAVE_MAX_CHARS, _BRAVE_MAX_WORDS, _BRAVE_MAX_RESULTS = 400, 50, 20
+_TAVILY_MAX_RESULTS = 20
+
+
+class SearchFailed(Exception):
+    """A search came to nothing; `message` is for the model to read, and names no secret."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """About where a user is; each part as far as it is known."""
+
+    country: str | None = None
+    region: str | None = None
+    city: str | None = None
+    timezone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is searched for. Results are of `domains` and what lies below them, where any are named."""
+
+    query: str
+    max_results: int
+    domains: tuple[str, ...] = ()
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A page that was found: its address, its title, and what the service says of it."""
+
+    url: str
+    title: str
+    text: str
+
+
+class SearchProvider(Protocol):
+    """A service that searches the web."""
+
+    async def search(self, search: Search) -> list[Result]:
+        """Return what was found, the best first.
+
+        Raises:
+            SearchFailed: the service could not be asked, or did not answer as it should.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        ...
+
+
+class _Asking:
+    """What the services have in common: the client that they are asked with."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._fetcher.aclose()
+
+    async def _ask(self, method: str, url: str, **request: Any) -> Any:
+        """Return what the service answers.
+
+        Raises:
+            SearchFailed: it could not be asked, or did not answer as it should.
+        """
+        try:
+            page = await self._fetcher.ask(method, url, **request)
+        except OutboundError as error:
+            raise SearchFailed(f"The search service could not be asked: {error.message}") from error
+        return _parse(page)
+
+
+class SearXNG(_Asking):
+    """A SearXNG of the operator's own (https://docs.searxng.org/dev/search_api.html), its JSON format switched on."""
+
+    def __init__(self, fetcher: Fetcher, url: str, engines: tuple[str, ...] = (), language: str | None = None) -> None:
+        super().__init__(fetcher)
+        self._url = url.rstrip("/") + "/search"
+        self._fixed = {"format": "json"}
+        if engines:
+            self._fixed["engines"] = ",".join(engines)
+        if language is not None:
+            self._fixed["language"] = language
+
+    async def search(self, search: Search) -> list[Result]:
+        """Return what was found; SearXNG itself says how many results there are."""
+        params = {"q": _with_sites(search), **self._fixed}
+        told = await self._ask("GET", self._url, headers={"accept": "application/json"}, params=params)
+        return _results(_member(told, "results"), search, "content")
+
+
+class Brave(_Asking):
+    """The Brave Search API (https://api-dashboard.search.brave.com/documentation)."""
+
+    def __init__(self, fetcher: Fetcher, url: str, api_key: str) -> None:
+        super().__init__(fetcher)
+        self._url = url.rstrip("/") + "/res/v1/web/search"
+        self._api_key = api_key
+
+    async def search(self, search: Search) -> list[Result]:
+        """Return what was found; a query that is too long for Brave is cut off."""
+        words = _with_sites(search).split()[:_BRAVE_MAX_WORDS]
+        params = {
+            "q": " ".join(words)[:_BRAVE_MAX_CHARS],
+            "count": str(min(search.max_results, _BRAVE_MAX_RESULTS)),
+            "result_filter": "web",
+            "text_decorations": "false",
+        }
+        headers = {"accept": "application/json", "x-subscription-token": self._api_key}
+        where = search.location or Location()
+        if where.country is not None and where.country.upper() in _BRAVE_COUNTRIES.split():
+            params["country"] = where.country.upper()
+        for name, value in (
+            ("x-loc-city", where.city),
+            ("x-loc-state-name", where.region),
+            ("x-loc-country", where.country),
+            ("x-loc-timezone", where.timezone),
+        ):
+            if value is not None and value.isascii():  # Headers carry nothing else.
+                headers[name] = value
+        told = await self._ask("GET", self._url, headers=headers, params=params)
+        return _results(_member(_member(told, "web", {}), "results"), search, "description")
+
+
+class Tavily(_Asking):
+    """The Tavily Search API (https://docs.tavily.com/documentation/api-reference/endpoint/search)."""
+
+    def __init__(self, fetcher: Fetcher, url: str, api_key: str) -> None:
+        super().__init__(fetcher)
+        self._url = url.rstrip("/") + "/search"
+        self._api_key = api_key
+
+    async def search(self, search: Search) -> list[Result]:
+        """Return what was found."""
+        body: dict[str, Any] = {
+            "query": search.query,
+            "max_results": min(search.max_results, _TAVILY_MAX_RESULTS),
+            "search_depth": "basic",
+        }
+        if search.domains:
+            body["include_domains"] = list(search.domains)
+        headers = {"authorization": f"Bearer {self._api_key}", "content-type": "application/json"}
+        told = await self._ask("POST", self._url, headers=headers, content=orjson.dumps(body))
+        return _results(_member(told, "results"), search, "content")
+
+
+def _parse(page: Page) -> Any:
+    if not page.is_success:
+        raise SearchFailed(f"The search service answered with status {page.status}.")
+    try:
+        return orjson.loads(page.content)
+    except orjson.JSONDecodeError as error:
+        raise SearchFailed("The search service did not answer in JSON.") from error
+
+
+def _member(told: Any, name: str, default: Any = ()) -> Any:
+    return told.get(name) or default if isinstance(told, dict) else default
+
+
+def _with_sites(search: Search) -> str:
+    """Return a query that asks for pages of the domains; engines that do not know this find too much, or nothing."""
+    if not search.domains:
+        return search.query
+    sites = " OR ".join(f"site:{domain}" for domain in search.domains)
+    return f"{search.query} ({sites})" if len(search.domains) > 1 else f"{search.query} {sites}"
+
+
+def _results(told: Any, search: Search, text: str) -> list[Result]:
+    """Return the results that are as they should be, each page once; `text` is the field that describes one."""
+    found: dict[str, Result] = {}
+    for one in told if isinstance(told, list) else ():
+        if not isinstance(one, dict) or not isinstance(one.get("url"), str):
+            continue
+        url = one["url"]
+        if len(url) > _MAX_URL_CHARS or not is_within(url, search.domains):
+            continue
+        found.setdefault(url, Result(url, _line(one.get("title"))[:_MAX_TITLE_CHARS] or url, _line(one.get(text))))
+    return list(found.values())[: search.max_results]
+
+
+def _line(text: Any) -> str:
+    return " ".join(text.split()) if isinstance(text, str) else ""
+
+
+def is_within(url: str, domains: tuple[str, ...]) -> bool:
+    """Say whether an address of the web is of one of the domains, or below it; where none are named, of any."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    if parts.scheme not in ("http", "https") or not host:
+        return False
+    return not domains or any(host == domain or host.endswith(f".{domain}") for domain in domains)

@@ -1,0 +1,101 @@
+"""Pages as text: fetched through the guard, read in a process of their own where they are HTML."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployments.tools.outbound.fetching import Fetcher, Page
+from deployments.tools.web_search.providers import is_within
+
+_PROCESS = Path(__file__).with_name("reader_process.py")
+_MAX_S = 15.0
+_MAX_CHARS = 1_000_000
+_TITLE_CHARS = 300
+_HTML = frozenset({"text/html", "application/xhtml+xml", ""})
+_TEXT = re.compile(r"text/.*|application/(?:.*\+)?(?:json|xml|yaml|javascript|x-ndjson)")
+_CHARSET = re.compile(r"charset=\"?([\w.:-]{1,40})", re.IGNORECASE)
+
+
+class PageUnreadable(Exception):
+    """A page that cannot be read; `message` says why, for the model to read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """A page as text; `url` is where it was in the end."""
+
+    url: str
+    title: str
+    text: str
+
+
+class PageReader:
+    """Fetches pages and makes text of them, a few at a time."""
+
+    def __init__(self, fetcher: Fetcher, num_at_once: int = 4) -> None:
+        self._fetcher = fetcher
+        self._threads = ThreadPoolExecutor(num_at_once, thread_name_prefix="page_reader")
+
+    async def read(self, url: str, domains: tuple[str, ...] = ()) -> PageText:
+        """Return the text of the page at an address; of one of the domains, where any are named.
+
+        Raises:
+            OutboundError: it may not be fetched, or could not be.
+            PageUnreadable: it is not there, leads elsewhere, or is no text.
+        """
+        page = await self._fetcher.fetch(url)
+        if not page.is_success:
+            raise PageUnreadable(f"The page answered with status {page.status}.")
+        if not is_within(page.url, domains):
+            raise PageUnreadable("The page leads to a domain that is not allowed.")
+        kind = page.content_type.partition(";")[0].strip().lower()
+        if kind in _HTML:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, _read_html, page)
+        if _TEXT.fullmatch(kind) is None:
+            raise PageUnreadable(f"The page is not text but '{kind[:60]}', which is not read.")
+        return PageText(page.url, page.url, _decode(page)[:_MAX_CHARS])
+
+    async def aclose(self) -> None:
+        """Close every connection, and start no more processes; those that run end within their limits."""
+        await self._fetcher.aclose()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _encoding_of(page: Page) -> str | None:
+    found = _CHARSET.search(page.content_type)
+    return found[1] if found else None
+
+
+def _decode(page: Page) -> str:
+    try:
+        return page.content.decode(_encoding_of(page) or "utf-8", errors="replace")
+    except LookupError:  # An encoding that nobody knows.
+        return page.content.decode(errors="replace")
+
+
+def _read_html(page: Page) -> PageText:
+    about = json.dumps({"url": page.url, "encoding": _encoding_of(page)}).encode()
+    try:
+        # Without the environment, as that holds secrets, and without what Python would read from the working folder.
+        done = subprocess.run(  # noqa: S603 - nothing of the command comes from outside.
+            [sys.executable, "-I", str(_PROCESS)],
+            input=about + b"\n" + page.content,
+            capture_output=True,
+            timeout=_MAX_S,
+            env={},
+            check=True,
+        )
+        told = json.loads(done.stdout)
+    except (subprocess.SubprocessError, ValueError, OSError) as error:
+        raise PageUnreadable("The page could not be read: it is broken, or too much.") from error
+    return PageText(page.url, told["title"][:_TITLE_CHARS] or page.url, told["text"])

@@ -1,0 +1,62 @@
+"""A process that makes text of one HTML page. Run as a script, for one page, under limits of time and memory.
+
+Pages are hostile, and the parser is written in C++: what one does to it ends with this process. In: a line of JSON
+with the page's address and its encoding, then the page. Out: JSON with its title and its text.
+"""
+
+import json
+import resource
+import sys
+from typing import Any
+from urllib.parse import urljoin
+
+_CPU_S = 3
+_MEMORY_BYTES = 1024 * 1024 * 1024
+_MAX_CHARS = 1_000_000
+_MIN_CHARS = 200
+_MAX_LINKS = 5000
+_NOWHERE = "about:nowhere"
+
+
+def main() -> None:
+    """Read a page, write its text."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+    about = json.loads(sys.stdin.buffer.readline())
+    title, text = read_html(sys.stdin.buffer.read(), about["url"], about["encoding"])
+    sys.stdout.buffer.write(json.dumps({"title": title, "text": text[:_MAX_CHARS]}).encode())
+
+
+def read_html(content: bytes, url: str, encoding: str | None) -> tuple[str, str]:
+    """Return a page's title and its text, with the address that each link leads to behind it."""
+    from resiliparse.extract.html2text import extract_plain_text
+    from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
+    from resiliparse.parse.html import HTMLTree
+
+    found = map_encoding_to_html5(encoding) if encoding else detect_encoding(content, from_html_meta=True)
+    page = bytes_to_str(content, found or "utf-8")
+    tree = HTMLTree.parse(page)
+    links: Any = tree.document.get_elements_by_tag_name("a") if tree.document is not None else ()
+    for number, link in enumerate(links):
+        leads = _absolute(url, link.getattr("href") or "") if number < _MAX_LINKS else ""
+        link["href"] = leads or _NOWHERE  # Without one, empty brackets would stand in the text.
+    text = extract_plain_text(tree, main_content=True, links=True)
+    if len(text) < _MIN_CHARS:  # The heuristics of main content may leave out what is all there is.
+        text = extract_plain_text(tree, main_content=False, links=True)
+    return (tree.title or "").strip(), text.replace(f" ({_NOWHERE})", "").strip()
+
+
+def _absolute(url: str, address: str) -> str:
+    if not address:
+        return ""
+    try:
+        leads = urljoin(url, address.strip())
+    except ValueError:
+        return ""
+    return leads.partition("#")[0] if leads.startswith(("http://", "https://")) else ""
+
+
+if __name__ == "__main__":
+    main()
