@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from openai import OpenAI
 
-from tests.cluster.cluster import CHAT, ROOT, Service, eventually
+from tests.cluster.cluster import CANARY, CHAT, ROOT, Service, eventually
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -37,7 +37,7 @@ def _answers(url: str) -> bool:
 
 
 def test_a_call_is_approved_at_another_replica(service: Service, client: OpenAI, key: str, warehouse: str) -> None:
-    tool: Any = {"type": "mcp", "server_label": "store", "server_url": warehouse, "authorization": "secret"}
+    tool: Any = {"type": "mcp", "server_label": "store", "server_url": warehouse, "authorization": CANARY}
     first = client.responses.create(
         model=CHAT,
         input="How many nails are in the north room?",

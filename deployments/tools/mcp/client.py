@@ -18,8 +18,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from deployments.tools.config import McpConfig
 from deployments.tools.mcp.messages import CallResult, ListedTool, McpFailure, ServerAddress
+from deployments.tools.mcp.transport import Notes, NotingTransport
 from deployments.tools.outbound.addresses import AddressRules
-from deployments.tools.outbound.errors import AddressRefused, OutboundError
+from deployments.tools.outbound.errors import AddressRefused
 from deployments.tools.outbound.transport import GuardedTransport, Resolve, SystemResolver
 
 T = TypeVar("T")
@@ -77,22 +78,16 @@ class McpServers:
         return McpSession(self, address)
 
     @asynccontextmanager
-    async def connect(self, address: ServerAddress, note: Callable[[int], None]) -> AsyncIterator[Client]:
-        """Open a connection to a server; `note` is told the status of each of its answers."""
-
-        async def look(response: httpx2.Response) -> None:
-            note(response.status_code)
-
-        timeout = httpx2.Timeout(self.config.timeout_s, connect=min(_CONNECT_S, self.config.timeout_s))
-        transport = GuardedTransport(self._rules, self.config.max_answer_bytes, self._resolve, self._tls)
+    async def connect(self, address: ServerAddress, notes: Notes) -> AsyncIterator[Client]:
+        """Open a connection to a server; what becomes of the requests to it is noted."""
+        most = self.config.max_answer_bytes
+        guarded = GuardedTransport(self._rules, most, self._resolve, self._tls)
         http = httpx2.AsyncClient(
-            transport=transport,
+            transport=NotingTransport(guarded, notes),
             trust_env=False,
             headers=address.headers,
-            timeout=timeout,
-            event_hooks={"response": [look]},
+            timeout=httpx2.Timeout(self.config.timeout_s, connect=min(_CONNECT_S, self.config.timeout_s)),
         )
-        most = self.config.max_answer_bytes
         streams = streamable_http_client(address.url, http_client=http, max_sse_event_size=most)
         client = Client(streams, client_info=_CLIENT, cache=None)
         async with http, client:
@@ -126,7 +121,7 @@ class McpSession:
         self._closing = asyncio.Event()
         self._client: Client | None = None
         self._failure: McpFailure | None = None
-        self._status = 200
+        self._notes = Notes()
 
     async def list_tools(self) -> list[ListedTool]:
         """Return the server's tools.
@@ -147,14 +142,14 @@ class McpSession:
     async def _ask(self, ask: Callable[[Client], Awaitable[T]]) -> T:
         try:
             async with asyncio.timeout(self._max_s):
-                client = await self._connected()
-                return await ask(client)
+                self._notes.clear()
+                return await ask(await self._connected())
         except TimeoutError:
             raise McpFailure(f"The server took longer than {self._max_s:g} seconds.") from None
         except McpFailure:
             raise
         except Exception as error:
-            raise await self._reason(error) from None
+            raise self._explain(error) from None
 
     async def _connected(self) -> Client:
         if self._holder is None or self._holder.done():
@@ -169,7 +164,7 @@ class McpSession:
     async def _hold(self, is_ready: asyncio.Event, closing: asyncio.Event) -> None:
         """Keep a connection open until it is to be closed, or breaks."""
         try:
-            async with self._servers.connect(self._address, self._note) as client:
+            async with self._servers.connect(self._address, self._notes) as client:
                 self._client = client
                 is_ready.set()
                 await closing.wait()
@@ -179,32 +174,18 @@ class McpSession:
             self._client = None
             is_ready.set()
 
-    def _note(self, status: int) -> None:
-        self._status = status
-
-    async def _reason(self, error: Exception) -> McpFailure:
-        """Return why a call failed; where the connection broke under it, whoever holds that knows why."""
-        if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED and self._holder is not None:
-            await asyncio.wait([self._holder], timeout=1.0)
-            if self._failure is not None:
-                return self._failure
-        return self._explain(error)
-
     def _explain(self, error: Exception) -> McpFailure:
-        leaves = list(_leaves(error))
-        for leaf in leaves:
-            if isinstance(leaf, OutboundError):
-                return McpFailure(leaf.message)
-        for leaf in leaves:
-            if isinstance(leaf, MCPError):
-                if self._status >= 300 and leaf.message.startswith(_STAND_INS):
-                    return McpFailure(
-                        f"The server answered with HTTP status {self._status}.", self._status, "http_error"
-                    )
-                return McpFailure(leaf.message[:_MAX_MESSAGE_CHARS], leaf.code)
-        if any(isinstance(leaf, httpx2.HTTPError) for leaf in leaves):
-            return McpFailure(_LOST)
-        return McpFailure(_NOT_MCP, _INVALID_REQUEST)
+        """Return why something failed: what was noted of the requests says more than the library."""
+        told = next((leaf for leaf in _leaves(error) if isinstance(leaf, MCPError)), None)
+        if self._notes.failure is not None and (told is None or told.code == types.CONNECTION_CLOSED):
+            return McpFailure(self._notes.failure.message)
+        if told is None:
+            is_lost = any(isinstance(leaf, httpx2.HTTPError) for leaf in _leaves(error))
+            return McpFailure(_LOST) if is_lost else McpFailure(_NOT_MCP, _INVALID_REQUEST)
+        status = self._notes.status
+        if status >= 300 and told.message.startswith(_STAND_INS):
+            return McpFailure(f"The server answered with HTTP status {status}.", status, "http_error")
+        return McpFailure(told.message[:_MAX_MESSAGE_CHARS], told.code)
 
     def close(self) -> None:
         """Let go of the connection; nobody waits until the server has been told."""
