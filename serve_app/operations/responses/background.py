@@ -22,6 +22,7 @@ from deployments.state.response_protocol import Claimed, Item, LeaseLost, Stored
 from serve_app.errors import SERVER_ERROR_MESSAGE, ApiError, translate_engine_error
 from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, Observer, log_bug
 from serve_app.operations.responses.answer import stored_turn
+from serve_app.operations.responses.approvals import approved_requests
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.replay import resume
 from serve_app.operations.responses.run import ResponseRun
@@ -34,9 +35,9 @@ Settle = Callable[[Usage | None], None]
 
 ROUTE = "/v1/responses (background)"
 INTERRUPTED = "The response was interrupted and could not be continued. Please retry your request."
-SECRETS_GONE = (
+NOT_TAKEN_OVER = (
     "The response was interrupted and could not be continued: the headers and the authorization of its MCP servers are "
-    "not kept. Please retry your request."
+    "not kept, and calls that were approved are not made twice. Please retry your request."
 )
 _MAX_TRIES = 6
 _MAX_EPOCHS = 5
@@ -105,10 +106,12 @@ class BackgroundRunner:
         begun: Item = orjson.loads(orjson.dumps(run.state.response))
         body, lacks_secrets = without_secrets(orjson.loads(raw))
         job: Item = {"body": body, "principal": _principal_to_wire(turn.principal), "request": turn.request_id}
+        if lacks_secrets or approved_requests([*turn.before.items, *turn.input]):
+            job["runs_here_only"] = True
         epoch = await self._store.start(
             turn.principal.account,
             stored_turn(run),
-            {**job, "lacks_secrets": True} if lacks_secrets else job,
+            job,
             events=events,
             expires_at=turn.expires_at,
             lease_s=self._timing.lease_s,
@@ -137,8 +140,8 @@ class BackgroundRunner:
         request_id = f"{claimed.job['request']}-e{claimed.epoch}"
         raw = orjson.dumps(claimed.job["body"])
         try:
-            if claimed.job.get("lacks_secrets"):
-                raise ApiError(SECRETS_GONE)
+            if claimed.job.get("runs_here_only"):
+                raise ApiError(NOT_TAKEN_OVER)
             turn = await self._operation.preparation.again(request, raw, principal, claimed.turn, request_id=request_id)
         except ApiError as error:
             await self._give_up(claimed, error)

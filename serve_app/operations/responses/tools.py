@@ -253,7 +253,7 @@ async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolCo
         own = replace(context, param=param)
         one = OpenedTool(tool.type, await built_in.open(tool, own), getattr(tool, "server_label", None))
         names = {function.name for function in one.offered()}
-        if names & taken:
+        if names & taken and not isinstance(one.tool, RemoteTool):  # Those are left out, as before they were listed.
             name = min(names & taken)
             raise BadRequest(
                 f"Invalid value: the tool '{tool.type}' is there twice, or a function has its name '{name}'. Name each "

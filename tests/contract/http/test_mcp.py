@@ -12,7 +12,7 @@ from deployments.models.errors import RequestRejected
 from deployments.tools.config import McpConfig, OutboundConfig
 from deployments.tools.mcp.client import McpServers
 from serve_app.operations.mcp.tool import RemoteMcp
-from serve_app.operations.responses.background import SECRETS_GONE
+from serve_app.operations.responses.background import NOT_TAKEN_OVER
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
 from tests.contract.http.test_responses import WEATHER, calling
@@ -328,6 +328,10 @@ async def test_more_tools_than_a_response_may_use_are_to_be_named(world, mcp_ser
     assert "'allowed_tools'" in of_type(final, "mcp_list_tools")[0]["error"]
     await respond(world, tools=[tool(mcp_server, allowed_tools=["stock", "order"])])
     assert offered(world, -1) == [STOCK, ORDER]
+    functions = [{**WEATHER, "name": f"weather_{number}"} for number in range(127)]
+    final = await respond(world, tools=[*functions, tool(mcp_server, allowed_tools=["stock", "order"])])
+    assert final["error"]["code"] == "invalid_prompt"
+    assert "Invalid 'tools': array too long" in final["error"]["message"]
 
 
 async def test_tools_with_impossible_schemas_are_left_out(world, mcp_server):
@@ -355,7 +359,7 @@ async def test_secrets_are_sent_and_left_nowhere(world, mcp_server, caplog, capf
         repr(world.log.__dict__),
         *(str(job.job) for job in world.state.jobs.values()),
     ]
-    assert world.state.jobs[begun.id].job["lacks_secrets"] is True
+    assert world.state.jobs[begun.id].job["runs_here_only"] is True
     await world.client().responses.cancel(begun.id)
     async with world.http() as http:
         for path in ("", "/input_items", "?stream=true"):
@@ -480,8 +484,10 @@ async def test_two_servers_and_a_function_of_the_client_with_a_name_of_theirs(wo
     final = await respond(world, tools=[mine, tool(mcp_server), tool(mcp_server, server_label="depot")])
     assert len(of_type(final, "mcp_list_tools")) == 2
     assert of_type(final, "mcp_call")[0]["server_label"] == "depot"
-    names = offered(world)
-    assert (len(names), names.count(ORDER)) == (6, 1)
+    await respond(world, tools=[mine, tool(mcp_server)], previous_response_id=final["id"])
+    for number, num_functions in ((0, 6), (-1, 3)):
+        names = offered(world, number)
+        assert (len(names), names.count(ORDER)) == (num_functions, 1)
 
 
 async def test_beside_another_tool_of_the_service_and_a_function_of_the_client(world, mcp_server):
@@ -547,23 +553,35 @@ async def test_in_the_background_it_runs_and_can_be_cancelled(world, mcp_server)
     await eventually(lambda: mcp_server.num_interrupted)
 
 
-@pytest.mark.parametrize("has_secrets", [False, True])
-async def test_a_response_that_another_replica_takes_over_needs_no_secrets(world, mcp_server, has_secrets):
+async def taken_over(world, **body):
+    """Return how a background response ends whose process goes before anybody has seen anything of it."""
+    num_asked = len(world.chat.requests)
     scripts = [Script([asyncio.Event()], USAGE)]
     world.chat.script = lambda request: scripts.pop() if scripts else Script(pieces(request, said("Hm.")), USAGE)
-    wanted = tool(mcp_server, **({"authorization": "a"} if has_secrets else {}))
-    begun = await world.client().responses.create(model=MODEL, input="x", background=True, tools=[wanted])
-    await eventually(lambda: world.chat.requests)
-    for task in list(world.runners[0]._tasks):
+    async with world.http() as http:
+        begun = (
+            await http.post("/v1/responses", json={"model": MODEL, "input": "x", "background": True, **body})
+        ).json()
+    await eventually(lambda: len(world.chat.requests) > num_asked)
+    for task in [task for runner in world.runners for task in runner._tasks]:
         task.cancel()
     world.app()
     world.runners[-1].watch()
-    await eventually(lambda: world.state.kept[begun.id].turn.response["status"] in ("completed", "failed"))
-    response = world.state.kept[begun.id].turn.response
-    if has_secrets:
-        assert response["error"] == {"code": "server_error", "message": SECRETS_GONE}
-    else:
-        assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "message"]
+    kept = world.state.kept
+    await eventually(lambda: kept[begun["id"]].turn.response["status"] in ("completed", "failed"))
+    return kept[begun["id"]].turn.response
+
+
+async def test_a_response_is_taken_over_unless_it_needs_secrets_or_makes_approved_calls(world, mcp_server):
+    response = await taken_over(world, tools=[tool(mcp_server)])
+    assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "message"]
+    response = await taken_over(world, tools=[tool(mcp_server, authorization="a")])
+    assert response["error"] == {"code": "server_error", "message": NOT_TAKEN_OVER}
+    first = await ask_for_approval(world, mcp_server)
+    more = {"previous_response_id": first["id"], "input": decide(first, True)}
+    response = await taken_over(world, tools=[tool(mcp_server, require_approval=None)], **more)
+    assert response["error"]["message"] == NOT_TAKEN_OVER
+    assert len(mcp_server.calls) == 1
 
 
 async def test_a_prompt_that_is_too_long_with_its_tools_says_so(world, mcp_server):
