@@ -1,4 +1,4 @@
-"""The dashboard: what it asks for is what the service measures."""
+"""The dashboard and the alerts: what they ask for is what the service measures."""
 
 import json
 import re
@@ -6,14 +6,18 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deployments.models.engine import Usage
 from deployments.state.protocol import Principal
 from serve_app.observability import Exchange, Observer, PrometheusMetrics
 from tests.twins.gatekeeper import MemoryRequestLog
 
-DASHBOARD = json.loads((Path(__file__).parents[3] / "configs" / "grafana" / "manta.json").read_text())
+CONFIGS = Path(__file__).parents[3] / "configs"
+DASHBOARD = json.loads((CONFIGS / "grafana" / "manta.json").read_text())
+ALERTS = yaml.safe_load((CONFIGS / "prometheus" / "manta.rules.yaml").read_text())["groups"][0]["rules"]
 QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+OWN_ALERTS = [alert["expr"] for alert in ALERTS if re.search("ray_(manta|gen_ai)", alert["expr"])]
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +33,9 @@ def page() -> str:
     return metrics.render().decode()
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", [*QUERIES, *OWN_ALERTS])
 def test_every_series_of_a_query_is_exported_with_its_labels(page, query):
-    names = re.findall(r"\$\{source\}(\w+)", query)
+    names = re.findall(r"(?:\$\{source\}|\bray_)(\w+)", query)
     assert names
     for name in names:
         exported = [line for line in page.splitlines() if line.startswith(name + "{")]
@@ -48,3 +52,11 @@ def test_panels_do_not_overlap_and_have_a_title_and_a_unit():
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in DASHBOARD["panels"]]
     assert len(set(places)) == len(places)
     assert all(panel["title"] and panel["fieldConfig"]["defaults"]["unit"] for panel in DASHBOARD["panels"])
+
+
+def test_alerts_say_how_bad_it_is_and_what_to_do():
+    assert len({alert["alert"] for alert in ALERTS}) == len(ALERTS)
+    for alert in ALERTS:
+        assert alert["labels"]["severity"] in ("page", "ticket")
+        assert alert["annotations"]["summary"]
+        assert alert["annotations"]["action"]
