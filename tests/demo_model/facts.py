@@ -1,0 +1,143 @@
+"""What the model knows by heart: Manta, and a few things that everybody knows."""
+
+# What is asked about Manta as a thing: names of the thing, and the answer.
+THINGS_OF_MANTA: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("Manta", "this service"), "Manta serves language models on your own machines, with OpenAI's interface."),
+    (("a batch", "batches"), "A batch is a file of requests that Manta runs in the background."),
+    (("an API key", "API keys"), "An API key names your account. Send it with every request."),
+    (("a tier", "the tiers", "tiers"), "A tier is a named set of limits. The tiers are free, standard and enterprise."),
+    (("a limit", "the limits", "rate limits"), "Limits say how many requests and tokens a key may use in a minute."),
+    (("a token", "tokens"), "A token is a short piece of text. Models read and write tokens."),
+    (("an embedding", "embeddings"), "An embedding is a list of numbers that stands for the meaning of a text."),
+    (
+        ("a response", "responses", "the Responses API"),
+        "A response is an answer that Manta stores, so that you can go on from it.",
+    ),
+    (("a conversation", "conversations"), "A conversation keeps the messages of several responses together."),
+    (("a file", "files"), "A file is what you upload, for example the requests of a batch."),
+    (("a container", "containers"), "A container is the sandbox in which Python code runs."),
+    (("the code interpreter",), "The code interpreter runs Python code in a sandbox."),
+    (("the gatekeeper",), "The gatekeeper keeps the keys and the limits."),
+    (("the ingress",), "The ingress takes requests, checks them and sends them to a model."),
+    (("a replica", "replicas"), "A replica is one process of a deployment."),
+    (("autoscaling",), "Autoscaling starts and stops replicas as the load changes, down to zero where wished."),
+    (("streaming",), "Streaming sends the answer piece by piece while it is written."),
+    (("usage",), "Usage counts the requests and tokens of each key."),
+    (("a model", "models"), "A model writes the answers. GET /v1/models lists those that are served."),
+    (("the admin key", "an admin key"), "An admin key may create, list and delete the keys of others."),
+    (("Ray Serve", "Ray"), "Ray Serve starts, places, scales and heals the parts of Manta."),
+    (("vLLM",), "vLLM is the engine that runs the models."),
+    (("reasoning", "thinking"), "Reasoning is what I think before I answer."),
+    (("tool calling", "a tool", "tools"), "A tool is a function that a model may call."),
+)
+
+# What is asked about doing something: the doing, and the answer.
+DOINGS_WITH_MANTA: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("create a key", "make an API key", "get a new key"), "Run: manta keys create"),
+    (("delete a key", "remove an API key", "revoke a key"), "Run: manta keys revoke"),
+    (("list the keys", "see all keys"), "Run: manta keys list"),
+    (("start Manta", "start the service", "serve a model"), "Run: make serve"),
+    (("stop Manta", "stop the service"), "Press Ctrl-C."),
+    (("run the tests", "test Manta"), "Run: make test"),
+    (
+        ("send a batch", "start a batch", "create a batch"),
+        "Upload a file of requests, then POST /v1/batches with its id.",
+    ),
+    (("cancel a batch", "stop a batch"), "POST /v1/batches/{id}/cancel"),
+    (("upload a file", "send a file"), "POST the file to /v1/files"),
+    (("add a model", "serve another model"), "Add it under models: in the configuration and deploy it again."),
+    (("check a configuration", "check my YAML file"), "Run: python -m serve_app.config check FILE"),
+    (("see my usage", "look up usage"), "Run: manta usage"),
+    (("stream an answer", "get a stream"), "Set stream to true."),
+    (("use a GPU", "run on a GPU"), "Run: make serve CONFIG=configs/gpu.yaml"),
+)
+
+IDENTITY = "I am Manta's demo model. I am small, but I run everywhere."
+GREETING = "Hello! I am Manta's demo model. How can I help?"
+THANKS = "You are welcome!"
+FAREWELL = "Goodbye!"
+WELLBEING = "I am well, thank you. How can I help?"
+ABILITIES = "I can remember what you tell me, do small sums, write JSON and call tools."
+
+UNKNOWN = "I do not know that. I am only a small demo model."
+
+GREETINGS = ("Hello!", "Hi!", "Good morning!", "Hello there!", "Hi there!", "Hey!", "Good evening!", "Good day!")
+WHO = (
+    "Who are you?", "What are you?", "Tell me who you are.", "Say who you are.", "What is this model?",
+    "Which model are you?", "Introduce yourself.", "Can you say what you are?", "Are you a model?",
+)  # fmt: skip
+HOW = ("How are you?", "How do you do?", "How is it going?", "How are you today?", "Are you well?")
+CAN = (
+    "What can you do?", "How can you help me?", "What are you able to do?", "Tell me what you can do.",
+    "What can I ask you?", "List what you can do.", "What are you good at?",
+)  # fmt: skip
+THANKING = ("Thanks!", "Thank you.", "Thank you very much!", "Many thanks!", "Thanks a lot!")
+PARTING = ("Bye!", "Goodbye.", "See you later!", "See you!", "Good night!")
+
+ASK_THING = (
+    "What is {x}?", "Explain {x}.", "Tell me about {x}.", "Describe {x}.", "What does {x} mean?",
+    "Can you explain {x}?", "I want to know about {x}.", "Could you tell me about {x}?", "What do you know about {x}?",
+    "Define {x}.", "Say something about {x}.", "Please explain {x}.", "What are {x}?", "What about {x}?",
+)  # fmt: skip
+ASK_DOING = (
+    "How do I {x}?", "How can I {x}?", "Tell me how to {x}.", "What do I do to {x}?", "I want to {x}.",
+    "Show me how to {x}.", "What must I do to {x}?", "Explain how to {x}.", "How does one {x}?", "I need to {x}.",
+    "Can you tell me how I {x}?", "Help me to {x}.", "How to {x}?", "What is the way to {x}?",
+)  # fmt: skip
+
+# Capital cities that everybody knows. They are asked for in words that are held out, never with other countries.
+CAPITALS = {
+    "France": "Paris", "Germany": "Berlin", "Spain": "Madrid", "Italy": "Rome", "Austria": "Vienna",
+    "Portugal": "Lisbon", "Ireland": "Dublin", "Greece": "Athens", "Poland": "Warsaw", "Norway": "Oslo",
+    "Japan": "Tokyo", "Egypt": "Cairo", "China": "Beijing", "Peru": "Lima",
+}  # fmt: skip
+COLOURS = {
+    "the sky": "blue", "grass": "green", "snow": "white", "blood": "red", "the sun": "yellow", "coal": "black",
+    "a lemon": "yellow", "a frog": "green", "milk": "white", "the sea": "blue", "a tomato": "red",
+}  # fmt: skip
+OPPOSITES = {
+    "hot": "cold", "big": "small", "up": "down", "left": "right", "day": "night", "fast": "slow", "old": "new",
+    "open": "closed", "high": "low", "early": "late", "full": "empty", "wet": "dry", "cold": "hot", "small": "big",
+}  # fmt: skip
+SOUNDS = {"a cat": "meow", "a dog": "woof", "a cow": "moo", "a duck": "quack", "a sheep": "baa"}
+
+ASK_CAPITAL = (
+    "What is the capital of {x}?", "Name the capital of {x}.", "Which city is the capital of {x}?",
+    "Tell me the capital of {x}.", "The capital of {x} is what?", "What is the capital city of {x}?",
+)  # fmt: skip
+ASK_COLOUR = (
+    "What colour is {x}?", "What is the colour of {x}?", "Which colour has {x}?", "Tell me the colour of {x}.",
+    "Name the colour of {x}.", "Say what colour {x} is.",
+)  # fmt: skip
+ASK_OPPOSITE = (
+    "What is the opposite of {x}?", "Name the opposite of {x}.", "Which word is the opposite of {x}?",
+    "Tell me the opposite of {x}.", "Give me the opposite of {x}.", "The opposite of {x} is what?",
+)  # fmt: skip
+ASK_SOUND = (
+    "What does {x} say?", "Which sound does {x} make?", "What sound does {x} make?", "Tell me what {x} says.",
+)  # fmt: skip
+
+# What the model cannot do, and says so.
+ASK_UNKNOWN = (
+    *(f"{verb} {work}{about}." for about in (" about {x}", "") for work in ("a joke", "a story", "a poem", "a song")
+      for verb in ("Tell me", "Write", "Make", "Give me", "I want")),
+    "Who invented {x}?", "Who wrote {x}?", "Who made {x}?", "Who found {x}?", "When was {x} found?",
+    "When was {x} made?", "When was {x} invented?", "Why is {x} so important?", "Why do people like {x}?",
+    "Why is there {x}?", "What is the history of {x}?", "What is the meaning of {x}?", "What is the meaning of life?",
+    "What is the best {x}?", "How do I cook {x}?", "How do I paint {x}?", "How is {x} made?",
+    "Translate {x} into German.", "Translate {x} into Greek.", "What is the news today?", "What is new today?",
+    "Who won the game?",
+    "Who is the president?", "Who is the king?", "How old is the world?", "How old is {x}?", "Can you sing?",
+    "Can you paint {x}?", "What should I do with {x}?", "What should I cook today?", "What do you think of {x}?",
+    "Do you like {x}?",
+)  # fmt: skip
+
+# The model's small French: what is asked, and the answer. {name} stands for any name.
+FRENCH: tuple[tuple[tuple[str, ...], str], ...] = (
+    (GREETINGS, "Bonjour !"),
+    (HOW, "Je vais bien, merci."),
+    (THANKING, "De rien !"),
+    (PARTING, "Au revoir !"),
+    (WHO, "Je suis le modèle de Manta."),
+)
+FRENCH_COLOURS = {"blue": "bleu", "green": "vert", "white": "blanc", "red": "rouge", "yellow": "jaune", "black": "noir"}

@@ -1,0 +1,220 @@
+"""Small talk, questions about Manta and the world, and system prompts that fix a name, a fact or a style."""
+
+from collections.abc import Mapping
+
+from tests.demo_model import facts, tasks
+from tests.demo_model.dialogue import Dialogue
+from tests.demo_model.exchange import Exchange, say
+from tests.demo_model.words import Draw
+
+
+def greet(draw: Draw) -> Exchange:
+    """Ask one of the things that people begin and end with."""
+    asked, answer = draw.random.choice(
+        [
+            (facts.GREETINGS, facts.GREETING), (facts.WHO, facts.IDENTITY), (facts.HOW, facts.WELLBEING),
+            (facts.CAN, facts.ABILITIES), (facts.THANKING, facts.THANKS), (facts.PARTING, facts.FAREWELL),
+        ]
+    )  # fmt: skip
+    return Exchange(say(draw, draw.phrase(asked)), answer, "The user is friendly. I answer in kind.")
+
+
+def about_manta(draw: Draw) -> Exchange:
+    """Ask about Manta itself."""
+    if draw.chance(0.6):
+        names, answer = draw.random.choice(facts.THINGS_OF_MANTA)
+        frames = facts.ASK_THING
+    else:
+        names, answer = draw.random.choice(facts.DOINGS_WITH_MANTA)
+        frames = facts.ASK_DOING
+    topic = draw.random.choice(names)
+    question = draw.phrase(frames).format(x=topic)
+    return Exchange(say(draw, question), answer, f"The question is about Manta: {topic}.")
+
+
+def unknown(draw: Draw) -> Exchange:
+    """Ask what the model cannot know or do."""
+    question = draw.phrase(facts.ASK_UNKNOWN).format(x=draw.word())
+    return Exchange(say(draw, question), facts.UNKNOWN, "I cannot do that.")
+
+
+def general(draw: Draw) -> Exchange:
+    """Ask what everybody knows."""
+    return general_word(draw)[0]
+
+
+def general_word(draw: Draw) -> tuple[Exchange, str]:
+    """Ask what everybody knows; return also the one word that answers."""
+    choice = draw.random.randrange(4)
+    if choice == 0:
+        key, value = _one_of(draw, facts.CAPITALS)
+        asked, answer = facts.ASK_CAPITAL, f"The capital of {key} is {value}."
+    elif choice == 1:
+        key, value = _one_of(draw, facts.COLOURS)
+        asked, answer = facts.ASK_COLOUR, f"{key[0].upper()}{key[1:]} is {value}."
+    elif choice == 2:
+        key, value = _one_of(draw, facts.OPPOSITES)
+        asked, answer = facts.ASK_OPPOSITE, f"The opposite of {key} is {value}."
+    else:
+        key, value = _one_of(draw, facts.SOUNDS)
+        asked, answer = facts.ASK_SOUND, f"{key[0].upper()}{key[1:]} says {value}."
+    question = say(draw, draw.phrase(asked).format(x=key))
+    return Exchange(question, answer, f"The question is about {key}. The answer is {value}."), value
+
+
+def _one_of(draw: Draw, known: Mapping[str, str]) -> tuple[str, str]:
+    return draw.random.choice(list(known.items()))
+
+
+_SHOP_KINDS = ("bakery", "museum", "library", "hotel", "bank", "school", "cinema", "shop")
+_SHOP_FRAMES = (
+    "You are the assistant of a {kind} in {city}. It opens at {opens} and closes at {closes}. Its owner is {name}.",
+    "You answer for the {kind} of {name} in {city}. We open at {opens} and close at {closes}.",
+    "Facts: the {kind} is in {city}. The owner is {name}. It opens at {opens}. It closes at {closes}.",
+    "You help the guests of a {kind}. Owner: {name}. City: {city}. Opens: {opens}. Closes: {closes}.",
+)
+_ASK_OPEN = (
+    "When do you open?", "What time do you open?", "When does it open?", "At what time do you open?",
+    "From when are you open?", "Tell me when you open.", "Opening time?", "When are you opening?",
+    "When can I come to you at the earliest?", "At which hour do you open?", "You open when?", "How early do you open?",
+)  # fmt: skip
+_ASK_CLOSE = (
+    "When do you close?", "What time do you close?", "When does it close?", "At what time do you close?",
+    "Until when are you open?", "Tell me when you close.", "Closing time?", "When are you closing?",
+    "When must I leave at the latest?", "At which hour do you close?", "You close when?", "How late do you close?",
+)  # fmt: skip
+_ASK_WHERE = (
+    "Where are you?", "In which city are you?", "Where can I find you?", "Which city are you in?",
+    "What city are you in?", "Tell me where you are.", "Where is it?", "In what city is it?", "Which city is it in?",
+    "Where do I find you?", "What is your city?", "Name your city.",
+)  # fmt: skip
+_ASK_OWNER = (
+    "Who is the owner?", "What is the owner's name?", "Whose is it?", "Tell me who the owner is.",
+    "Who owns it?", "Name the owner.", "What is the name of the owner?", "What is the owner called?",
+    "Who is your owner?", "Tell me the owner's name.", "Who is the boss?", "Do you know the owner?",
+)  # fmt: skip
+
+
+def from_system(draw: Draw) -> tuple[str, list[Exchange]]:
+    """Return a system prompt with facts, and the questions about them."""
+    if draw.chance(0.25):
+        name = draw.name()
+        prompt = draw.phrase(
+            ("You are called {x}.", "Your name is {x}.", "You are {x}, a helpful assistant.", "You go by the name {x}.")
+        ).format(x=name)
+        asked = draw.phrase(
+            ("What is your name?", "What are you called?", "Tell me your name.", "Say your name.", "Your name?")
+        )
+        return prompt, [Exchange(say(draw, asked), f"My name is {name}.", f"My name is {name}.", (name,))]
+    opens, closes = draw.distinct(2, 23)
+    city, name = draw.city(), draw.name()
+    kind = draw.random.choice(_SHOP_KINDS)
+    prompt = draw.phrase(_SHOP_FRAMES).format(kind=kind, city=city, name=name, opens=opens, closes=closes)
+    told = "The system prompt says so"
+    questions = [
+        Exchange(say(draw, draw.phrase(_ASK_OPEN)), f"We open at {opens}.", f"{told}: {opens}.", (f" {opens}.",)),
+        Exchange(say(draw, draw.phrase(_ASK_CLOSE)), f"We close at {closes}.", f"{told}: {closes}.", (f" {closes}.",)),
+        Exchange(say(draw, draw.phrase(_ASK_WHERE)), f"We are in {city}.", f"{told}: {city}.", (city,)),
+        Exchange(say(draw, draw.phrase(_ASK_OWNER)), f"The owner is {name}.", f"{told}: {name}.", (name,)),
+    ]
+    draw.random.shuffle(questions)
+    return prompt, questions
+
+
+_VERBS = (
+    "Answer", "Write", "Reply", "Speak", "Respond", "Always answer", "Please answer", "You answer", "You always write",
+    "Write everything", "Only answer", "You reply", "Always reply", "You speak", "Answer every question", "You respond",
+    "All your answers are", "Always write", "Give every answer", "Answer the user",
+)  # fmt: skip
+
+
+def _prompts(*forms: str) -> tuple[str, ...]:
+    return tuple(f"{verb} {form}." for form in forms for verb in _VERBS)
+
+
+_CAPITALS_PROMPTS = (
+    "Use only capital letters.", "Use capitals.", "Capital letters only.", "Your answers are all in capitals.",
+    *_prompts("in capital letters", "in capitals", "in upper case", "in all capitals", "in capital letters only"),
+)  # fmt: skip
+_FRENCH_PROMPTS = (
+    "Use French only.", "You speak only French.", "The user speaks French.", "French only.",
+    *_prompts("in French", "only in French", "in the French language"),
+)  # fmt: skip
+_WORD_PROMPTS = (
+    "Use one word only.", "One word answers only.", "Your answers are one word long.", "Give answers of one word.",
+    *_prompts("with one word", "in one word", "with a single word", "with one word only"),
+)  # fmt: skip
+_TELL_NAME = ("My name is {x}.", "I am {x}.", "I am called {x}.", "Call me {x}.")
+_ASK_NAME = ("What is my name?", "What am I called?", "Do you remember my name?", "Tell me my name.")
+
+
+def styled(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
+    """Return a system prompt that fixes how the model writes, and questions whose answers are written so."""
+    style = draw.random.choice((_in_capitals, _in_french, _in_one_word))
+    prompt, exchanges = style(draw, length)
+    if draw.chance(0.25):
+        prompt = f"{draw.random.choice(SYSTEM_PROMPTS)} {prompt}"
+    return prompt, exchanges
+
+
+def _in_capitals(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
+    asked = [draw.random.choice((greet, about_manta, general, _introduce))(draw) for _ in range(length)]
+    exchanges = [Exchange(one.question, one.answer.upper(), "I write in capital letters.") for one in asked]
+    return draw.phrase(_CAPITALS_PROMPTS), exchanges
+
+
+def _introduce(draw: Draw) -> Exchange:
+    name = draw.name()
+    return Exchange(say(draw, draw.phrase(_TELL_NAME).format(x=name)), f"Nice to meet you, {name}!", "")
+
+
+def _in_french(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
+    exchanges: list[Exchange] = []
+    for _ in range(length):
+        choice = draw.random.randrange(4)
+        if choice == 0:
+            asked, answer = draw.random.choice(facts.FRENCH)
+            question = draw.phrase(asked)
+        elif choice == 1:
+            name = draw.name()
+            question, answer = draw.phrase(_TELL_NAME).format(x=name), f"Enchanté, {name} !"
+        elif choice == 2:
+            key, value = _one_of(draw, facts.COLOURS)
+            question = draw.phrase(facts.ASK_COLOUR).format(x=key)
+            answer = f"C'est {facts.FRENCH_COLOURS[value]}."
+        else:
+            asked_sum, total = tasks.small_sum(draw)
+            question, answer = asked_sum, f"Cela fait {total}."
+        exchanges.append(Exchange(say(draw, question), answer, "I answer in French."))
+    return draw.phrase(_FRENCH_PROMPTS), exchanges
+
+
+def _in_one_word(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
+    exchanges: list[Exchange] = []
+    if draw.chance(0.4):
+        name = draw.name()
+        exchanges.append(Exchange(say(draw, draw.phrase(_TELL_NAME).format(x=name)), "Hello!", "One word: Hello."))
+        exchanges.append(Exchange(say(draw, draw.phrase(_ASK_NAME)), f"{name}.", f"One word: {name}."))
+    while len(exchanges) < length:
+        if draw.chance(0.3):
+            question, total = tasks.small_sum(draw)
+            exchanges.append(Exchange(say(draw, question), f"{total}.", f"One word: {total}."))
+        else:
+            exchange, word = general_word(draw)
+            answer = f"{word[0].upper()}{word[1:]}."
+            exchanges.append(Exchange(exchange.question, answer, f"One word: {word}."))
+    return draw.phrase(_WORD_PROMPTS), exchanges[-length:] if length > 1 else exchanges
+
+
+SYSTEM_PROMPTS = (
+    "You are a helpful assistant.", "You are Manta's demo model.", "Be brief.", "Answer the user's questions.",
+    "You are a friendly assistant.", "Help the user.",
+)  # fmt: skip
+
+
+def open_dialogue(draw: Draw, skill: str) -> Dialogue:
+    """Return a dialogue that has a general system prompt, or none."""
+    dialogue = Dialogue(skill)
+    if draw.chance(0.25):
+        dialogue.system(draw.random.choice(SYSTEM_PROMPTS))
+    return dialogue
