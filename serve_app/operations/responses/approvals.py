@@ -16,10 +16,13 @@ _NOT_THE_MODELS = frozenset({"mcp_approval_response", "function_call_output"})
 
 
 def function_name(server_label: str, name: str) -> str:
-    """Return what a tool of a remote server is called as a function: the same in every turn of a conversation."""
+    """Return what a tool of a remote server is called as a function: the same in every turn of a conversation.
+
+    Where the two names could be read in another way, or are no part of such a name, a hash tells the tool apart.
+    """
     whole = f"{server_label}__{name}"
     plain = _NOT_IN_NAMES.sub("_", whole)
-    if plain == whole and len(plain) <= _MAX_NAME_CHARS:
+    if plain == whole and len(plain) <= _MAX_NAME_CHARS and "__" not in f"{server_label}_":
         return plain
     told_apart = hashlib.sha256(whole.encode()).hexdigest()[:_HASH_CHARS]
     return f"{plain[: _MAX_NAME_CHARS - _HASH_CHARS - 1]}_{told_apart}"

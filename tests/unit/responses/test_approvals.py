@@ -44,6 +44,11 @@ def test_names_of_functions_are_such_and_tell_tools_apart(label, name):
     assert made != function_name(label, name + "!")
 
 
+@pytest.mark.parametrize(("one", "other"), [(("a", "b__c"), ("a__b", "c")), (("a", "_b"), ("a_", "b"))])
+def test_no_server_takes_the_names_of_another(one, other):
+    assert function_name(*one) != function_name(*other)
+
+
 def test_a_plain_name_stays_readable():
     assert function_name("store", "order") == "store__order"
     assert function_name("store", "order now").startswith("store__order_now_")
