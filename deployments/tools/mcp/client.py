@@ -145,7 +145,7 @@ class McpSession:
                 self._notes.clear()
                 return await ask(await self._connected())
         except TimeoutError:
-            raise McpFailure(f"The server took longer than {self._max_s:g} seconds.") from None
+            raise McpFailure(f"The server took longer than {self._max_s:g} s.") from None
         except McpFailure:
             raise
         except Exception as error:

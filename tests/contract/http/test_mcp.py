@@ -219,6 +219,20 @@ async def test_a_client_that_keeps_the_conversation_approves_too(world, mcp_serv
     assert len(mcp_server.calls) == 1
 
 
+async def test_in_a_conversation_it_is_approved_and_made_once(world, mcp_server):
+    talk = {"conversation": (await world.client().conversations.create()).id}
+    first = await ask_for_approval(world, mcp_server, **talk)
+    tools = [tool(mcp_server, require_approval=None)]
+    second = await respond(world, tools=tools, input=decide(first, True), **talk)
+    assert of_type(second, "mcp_call")[0]["output"] == "Ordered 3 nails."
+    third = await respond(world, tools=tools, input="Thanks.", **talk)
+    assert [item["type"] for item in third["output"]] == ["message"]
+    assert len(mcp_server.calls) == 1
+    listed = await world.client().conversations.items.list(talk["conversation"], order="asc")
+    kinds = [item.type for item in listed.data if item.type.startswith("mcp")]
+    assert kinds == ["mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "mcp_call"]
+
+
 async def test_several_calls_at_once_some_of_which_wait(world, mcp_server):
     both = calls((STOCK, {"thing": "nails"}), (ORDER, {"thing": "a"}), (ORDER, {"thing": "b"}), ("weather", {}))
     script(world, both, said("Done."))
@@ -528,14 +542,15 @@ async def test_a_client_that_leaves_ends_the_call(world, mcp_server):
 
 
 async def test_a_call_that_takes_too_long_is_ended(world, mcp_server):
+    script(world, said("Hm."), ORDERING, said("Too slow."))
+    first = await respond(world, tools=[tool(mcp_server)])
     rules = OutboundConfig.model_validate({"allowed_networks": ["127.0.0.0/8"]}).rules
-    servers = McpServers(McpConfig(timeout_s=3), rules)
+    servers = McpServers(McpConfig(timeout_s=1), rules)
     world.built_ins["mcp"] = RemoteMcp(servers)
     mcp_server.hold = asyncio.Event()
-    script(world, ORDERING, said("Too slow."))
-    final = await respond(world, tools=[tool(mcp_server)])
+    final = await respond(world, tools=[tool(mcp_server)], previous_response_id=first["id"])
     servers.close()
-    assert "longer than 3 seconds" in of_type(final, "mcp_call")[0]["error"]["message"]
+    assert "longer than 1 s" in of_type(final, "mcp_call")[0]["error"]["message"]
     assert final["status"] == "completed"
 
 
