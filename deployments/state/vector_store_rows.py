@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import orjson
-from sqlalchemy import delete, select, update
+from sqlalchemy import and_, case, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.encryption import AccountKey, DataKey
@@ -186,8 +186,13 @@ def open_file(row: Mapping[str, Any], account_key: AccountKey) -> StoredStoreFil
 
 
 async def note_change(connection: AsyncConnection, store_ids: Sequence[str], now: float, **values: Any) -> None:
-    """Have stores tidied, since something in their index counts no more, or counts now."""
-    changed = {"revision": stores.c.revision + 1, "is_dirty": True, "tidy_at": now, **values}
+    """Have stores tidied, since something in their index counts no more, or counts now.
+
+    One that waits for that already goes on waiting from when it began to.
+    """
+    has_waited = and_(stores.c.is_dirty, stores.c.tidy_at < now)
+    tidy_at = case((has_waited, stores.c.tidy_at), else_=now)
+    changed = {"revision": stores.c.revision + 1, "is_dirty": True, "tidy_at": tidy_at, **values}
     for start in range(0, len(store_ids), _AT_ONCE):
         some = store_ids[start : start + _AT_ONCE]
         await connection.execute(update(stores).where(stores.c.store_id.in_(some)).values(changed))

@@ -27,6 +27,7 @@ from deployments.state.vector_stores import VectorStores
 
 MAX_CLAIMS = 5
 """How often the indexing of a file is begun before it counts as failed: it may be what ends those who try."""
+_MAX_WAIT_S = 60.0
 FAILED_OFTEN = "The file could not be indexed. Please try again."
 
 
@@ -140,12 +141,13 @@ class VectorStoreWork:
     async def claim_tidying(self, lease_s: float) -> Tidying | None:
         """Return a store whose index is to be tidied, None where there is none.
 
-        A store in which files are being indexed waits for them, unless nothing is to be left of it.
+        A store in which files are being indexed waits a while for them, unless nothing is to be left of it.
         """
         now = self._stores.clock()
         busy = select(files.c.store_id).where(files.c.status == "in_progress", files.c.lease_until > now)
         is_gone = or_(stores.c.is_deleted, stores.c.has_expired)
-        due = select(stores).where(stores.c.tidy_at <= now, or_(is_gone, stores.c.store_id.not_in(busy)))
+        has_waited = stores.c.tidy_at <= now - _MAX_WAIT_S
+        due = select(stores).where(stores.c.tidy_at <= now, or_(is_gone, has_waited, stores.c.store_id.not_in(busy)))
         async with self._database.read() as connection:
             row = (await connection.execute(due.order_by(stores.c.tidy_at).limit(1))).mappings().one_or_none()
         if row is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import code_interpreter
+from tests.bench import code_interpreter, file_search
 from tests.bench.beside_batch import run_beside_batch
 from tests.bench.comparison import Plan, added_ttft_rows, run_load
 from tests.bench.figures import NOISY_CORES, NOISY_SPREAD
@@ -186,6 +186,12 @@ def run_code_interpreter(lineup: Lineup, options: argparse.Namespace, console: C
     return {"how soon code runs": (code_interpreter.COLUMNS, rows)}, rows
 
 
+def run_file_search(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
+    """Scenario `file-search`: how quickly vector stores are filled and searched, and how well; needs no peer."""
+    rows = file_search.run(max(3, options.rounds))
+    return {"vector stores": (file_search.COLUMNS, rows)}, rows
+
+
 def columns_and_rows(records: dict[str, dict[str, object]]) -> Table:
     """Return a table with a row per figure and a column per peer."""
     names = next(iter(records.values()))
@@ -206,6 +212,7 @@ RUNNERS: dict[str, Callable[[Lineup, argparse.Namespace, Console], tuple[Tables,
     "long-context": run_beside_long,
     "beside-batch": run_interactive_beside_batch,
     "code-interpreter": run_code_interpreter,
+    "file-search": run_file_search,
 }
 
 if __name__ == "__main__":

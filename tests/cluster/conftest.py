@@ -55,6 +55,7 @@ def main_config() -> dict[str, Any]:
         "outbound": {"allowed_networks": ["127.0.0.0/8"]},
         "code_interpreter": {"num_warm": 1, "preload": [], "max_containers": 8},
         "mcp": {},
+        "file_search": {"embedding_model": EMBED},
     }
     assert {CHAT, SMALL, EMBED} == models.keys()
     assert long["id"] == LONG

@@ -98,7 +98,7 @@ class SearchIndex:
             query = table.query().nearest_to(vector).distance_type("cosine")
             return await self._select(query, file_ids, limit, ["_distance"])
 
-        rows = await self._read(store_id, revision, ask)
+        rows = await self._read(store_id, revision, ask) if limit else []
         return [(_key_of(row), 1.0 - row["_distance"]) for row in rows]
 
     async def matching(
@@ -114,7 +114,7 @@ class SearchIndex:
             query = table.query().nearest_to_text(terms, columns=["terms"])
             return await self._select(query, file_ids, limit, ["_score"])
 
-        rows = await self._read(store_id, revision, ask) if terms else []
+        rows = await self._read(store_id, revision, ask) if terms and limit else []
         return [(_key_of(row), row["_score"]) for row in rows]
 
     async def read_texts(self, store_id: str, revision: int, keys: Collection[ChunkKey]) -> dict[ChunkKey, bytes]:
@@ -161,6 +161,16 @@ class SearchIndex:
 
         self._open.pop(store_id, None)
         return {(row["run_id"], row["file_id"]) for row in await self._read(store_id, 0, ask)}
+
+    async def count_chunks(self, store_id: str) -> int:
+        """Return how many chunks are there.
+
+        Raises:
+            IndexUnavailable: the index could not be read.
+        """
+        async with _translated():
+            table = await self._find(store_id)
+            return 0 if table is None else int(await table.count_rows("passage = 0"))
 
     async def tidy(self, store_id: str, dead: Collection[tuple[str, str]], *, prune: bool) -> None:
         """Remove files as runs have written them that count no more, and bring the index up to date.

@@ -143,6 +143,9 @@ class Indexer:
                 read = await self._read(claim, claimed)
                 if read is None:
                     continue
+                if group and group[0].claimed.principal != claimed.principal:  # Its tokens are another key's.
+                    await self._index_group(claim, group)
+                    group, num_bytes = [], 0
                 group.append(read)
                 num_bytes += sum(len(chunk.text) for chunk in read.chunks)
                 if num_bytes >= self._timing.max_group_bytes:

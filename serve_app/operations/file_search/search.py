@@ -179,15 +179,17 @@ class FileSearch:
         limit = max(_MIN_CANDIDATES, 4 * options.max_num_results)
         place = (store.store_id, store.revision)
         weight_near, weight_matching = _weights(options.ranking)
-        if weight_near:
-            for key, cosine in await self.index.nearest(*place, vector, limit, among):
-                if cosine > 0 and _counts(files, key):
-                    ranking.near.setdefault((store.store_id, key), cosine)
-        if weight_matching:
-            terms = TermCoder(store.terms_key).code_once(query)
-            for key, score in await self.index.matching(*place, terms, limit, among):
-                if _counts(files, key):
-                    ranking.matching[store.store_id, key] = score
+        terms = TermCoder(store.terms_key).code_once(query)
+        near, matching = await asyncio.gather(
+            self.index.nearest(*place, vector, limit if weight_near else 0, among),
+            self.index.matching(*place, terms, limit if weight_matching else 0, among),
+        )
+        for key, cosine in near:
+            if cosine > 0 and _counts(files, key):
+                ranking.near.setdefault((store.store_id, key), cosine)
+        for key, score in matching:
+            if _counts(files, key):
+                ranking.matching[store.store_id, key] = score
 
     async def _open(
         self,

@@ -106,6 +106,16 @@ async def test_many_files_take_a_bounded_number_of_calls_of_the_model(world, vec
     assert all(request.priority > 0 for request in world.embeddings.requests)
 
 
+async def test_calls_of_the_model_are_bounded_in_tokens_too(world, vector_stores):
+    world.embeddings.script = embed
+    texts = ["word " * 80_000, " ", *["word " * 80_000] * 3]
+    vectors, num_tokens = await vector_stores.embedder.embed(
+        EMBEDDING_MODEL, texts, world.gatekeeper.principals[next(iter(world.gatekeeper.principals))], request_id="x"
+    )
+    assert [len(orjson.loads(request.body)["input"]) for request in world.embeddings.requests] == [3, 2]
+    assert (vectors.shape, num_tokens) == ((5, 64), 15)
+
+
 async def test_long_documents_become_chunks_whose_passages_fit_the_model(world, vector_stores, indexer):
     paragraphs = [
         f"Paragraph {number} tells of the number {number} and of nothing else at all." for number in range(300)

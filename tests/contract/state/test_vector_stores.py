@@ -256,6 +256,16 @@ async def test_an_index_is_tidied_by_one_and_again_when_something_changes(filled
     assert await filled.work.claim_tidying(10) is None
 
 
+async def test_a_store_that_is_filled_without_end_is_tidied_all_the_same(filled: Stores) -> None:
+    await filled.work.claim(1000, 5)
+    assert await filled.work.claim_tidying(10) is None
+    for _ in range(5):
+        filled.clock.advance(15)
+        await filled.attach("file-1")
+        await filled.work.claim(1000, 5)
+    assert (await filled.work.claim_tidying(10)).is_dirty
+
+
 async def test_of_a_deleted_store_nothing_is_left_once_its_index_is_gone(filled: Stores) -> None:
     await filled.stores.delete("acct", "vs_1")
     async with filled.database.read() as connection:

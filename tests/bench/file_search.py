@@ -1,0 +1,183 @@
+"""Vector stores: how quickly 10,000 chunks are indexed and searched, and how often the right passage is found.
+
+Everything is real but Ray and HTTP: the database, the object store, the processes that read documents, LanceDB, and for
+the questions all-MiniLM-L6-v2. For the 10,000 chunks vectors cost nothing, so that the figures are those of the rest.
+"""
+
+import asyncio
+import random
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployments.state.account_keys import Vault
+from deployments.state.database import connect
+from deployments.state.file_content import NewFile
+from deployments.state.files import FileStore
+from deployments.state.object_config import ResolvedObjectStore
+from deployments.state.objects import BucketStore
+from deployments.state.protocol import Principal
+from deployments.state.vector_store_rows import StoredStore
+from deployments.tools.config import FileSearchConfig, ToolsConfig
+from serve_app.observability import Observer, PrometheusMetrics
+from serve_app.operations.built_ins import Foundation, create_tooling
+from serve_app.operations.file_search.indexing import Indexer
+from serve_app.operations.file_search.search import FileSearch, SearchOptions
+from serve_app.operations.routing import cache_salts
+from serve_app.schemas.file_filters import HybridWeights, RankingOptions
+from serve_app.schemas.vector_stores import StaticChunking, StaticSizes, StoreCreateRequest, StoreFileRequest
+from tests.bench.file_search_questions import QUESTIONS
+from tests.bench.local_embeddings import MODEL, LocalEmbeddings, hash_embeddings, load_minilm
+from tests.bench.peers import ROOT
+from tests.twins.engine import MemoryDirectory
+from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
+
+COLUMNS = ("what", "figure")
+NUM_CHUNKS = 10_000
+WHO = Principal("key_1", "acct_1", "org", "standard", 1000, 1_000_000)
+DOCUMENTS = (
+    "*.md",
+    "configs/*.yaml",
+    "configs/kubernetes/*",
+    "deployments/state/*.py",
+    "deployments/models/*.py",
+    "serve_app/operations/*.py",
+)
+HALVES = {
+    "hybrid": RankingOptions(),
+    "meaning alone": RankingOptions(hybrid_search=HybridWeights(embedding_weight=1, text_weight=0)),
+    "words alone": RankingOptions(hybrid_search=HybridWeights(embedding_weight=0, text_weight=1)),
+}
+
+
+@dataclass
+class Bench:
+    """A search over files, on a directory of its own."""
+
+    search: FileSearch
+    indexer: Indexer
+    files: FileStore
+    engine: LocalEmbeddings
+
+    async def fill(
+        self, documents: dict[str, str], chunking: StaticChunking | None = None
+    ) -> tuple[StoredStore, float]:
+        """Return a store that holds documents, and the seconds that indexing them took."""
+        ids = []
+        for number, (name, text) in enumerate(documents.items()):
+            async with self.files.create(NewFile(WHO.account, WHO.key_id, f"file-{number:032x}")) as writer:
+                await writer.write(text.encode())
+            now = time.time()
+            row = writer.row(purpose="assistants", filename=name, created_at=now, expires_at=now + 86_400)
+            ids.append((await self.files.record(row)).file_id)
+        made = await self.search.desk.create(WHO, StoreCreateRequest())
+        wanted = [StoreFileRequest(file_id=file_id, chunking_strategy=chunking) for file_id in ids]
+        await self.search.desk.attach(WHO, made.store_id, wanted, "files")
+        started = time.perf_counter()
+        while await self.indexer.step():
+            pass
+        took_s = time.perf_counter() - started
+        store = await self.search.desk.find(WHO.account, made.store_id)
+        assert store.counts.completed == len(ids), store.counts
+        return store, took_s
+
+    async def ask(self, store: StoredStore, question: str, ranking: RankingOptions, most: int = 5) -> Sequence[str]:
+        """Return the passages that are found."""
+        (store,) = await self.search.find_stores(WHO.account, [store.store_id])
+        options = SearchOptions(most, ranking=ranking)
+        return [hit.text for hit in (await self.search.search(WHO, [store], [question], options, request_id="b")).hits]
+
+
+@asynccontextmanager
+async def open_bench(folder: Path, engine: LocalEmbeddings) -> AsyncIterator[Bench]:
+    """Open a search over files in an empty folder."""
+    database = await connect(f"sqlite+aiosqlite:///{folder}/manta.db")
+    place = ResolvedObjectStore((folder / "objects").as_uri())
+    files = FileStore(database, BucketStore(place), Vault(database, b"m" * 32))
+    directory = MemoryDirectory([engine])
+    foundation = Foundation(database, files, directory, cache_salts(b"salt"), place)
+    config = ToolsConfig(file_search=FileSearchConfig(embedding_model=MODEL))
+    search = create_tooling(config, {}, foundation).file_search
+    assert search is not None
+    observer = Observer(MemoryRequestLog(), PrometheusMetrics())
+    gatekeeper = MemoryGatekeeper({}, TestClock())
+    indexer = Indexer(search.desk, search.index, search.embedder, gatekeeper, observer)
+    yield Bench(search, indexer, files, engine)
+    await database.close()
+
+
+def run(rounds: int) -> list[list[str]]:
+    """Return a row for each figure."""
+    return asyncio.run(_run(rounds))
+
+
+async def _run(rounds: int) -> list[list[str]]:
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_bench(Path(folder), LocalEmbeddings(hash_embeddings)) as bench:
+            rows += await _speed(bench, rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_bench(Path(folder), LocalEmbeddings(load_minilm())) as bench:
+            rows += await _recall(bench)
+    return rows
+
+
+async def _speed(bench: Bench, rounds: int) -> list[list[str]]:
+    words = [word for text in read_documents(("*.md",)).values() for word in text.split()]
+    choose = random.Random(1)
+    text = {f"{n}.txt": " ".join(choose.choices(words, k=60_000)) for n in range(9)}
+    chunking = StaticChunking(type="static", static=StaticSizes(max_chunk_size_tokens=100, chunk_overlap_tokens=0))
+    store, took_s = await bench.fill(text, chunking)
+    num_chunks = await bench.search.index.count_chunks(store.store_id)
+    rows = [
+        ["chunks indexed", f"{num_chunks:,}"],
+        ["calls of the embedding model for them, texts", f"{bench.engine.num_calls}, {bench.engine.num_inputs:,}"],
+        ["chunks a second, reading and writing, vectors at no cost", f"{num_chunks / took_s:,.0f}"],
+    ]
+    for name, ranking in HALVES.items():
+        times = []
+        for _ in range(20 * rounds):
+            question = " ".join(choose.choices(words, k=8))
+            started = time.perf_counter()
+            assert len(await bench.ask(store, question, ranking, 10)) > 0
+            times.append(1000 * (time.perf_counter() - started))
+        times.sort()
+        at = [f"{times[int(share * (len(times) - 1))]:.1f}" for share in (0.0, 0.5, 0.95)]
+        rows.append([f"search of all chunks for 10 results, {name}, ms (least, p50, p95)", ", ".join(at)])
+    return rows
+
+
+async def _recall(bench: Bench) -> list[list[str]]:
+    documents = read_documents(DOCUMENTS)
+    whole = " ".join(" ".join(text.split()) for text in documents.values())
+    assert all(" ".join(answer.split()) in whole for _, answer in QUESTIONS), "a question has no answer any more"
+    store, took_s = await bench.fill(documents)
+    rows = [
+        [
+            f"{len(documents)} documents of the project, auto chunking: chunks",
+            f"{await bench.search.index.count_chunks(store.store_id):,}",
+        ],
+        ["seconds to index them with all-MiniLM-L6-v2 in the same process", f"{took_s:.1f}"],
+    ]
+    for name, ranking in HALVES.items():
+        missed = [
+            question
+            for question, answer in QUESTIONS
+            if not any(
+                " ".join(answer.split()) in " ".join(t.split()) for t in await bench.ask(store, question, ranking)
+            )
+        ]
+        recall = 1 - len(missed) / len(QUESTIONS)
+        rows.append([f"recall at 5 of {len(QUESTIONS)} questions, {name}", f"{recall:.3f}"])
+        print(name, missed)
+    return rows
+
+
+def read_documents(patterns: Sequence[str]) -> dict[str, str]:
+    """Return the project's own documents, by their names."""
+    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    return {name: (ROOT / name).read_text() for name in listed.stdout.split() if "RESULTS.md" not in name}
