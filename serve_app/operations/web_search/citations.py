@@ -1,4 +1,4 @@
-"""Addresses in text: which ones a conversation has named, and where a message cites a page."""
+"""What a conversation has said and found, and where a message cites a page that was found."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,14 +11,7 @@ from serve_app.operations.responses.writer import Item
 _INSIDE = r"(?:[^\s<>()\[\]\"'`{}|\\^]|\([^\s<>()\[\]\"]*\))"
 _ADDRESS = rf"https?://(?:\[[0-9a-fA-F:.]{{2,45}}\]|{_INSIDE}){_INSIDE}*"
 _LINK = re.compile(rf"\[(?P<label>[^\[\]]{{0,500}})\]\(\s*<?(?P<linked>{_ADDRESS})>?\s*\)|(?P<bare>{_ADDRESS})")
-_BARE = re.compile(_ADDRESS)
 _TRAILING = ".,;:!?*_"
-
-
-def addresses_in(text: str) -> Iterator[str]:
-    """Yield the addresses that a text names."""
-    for found in _BARE.finditer(text):
-        yield found[0].rstrip(_TRAILING)
 
 
 def same(url: str) -> str:

@@ -17,13 +17,14 @@ from deployments.tools.web_search.providers import Location, Search, SearchFaile
 from deployments.tools.web_search.reader import PageReader, PageText, PageUnreadable
 from serve_app.operations.responses.tools import Tell, ToolAnswer, ToolContext
 from serve_app.operations.responses.writer import Item, new_id
-from serve_app.operations.web_search.citations import addresses_in, cite, same, texts_of, titles_of
+from serve_app.operations.web_search.citations import cite, same, texts_of, titles_of
 from serve_app.schemas.web_search import SearchContextSize, UserLocation, WebSearchPreviewTool, WebSearchTool
 
 TYPE: Final = "web_search"
 SOURCES: Final = "web_search_call.action.sources"
 OPEN_PAGE: Final = "open_page"
 FIND_IN_PAGE: Final = "find_in_page"
+_FUNCTIONS = (TYPE, OPEN_PAGE, FIND_IN_PAGE)
 _EVENT = "response.web_search_call"
 _MAX_QUERY_CHARS = 1000
 _MAX_PATTERN_CHARS = 200
@@ -104,7 +105,6 @@ class SearchInUse:
         self._opens_pages = not (isinstance(tool, WebSearchTool) and tool.external_web_access is False)
         self._titles = titles_of(context.items)
         self._pages: dict[str, PageText] = {}
-        self._named: set[str] | None = None
 
     def functions(self) -> list[Item]:
         """Return the functions that the model is offered; without access to the web, only the search's index is."""
@@ -190,14 +190,19 @@ class SearchInUse:
         return page
 
     def _is_named(self, url: str) -> bool:
-        """Say whether an address has come up: in a search, on a page that was opened, or in the conversation."""
-        if self._named is None:
-            said = [*texts_of(self._context.items), *(output for _, output in self._context.outputs)]
-            self._named = {same(address) for text in said for address in addresses_in(text)}
-        address = same(url)
-        if address in self._named or address in self._titles:
+        """Say whether an address has come up: in a search, on a page that was opened, or in the conversation.
+
+        A part of one that has come up says nothing of its own, so it counts too.
+        """
+        if same(url) in self._titles:
             return True
-        return any(address in map(same, addresses_in(page.text)) for page in self._pages.values())
+        address = url.partition("#")[0].rstrip("/")
+        said = (
+            (page.text for page in self._pages.values()),
+            texts_of(self._context.items),
+            (output for name, output in self._context.outputs if name in _FUNCTIONS),
+        )
+        return any(address in text for texts in said for text in texts)
 
     def _shown(self, page: PageText) -> str:
         text = page.text[: self._depth.page_chars]

@@ -1,6 +1,7 @@
 """The web search within responses: a scripted model, the real client, a real SearXNG's interface, real pages."""
 
 import asyncio
+import dataclasses
 import json
 import re
 
@@ -8,6 +9,8 @@ import httpx2
 import openai
 import orjson
 import pytest
+from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, WebSearchTool
+from openai.types.responses.web_search_tool import Filters
 
 from serve_app.operations.responses.history import RESULTS_NOT_KEPT
 from tests.contract.http.answers import MODEL, SECRET, said
@@ -144,9 +147,11 @@ async def test_an_address_that_the_user_named_may_be_opened(world, web, text):
     assert '{"degrees": 24}' in told_model(world)
 
 
-async def test_an_address_that_nobody_named_is_not_opened(world, web):
+@pytest.mark.parametrize("tail", ["/leads?to=secret", "/storm?secret", "/storm/secret", "/"])
+async def test_an_address_that_nobody_named_is_not_opened(world, web, tail):
     """So a page that wants something carried away in an address gets nothing."""
-    script(world, searches("storm"), opens(f"http://weather.example:{web.port}/leads?to=secret"), said("No."))
+    host = "secret.example" if tail == "/" else "news.example"
+    script(world, searches("storm"), opens(f"http://{host}:{web.port}{tail}"), said("No."))
     final = await respond(world)
     assert [call["status"] for call in calls_of(final)] == ["completed", "failed"]
     assert "neither in a search nor in what the user said" in told_model(world)
@@ -198,6 +203,16 @@ async def test_how_much_is_read_follows_the_context_size(world, web):
         final = await respond(world, tools=[{**TOOL, "search_context_size": size}], include=SOURCES)
         lengths.append(len(calls_of(final)[0]["action"]["sources"]))
     assert lengths == [4, 7, 7]
+
+
+async def test_a_small_model_is_not_flooded(world, web):
+    url = web.url(LISBON)
+    script(world, searches(), opens(url), said("Yes."))
+    world.chat.card = dataclasses.replace(world.chat.card, max_model_len=400)
+    await respond(world, tools=[{**TOOL, "search_context_size": "high"}], max_output_tokens=10)
+    assert "Sunny, 24 degrees in Lisbon" not in told_model(world, 0)
+    assert "Sunny, 24 degrees in" in told_model(world, 0)
+    assert "more characters. Find what you need in them with find_in_page" in told_model(world, 1)
 
 
 async def test_without_access_to_the_web_pages_are_not_opened(world, web):
@@ -350,6 +365,20 @@ async def test_several_calls_at_once(world, web):
     script(world, both, said("Done."))
     final = await respond(world, include=SOURCES)
     assert [call["action"]["sources"][0]["url"] for call in calls_of(final)] == [web.url(STORM), web.url(SPORT)]
+
+
+async def test_the_agents_sdk_searches(world, web):
+    script(world, searches(), said("Sunny."))
+    model = OpenAIResponsesModel(MODEL, world.client())
+    search = WebSearchTool(
+        user_location={"type": "approximate", "city": "Lisbon"},
+        filters=Filters(allowed_domains=["weather.example"]),
+        search_context_size="low",
+    )
+    agent = Agent(name="Searcher", model=model, tools=[search])
+    result = await Runner.run(agent, "x", run_config=RunConfig(tracing_disabled=True))
+    assert result.final_output == "Sunny."
+    assert web.asked == [{"q": "lisbon site:weather.example", "format": "json"}]
 
 
 async def test_a_line_of_a_batch_searches(world, web, batching):

@@ -1,5 +1,7 @@
 """The services that search: what each is asked, and what becomes of what it answers."""
 
+import os
+
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse
 
@@ -50,6 +52,16 @@ async def test_results_are_of_the_domains(web, name):
         assert asked["include_domains"] == ["news.example", "sub.news.example"]
     else:
         assert asked["q"] == "lisbon (site:news.example OR site:sub.news.example)"
+
+
+@pytest.mark.skipif("MANTA_SEARXNG_URL" not in os.environ, reason="no SearXNG is named by MANTA_SEARXNG_URL")
+async def test_a_real_searxng_is_understood():
+    told = {"web_search": {"provider": {"name": "searxng", "url": os.environ["MANTA_SEARXNG_URL"]}}}
+    real = create_provider(ToolsConfig.model_validate(told))
+    found = await real.search(Search("lisbon", 3))
+    await real.aclose()
+    assert 0 < len(found) <= 3
+    assert all(one.url.startswith("http") and one.title and one.text for one in found)
 
 
 async def test_what_searxng_is_asked(web):
