@@ -39,6 +39,15 @@ def _singular(word: str) -> str:
     return word if word.endswith(("us", "ss")) else word[:-1]
 
 
+_QUESTION_WORDS = (
+    "a an and are as at be by can could do does did for from had has have how i if in is it its may me my of on or our "
+    "shall should so than that the their them then there these they this those to under was we were what when where "
+    "which while who whom whose why will with would you your"
+)
+_OF_QUESTIONS = frozenset(words_of(_QUESTION_WORDS))
+"""Words that say how a question is asked and not about what: in documents that ask little, they would count much."""
+
+
 class TermCoder:
     """Turns words into codes under the key of one store."""
 
@@ -50,9 +59,11 @@ class TermCoder:
         """Return the codes of a text's words, in their order and as often as they come, with spaces between them."""
         return " ".join(self._codes(words_of(text)))
 
-    def code_once(self, text: str) -> str:
-        """Return the codes of a text's words, each once."""
-        return " ".join(dict.fromkeys(self._codes(words_of(text))))
+    def code_query(self, text: str) -> str:
+        """Return the codes of a query's words, each once, without those that only make a question of it."""
+        words = list(dict.fromkeys(words_of(text)))
+        telling = [word for word in words if word not in _OF_QUESTIONS]
+        return " ".join(self._codes(telling or words))
 
     def _codes(self, words: Iterable[str]) -> Iterator[str]:
         for word in words:

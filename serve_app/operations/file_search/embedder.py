@@ -21,7 +21,8 @@ from serve_app.schemas.embeddings import EmbeddingRequest
 MODEL_AWAY = "The embedding model of this vector store cannot be asked right now. Please retry your request."
 _MAX_CALL_TOKENS = 250_000
 _PATIENT_TRIES = 60
-_ROOM_FOR_ESTIMATES = 0.8
+_SHARE_OF_CONTEXT = 0.4
+"""How much of what a model reads at once a passage has: the longer the text, the less of it a vector tells."""
 
 
 class Embedder:
@@ -36,7 +37,7 @@ class Embedder:
         self._retry_s = retry_s
 
     def passage_tokens(self, model: str) -> int:
-        """Return about how many tokens a model reads at once, with room for what it counts otherwise.
+        """Return how many tokens the passages of a model should have, as `chunks` counts them.
 
         Raises:
             Unavailable: there is no such model any more.
@@ -44,7 +45,7 @@ class Embedder:
         engine = self._directory.find(model)
         if engine is None:
             raise Unavailable(MODEL_AWAY)
-        return max(16, int(_ROOM_FOR_ESTIMATES * engine.card.max_model_len))
+        return max(16, int(_SHARE_OF_CONTEXT * engine.card.max_model_len))
 
     async def embed(
         self,

@@ -123,7 +123,7 @@ class FileSearch:
                     for query, vector, ranking in zip(queries, vectors, rankings, strict=True)
                 ]
                 await asyncio.gather(*jobs)
-            ranked = _rank(rankings, options)
+            ranked = _without_neighbours(_rank(rankings, options), files, options.max_num_results)
             hits = await self._open(stores, files, ranked)
         except IndexUnavailable:
             raise Unavailable(INDEX_AWAY) from None
@@ -179,7 +179,7 @@ class FileSearch:
         limit = max(_MIN_CANDIDATES, 4 * options.max_num_results)
         place = (store.store_id, store.revision)
         weight_near, weight_matching = _weights(options.ranking)
-        terms = TermCoder(store.terms_key).code_once(query)
+        terms = TermCoder(store.terms_key).code_query(query)
         near, matching = await asyncio.gather(
             self.index.nearest(*place, vector, limit if weight_near else 0, among),
             self.index.matching(*place, terms, limit if weight_matching else 0, among),
@@ -229,7 +229,7 @@ def _weights(ranking: RankingOptions) -> tuple[float, float]:
 
 
 def _rank(rankings: Sequence[_Rankings], options: SearchOptions) -> list[tuple[Candidate, float]]:
-    """Return the results, the best first, each with its score."""
+    """Return the candidates, the best first, each with its score."""
     if options.ranking.ranker == "none":
         best: dict[Candidate, float] = {}
         for ranking in rankings:
@@ -244,7 +244,25 @@ def _rank(rankings: Sequence[_Rankings], options: SearchOptions) -> list[tuple[C
             lists.append((weight_matching, _in_order(ranking.matching)))
         ranked = fuse(lists)
     least = options.ranking.score_threshold or 0.0
-    return [(candidate, min(1.0, score)) for candidate, score in ranked if score >= least][: options.max_num_results]
+    return [(candidate, min(1.0, score)) for candidate, score in ranked if score >= least]
+
+
+def _without_neighbours(
+    ranked: Sequence[tuple[Candidate, float]], files: Mapping[str, Mapping[str, StoredStoreFile]], most: int
+) -> list[tuple[Candidate, float]]:
+    """Return the best results, the best first, and neighbours of better ones only where there are not enough others.
+
+    Chunks that overlap say much of their neighbours again.
+    """
+    chosen: dict[Candidate, float] = {}
+    others: dict[Candidate, float] = {}
+    for (store_id, key), score in ranked:
+        overlaps = files[store_id][key.file_id].chunking["static"]["chunk_overlap_tokens"] > 0
+        sides = [(store_id, key._replace(number=key.number + step)) for step in (-1, 1)]
+        is_said = overlaps and any(side in chosen for side in sides)
+        (others if is_said else chosen)[store_id, key] = score
+    best = [*chosen.items(), *others.items()][:most]
+    return sorted(best, key=lambda one: -one[1])
 
 
 def _in_order(scores: Mapping[Candidate, float]) -> list[Candidate]:

@@ -6,6 +6,7 @@ import re
 import struct
 import zlib
 from base64 import b64encode
+from itertools import pairwise
 
 import openai
 import orjson
@@ -136,6 +137,9 @@ async def test_long_documents_become_chunks_whose_passages_fit_the_model(world, 
     assert max(map(len, inputs)) < 1100  # About what 256 tokens hold.
     words = {"hybrid_search": {"embedding_weight": 0, "text_weight": 1}}
     assert all("Zanzibar" in text for _, text in await found(world, store, "Zanzibar", ranking_options=words))
+    found_texts = [text for _, text in await found(world, store, "number", max_num_results=4)]
+    places = sorted(texts.index(text) for text in found_texts)
+    assert all(after - before > 1 for before, after in pairwise(places))  # No two that overlap.
     assert len({text for _, text in await found(world, store, "number")}) == 10
 
 

@@ -79,7 +79,8 @@ def test_codes_tell_no_word_and_differ_by_key() -> None:
     assert "cat" not in first
     codes = first.split(" ")
     assert (codes[0] == codes[2], len(set(codes))) == (True, 3)
-    assert coder.code_once("the cat the") == " ".join(codes[:2])
+    assert coder.code_query("How does the cat, the dog...") == " ".join([codes[1], codes[3]])
+    assert coder.code_query("what the") == " ".join([coder.code("what"), codes[0]])
     assert TermCoder(b"one").code("Cats") == codes[1]
     assert TermCoder(b"two").code("cat") != codes[1]
 
