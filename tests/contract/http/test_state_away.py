@@ -1,11 +1,14 @@
 """A database or an object store that is away or full: requests are told so, lines of batches wait."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from deployments.state import database as database_module
 from deployments.state.account_keys import Vault
+from deployments.state.batches import BatchStore
 from deployments.state.database import Database, connect
 from deployments.state.files import FileStore
 from deployments.state.object_config import ResolvedObjectStore
@@ -14,8 +17,11 @@ from tests.contract.http.answers import MODEL
 from tests.contract.http.conftest import run_batches
 from tests.contract.http.test_batches import finish, jsonl, line, lines_of, submit
 from tests.contract.objects.volumes import mounted
+from tests.contract.state.conftest import mortal_postgres
 from tests.ports import free_port
 from tests.twins.responses import MemoryResponses
+
+__all__ = ["mortal_postgres"]
 
 ASK = {"model": MODEL, "input": "Hi."}
 
@@ -146,3 +152,27 @@ async def test_an_upload_to_a_bucket_that_does_not_answer_is_a_503(world, databa
         answer = await http.post("/v1/files", data={"purpose": "batch"}, files={"file": ("in.jsonl", jsonl(line(0)))})
         assert told(answer) == (503, server_error(AWAY))
         assert (await http.get("/v1/files")).json()["data"] == []
+
+
+async def test_a_request_to_a_database_that_hangs_is_a_503(world, mortal_postgres, monkeypatch):
+    for name in ("_CONNECT_TIMEOUT_S", "_COMMAND_TIMEOUT_S"):
+        monkeypatch.setattr(database_module, name, 1.0)
+    opened = await connect(mortal_postgres.create_database())
+    vault = Vault(opened, b"m" * 32)
+    world.files = FileStore(opened, world.objects, vault, world.clock)
+    world.batches = BatchStore(opened, vault, clock=world.clock)
+    async with world.http() as http:
+        content = jsonl(line(0))
+        made = await http.post("/v1/files", data={"purpose": "batch"}, files={"file": ("in.jsonl", content)})
+        asked = {"input_file_id": made.json()["id"], "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+        mortal_postgres.pause()
+        away = (503, server_error("The database cannot be reached right now. Please retry your request."))
+        async with asyncio.timeout(120):
+            assert told(await http.get("/v1/files")) == away
+            assert told(await http.post("/v1/batches", json=asked)) == away
+            refused = await http.post("/v1/files", data={"purpose": "batch"}, files={"file": ("in.jsonl", content)})
+            assert told(refused) == away
+        mortal_postgres.resume()
+        assert (await http.post("/v1/batches", json=asked)).json()["status"] == "validating"
+        assert [one["id"] for one in (await http.get("/v1/files")).json()["data"]] == [made.json()["id"]]
+    await opened.close()
