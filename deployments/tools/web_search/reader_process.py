@@ -7,6 +7,7 @@ with the page's address and its encoding, then the page. Out: JSON with its titl
 import json
 import resource
 import sys
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urljoin
 
@@ -38,14 +39,31 @@ def read_html(content: bytes, url: str, encoding: str | None) -> tuple[str, str]
     found = map_encoding_to_html5(encoding) if encoding else detect_encoding(content, from_html_meta=True)
     page = bytes_to_str(content, found or "utf-8")
     tree = HTMLTree.parse(page)
-    links: Any = tree.document.get_elements_by_tag_name("a") if tree.document is not None else ()
-    for number, link in enumerate(links):
-        leads = _absolute(url, link.getattr("href") or "") if number < _MAX_LINKS else ""
-        link["href"] = leads or _NOWHERE  # Without one, empty brackets would stand in the text.
+    num_links = 0
+    for node in _nodes(tree.body):
+        if node.tag == "a":
+            num_links += 1
+            leads = _absolute(url, node.getattr("href") or "") if num_links <= _MAX_LINKS else ""
+            node["href"] = leads or _NOWHERE  # Without one, empty brackets would stand in the text.
     text = extract_plain_text(tree, main_content=True, links=True)
     if len(text) < _MIN_CHARS:  # The heuristics of main content may leave out what is all there is.
         text = extract_plain_text(tree, main_content=False, links=True)
     return (tree.title or "").strip(), text.replace(f" ({_NOWHERE})", "").strip()
+
+
+def _nodes(root: Any) -> Iterator[Any]:
+    """Yield a tree's nodes. The library's own collections look each element up from the start, and take for ever."""
+    node, depth = root, 0
+    while node is not None:
+        yield node
+        if node.first_child is not None:
+            node, depth = node.first_child, depth + 1
+            continue
+        while depth > 0 and node.next is None:
+            node, depth = node.parent, depth - 1
+        if depth == 0:
+            return
+        node = node.next
 
 
 def _absolute(url: str, address: str) -> str:

@@ -83,6 +83,13 @@ def test_links_are_absolute_or_left_out():
     assert _read_html(html(links.encode())).text.split() == ["c", "(https://a.example/b/c)", "j", "m", "w"]
 
 
+def test_a_long_page_full_of_links_is_read():
+    paragraph = b"<p>Some words and <a href='/a'>a <b>link</b></a> and <i>more</i> words.</p>"
+    page = _read_html(html(b"<title>Long</title><main>" + paragraph * 10_000 + b"</main>"))
+    assert page.text.count("Some words and a link") == 10_000
+    assert page.text.count("link (https://a.example/a)") == 5_000
+
+
 def test_the_process_knows_no_secrets(monkeypatch, tmp_path):
     monkeypatch.setenv("SECRET", "x")
     monkeypatch.chdir(tmp_path)
