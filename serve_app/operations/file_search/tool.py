@@ -20,6 +20,8 @@ TYPE: Final = "file_search"
 RESULTS: Final = "file_search_call.results"
 _EVENT = "response.file_search_call"
 _DEFAULT_RESULTS = 20
+_OFFERED_QUERIES = 4
+_OFFERED_QUERY_CHARS = 200
 _MAX_QUERIES = 8
 _MAX_QUERY_CHARS = 8192
 _DESCRIPTION = (
@@ -74,8 +76,8 @@ class FileSearchInUse:
 
     def functions(self) -> list[Item]:
         """Return the one function that the model is offered."""
-        query = {"type": "string", "description": "What to look for."}
-        queries = {"type": "array", "items": query, "minItems": 1, "maxItems": _MAX_QUERIES}
+        query = {"type": "string", "description": "What to look for.", "maxLength": _OFFERED_QUERY_CHARS}
+        queries = {"type": "array", "items": query, "minItems": 1, "maxItems": _OFFERED_QUERIES}
         parameters = {
             "type": "object",
             "properties": {"queries": queries},
