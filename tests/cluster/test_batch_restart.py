@@ -20,6 +20,7 @@ def stored(postgres_url: str) -> Iterator[Service]:
     config = read_config("local.yaml")
     args: dict[str, Any] = config["applications"][0]["args"]
     args["models"] = [model for model in args["models"] if model["id"] == CHAT]
+    del args["tools"]  # They would want the other model.
     args["state"] = {"database_url": {"env": "MANTA_DATABASE_URL"}}
     service = Service(config, {"MANTA_DATABASE_URL": postgres_url})
     try:
