@@ -138,7 +138,7 @@ KINDS = (
         {"start": ("string", ("start", "origin", "from_city")), "end": ("string", ("end", "destination", "to_city"))},
         _two_cities,
         ("How far is it from {start} to {end}?", "What is the distance from {start} to {end}?",
-         "Tell me the distance from {start} to {end}.", "How many km are it from {start} to {end}?",
+         "Tell me the distance from {start} to {end}.", "How many km is it from {start} to {end}?",
          "Distance from {start} to {end}?", "How far is {end} from {start}?"),
         _distance, "From {start} to {end}: {r}.",
     ),
