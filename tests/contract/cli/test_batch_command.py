@@ -9,7 +9,14 @@ from typer.testing import CliRunner
 
 from serve_app.cli import main
 from tests.contract.http.answers import MODEL, SECRET
-from tests.contract.http.conftest import batch_stores, batching, file_store, serve, world  # noqa: F401 - fixtures.
+from tests.contract.http.conftest import (  # noqa: F401 - fixtures.
+    batch_stores,
+    batching,
+    file_store,
+    files_url,
+    serve,
+    world,
+)
 
 COLUMNS = {"COLUMNS": "200"}
 
