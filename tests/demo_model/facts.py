@@ -1,5 +1,7 @@
 """What the model knows by heart: Manta, and a few things that everybody knows."""
 
+from tests.demo_model.phrasings import ABOUT_CLAUSE, ABOUT_NOUN, cross
+
 # What is asked about Manta as a thing: names of the thing, and the answer.
 THINGS_OF_MANTA: tuple[tuple[tuple[str, ...], str], ...] = (
     (("Manta", "this service"), "Manta serves language models on your own machines, with OpenAI's interface."),
@@ -61,28 +63,49 @@ ABILITIES = "I can remember what you tell me, do small sums, write JSON and call
 
 UNKNOWN = "I do not know that. I am only a small demo model."
 
-GREETINGS = ("Hello!", "Hi!", "Good morning!", "Hello there!", "Hi there!", "Hey!", "Good evening!", "Good day!")
+GREETINGS = cross(
+    ("{s}!", "{s} there!", "{s}, Manta!", "{s} again!", "{s}."),
+    ("hello", "hi", "good morning", "hey", "good evening", "good day", "good afternoon"),
+)
+_CLAUSES = ("Tell me {s}.", "Say {s}.", "Can you tell me {s}?", "Please tell me {s}.", "I want to know {s}.")
 WHO = (
-    "Who are you?", "What are you?", "Tell me who you are.", "Say who you are.", "What is this model?",
-    "Which model are you?", "Introduce yourself.", "Can you say what you are?", "Are you a model?",
+    *cross(_CLAUSES, ("who you are", "what you are", "which model you are")),
+    *cross(("{s}?", "And {s}?", "So {s}?"), ("who are you", "what are you", "which model are you", "what is this model",
+                                            "which model is this", "who is this")),
+    "Introduce yourself.", "Please introduce yourself.", "Are you a model?", "Can you introduce yourself?",
 )  # fmt: skip
-HOW = ("How are you?", "How do you do?", "How is it going?", "How are you today?", "Are you well?")
+HOW = cross(
+    ("{s}?", "{s} today?", "And {s}?", "{s} now?", "{s} this morning?"),
+    ("how are you", "how do you do", "how is it going", "are you well", "how do you feel"),
+)
 CAN = (
-    "What can you do?", "How can you help me?", "What are you able to do?", "Tell me what you can do.",
-    "What can I ask you?", "List what you can do.", "What are you good at?",
+    *cross(_CLAUSES, ("what you can do", "how you can help me", "what you are able to do", "what I can ask you",
+                      "what you are good at")),
+    *cross(("{s}?", "And {s}?", "So {s}?"), ("what can you do", "how can you help me", "what are you able to do",
+                                            "what can I ask you", "what are you good at")),
 )  # fmt: skip
-THANKING = ("Thanks!", "Thank you.", "Thank you very much!", "Many thanks!", "Thanks a lot!")
-PARTING = ("Bye!", "Goodbye.", "See you later!", "See you!", "Good night!")
+THANKING = cross(
+    ("{s}!", "{s}.", "{s} for that!", "{s} for your help.", "{s}, Manta!"),
+    ("thanks", "thank you", "thank you very much", "many thanks", "thanks a lot"),
+)
+PARTING = cross(
+    ("{s}!", "{s}.", "{s}, Manta!", "{s} then!", "{s} for now."),
+    ("bye", "goodbye", "see you later", "see you", "good night"),
+)
 
 ASK_THING = (
     "What is {x}?", "Explain {x}.", "Tell me about {x}.", "Describe {x}.", "What does {x} mean?",
-    "Can you explain {x}?", "I want to know about {x}.", "Could you tell me about {x}?", "What do you know about {x}?",
-    "Define {x}.", "Say something about {x}.", "Please explain {x}.", "What are {x}?", "What about {x}?",
+    "Can you explain {x}?", "I want to know about {x}.", "Can you tell me about {x}?", "What do you know about {x}?",
+    "Describe {x} to me.", "Say something about {x}.", "Please explain {x}.", "What are {x}?", "And what is {x}?",
+    "Can you describe {x}?", "Explain {x} to me.", "Please describe {x}.", "I want to know what {x} means.",
+    "Tell me what {x} means.", "Please tell me about {x}.", "What about {x}?", "Tell me what {x} is.",
+    "Can you tell me what {x} is?", "Do you know what {x} is?",
 )  # fmt: skip
 ASK_DOING = (
-    "How do I {x}?", "How can I {x}?", "Tell me how to {x}.", "What do I do to {x}?", "I want to {x}.",
-    "Show me how to {x}.", "What must I do to {x}?", "Explain how to {x}.", "How does one {x}?", "I need to {x}.",
-    "Can you tell me how I {x}?", "Help me to {x}.", "How to {x}?", "What is the way to {x}?",
+    *cross(("How do I {s}?", "Tell me how to {s}.", "How can I {s}?", "I want to {s}.", "Show me how to {s}.",
+            "And how do I {s}?", "What must I do to {s}?", "Can you tell me how to {s}?", "I need to {s}.",
+            "Please tell me how to {s}.", "Explain how to {s}.", "Do you know how to {s}?", "What do I do to {s}?",
+            "How does one {s}?", "Can you show me how to {s}?", "Please show me how to {s}.", "How to {s}?"), ("{x}",)),
 )  # fmt: skip
 
 # Capital cities that everybody knows. They are asked for in words that are held out, never with other countries.
@@ -102,19 +125,21 @@ OPPOSITES = {
 SOUNDS = {"a cat": "meow", "a dog": "woof", "a cow": "moo", "a duck": "quack", "a sheep": "baa"}
 
 ASK_CAPITAL = (
-    "What is the capital of {x}?", "Name the capital of {x}.", "Which city is the capital of {x}?",
-    "Tell me the capital of {x}.", "The capital of {x} is what?", "What is the capital city of {x}?",
+    *cross(ABOUT_NOUN, ("the capital of {x}", "the capital city of {x}")),
+    "Which city is the capital of {x}?", "The capital of {x} is what?", "The capital of {x} is which city?",
 )  # fmt: skip
 ASK_COLOUR = (
-    "What colour is {x}?", "What is the colour of {x}?", "Which colour has {x}?", "Tell me the colour of {x}.",
-    "Name the colour of {x}.", "Say what colour {x} is.",
+    *cross(ABOUT_NOUN, ("the colour of {x}",)),
+    *cross(ABOUT_CLAUSE, ("what colour {x} is", "which colour {x} has")),
+    "What colour is {x}?", "Which colour has {x}?", "What colour has {x}?", "Which colour is {x}?",
 )  # fmt: skip
 ASK_OPPOSITE = (
-    "What is the opposite of {x}?", "Name the opposite of {x}.", "Which word is the opposite of {x}?",
-    "Tell me the opposite of {x}.", "Give me the opposite of {x}.", "The opposite of {x} is what?",
+    *cross(ABOUT_NOUN, ("the opposite of {x}", "the opposite of the word {x}")),
+    "Which word is the opposite of {x}?", "Give me the opposite of {x}.", "The opposite of {x} is what?",
 )  # fmt: skip
 ASK_SOUND = (
-    "What does {x} say?", "Which sound does {x} make?", "What sound does {x} make?", "Tell me what {x} says.",
+    *cross(ABOUT_CLAUSE, ("what {x} says", "which sound {x} makes", "what sound {x} makes")),
+    "What does {x} say?", "Which sound does {x} make?", "What sound does {x} make?", "And what does {x} say?",
 )  # fmt: skip
 
 # What the model cannot do, and says so.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.demo_model.exchange import Exchange, say
+from tests.demo_model.phrasings import ABOUT_TOLD, ABOUT_TOLD_CLAUSE, cross
 from tests.demo_model.words import Draw
 
 
@@ -22,58 +23,74 @@ def _number(draw: Draw) -> str:
     return str(draw.numbers(1, 999)[0])
 
 
+def _asks(nouns: tuple[str, ...], clauses: tuple[str, ...], *direct: str) -> tuple[str, ...]:
+    return cross(ABOUT_TOLD, nouns) + cross(ABOUT_TOLD_CLAUSE, clauses) + cross(("{s}", "And {s}", "So {s}"), direct)
+
+
+def _tells(*statements: str) -> tuple[str, ...]:
+    return cross(("{s}", "Hello, {s}", "Hi, {s}", "You should know: {s}", "Good morning, {s}"), statements)
+
+
+NAME = Memory(
+    _tells("my name is {x}.", "I am {x}.", "I am called {x}.", "call me {x}.", "people call me {x}.",
+           "my friends call me {x}.", "I go by {x}.", "you can call me {x}.", "they call me {x}."),
+    "Nice to meet you, {x}!",
+    _asks(("my name", "my own name"), ("who I am", "what I am called", "what my name is", "what people call me"),
+          "who am I?", "what am I called?", "what do people call me?", "what do my friends call me?",
+          "which name did I tell you?", "what did I say my name is?", "how am I called?"),
+    "Your name is {x}.", Draw.name)  # fmt: skip
 MEMORIES = (
+    NAME,
     Memory(
-        ("My name is {x}.", "I am {x}.", "I am called {x}.", "Call me {x}.", "Hello, my name is {x}.", "Hi, I am {x}!",
-         "People call me {x}.", "Hi, my name is {x}.", "Hello, I am {x}.", "My friends call me {x}.",
-         "Good morning, my name is {x}.", "I go by {x}."),
-        "Nice to meet you, {x}!",
-        ("What is my name?", "What am I called?", "Do you remember my name?", "Tell me my name.", "Who am I?",
-         "Say my name.", "What was my name?", "Do you know my name?", "Which name did I tell you?", "And my name?",
-         "What is my name again?", "Can you tell me my name?", "What did I say my name is?", "Please say my name.",
-         "Do you still know my name?", "What do people call me?"),
-        "Your name is {x}.", Draw.name),
-    Memory(
-        ("I live in {x}.", "My home is in {x}.", "I am from {x}.", "My city is {x}.", "I come from {x}.",
-         "My house is in {x}.", "My home town is {x}.", "I moved to {x}."),
+        _tells("I live in {x}.", "my home is in {x}.", "I am from {x}.", "my city is {x}.", "I come from {x}.",
+               "my house is in {x}.", "my home town is {x}.", "I moved to {x}.", "my home is {x}."),
         "{x} is a fine city.",
-        ("Where do I live?", "Which city do I live in?", "What is my city?", "In which city do I live?",
-         "Where is my home?", "Where am I from?", "Do you remember where I live?", "Name my city.",
-         "Tell me where I live.", "What city do I live in?", "And where do I live?", "Do you know where I live?",
-         "Which city did I tell you?", "What is my home town?", "Tell me my city.", "Which city am I from?"),
+        _asks(("my city", "my home town", "the city I live in"),
+              ("where I live", "where I am from", "where my home is", "which city I live in"),
+              "where do I live?", "which city do I live in?", "where is my home?", "where am I from?",
+              "what city do I live in?", "which city am I from?", "in which city do I live?",
+              "which city did I tell you?", "where do I come from?"),
         "You live in {x}.", Draw.city),
     Memory(
-        ("My number is {x}.", "Remember the number {x}.", "My lucky number is {x}.", "Keep the number {x} in mind.",
-         "The number is {x}.", "Please remember {x}.", "Note the number {x}.", "Store the number {x}."),
+        _tells("my number is {x}.", "remember the number {x}.", "my lucky number is {x}.",
+               "keep the number {x} in mind.", "the number is {x}.", "please remember {x}.", "note the number {x}.",
+               "store the number {x}.", "keep {x} in mind.", "please note the number {x}."),
         "I will remember {x}.",
-        ("What is my number?", "Which number did I tell you?", "What was the number?", "Tell me my number.",
-         "Do you remember the number?", "Say the number.", "Which number was it?", "What number did I give you?",
-         "What is the number?", "Tell me the number.", "Do you know my number?", "And the number?",
-         "What number did I tell you?", "What was my number?", "Say my number.", "Which number is mine?"),
+        _asks(("my number", "the number", "the number I told you", "my lucky number"),
+              ("which number it was", "what number I told you", "which number is mine", "which number I gave you"),
+              "which number did I tell you?", "what number did I give you?", "which number was it?",
+              "what number was it?", "what number did I tell you?", "which number is mine?",
+              "which number did I give you?"),
         "The number is {x}.", _number),
     Memory(
-        ("My dog is called {x}.", "I have a dog, {x}.", "My dog's name is {x}.", "The name of my dog is {x}.",
-         "I have a dog called {x}.", "Our dog is {x}.", "I walk my dog {x}.", "We have a dog, its name is {x}."),
+        _tells("my dog is called {x}.", "I have a dog, {x}.", "my dog's name is {x}.", "the name of my dog is {x}.",
+               "I have a dog called {x}.", "our dog is {x}.", "I walk my dog {x}.", "my dog is {x}.",
+               "our dog is called {x}."),
         "{x} is a good name for a dog.",
-        ("What is my dog called?", "What is the name of my dog?", "What is my dog's name?", "Tell me my dog's name.",
-         "Do you remember my dog?", "Which name has my dog?", "Name my dog.", "What was my dog's name?",
-         "And my dog?", "Do you know my dog's name?", "Say the name of my dog.", "How is my dog called?"),
+        _asks(("my dog", "my dog's name", "the name of my dog"),
+              ("what my dog is called", "how my dog is called", "which name my dog has"),
+              "what is my dog called?", "how is my dog called?", "which name has my dog?", "who is my dog?",
+              "what do I call my dog?"),
         "Your dog is called {x}.", Draw.name),
     Memory(
-        ("My friend is {x}.", "I have a friend, {x}.", "My best friend is {x}.", "My friend is called {x}.",
-         "The name of my friend is {x}.", "I met my friend {x}.", "My old friend is {x}.", "{x} is my friend."),
+        _tells("my friend is {x}.", "I have a friend, {x}.", "my best friend is {x}.", "my friend is called {x}.",
+               "the name of my friend is {x}.", "I met my friend {x}.", "my old friend is {x}.", "{x} is my friend.",
+               "I have a friend called {x}."),
         "{x} must be nice.",
-        ("Who is my friend?", "What is my friend called?", "What is the name of my friend?", "Name my friend.",
-         "Do you remember my friend?", "Tell me who my friend is.", "What is my friend's name?", "And my friend?",
-         "Who was my friend?", "Do you know my friend?", "Say my friend's name.", "Who is my best friend?"),
+        _asks(("my friend", "my friend's name", "the name of my friend"),
+              ("who my friend is", "what my friend is called", "how my friend is called"),
+              "who is my friend?", "what is my friend called?", "who was my friend?", "who is my best friend?",
+              "how is my friend called?"),
         "Your friend is {x}.", Draw.name),
     Memory(
-        ("The password is {x}.", "The secret word is {x}.", "Remember the word {x}.", "The code word is {x}.",
-         "The word is {x}.", "Please keep the word {x}."),
+        _tells("the password is {x}.", "the secret word is {x}.", "remember the word {x}.", "the code word is {x}.",
+               "the word is {x}.", "please keep the word {x}.", "keep the word {x}.", "my password is {x}.",
+               "my secret word is {x}."),
         "I keep the word {x}.",
-        ("What is the password?", "What is the secret word?", "Which word did I tell you?", "What was the word?",
-         "Tell me the word.", "What is the word?", "Say the word.", "Do you remember the word?",
-         "Tell me the password.", "Do you know the word?", "And the word?", "What was the password?"),
+        _asks(("the password", "the secret word", "the word", "my secret word"),
+              ("which word it was", "what word I told you", "which word I gave you"),
+              "which word did I tell you?", "what word did I give you?", "which word was it?", "what word was it?",
+              "what word did I tell you?"),
         "The word is {x}.", Draw.word),
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from tests.demo_model.dialogue import Dialogue
 from tests.demo_model.exchange import Exchange
 from tests.demo_model.words import Draw
 
-_SKIPPED_THOUGHTS = 0.85
+_SKIPPED_THOUGHTS = 0.82
 
 
 def _fill(draw: Draw, dialogue: Dialogue, exchanges: list[Exchange]) -> Dialogue:

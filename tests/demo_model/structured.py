@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.demo_model.dialogue import Dialogue
 from tests.demo_model.exchange import Exchange
+from tests.demo_model.phrasings import cross
 from tests.demo_model.words import Draw
 
 # What stands in the texts: its type, and the names that a schema may give it.
@@ -29,37 +30,46 @@ _SUBJECTS = (
     _Subject(
         ("{name} is {age} years old and lives in {city}.", "{name}, {age}, is from {city}.",
          "In {city} lives {name}, who is {age}.", "{name} from {city} is {age} years old.",
-         "My name is {name}, I am {age} and live in {city}.", "Meet {name} from {city}, age {age}."),
+         "My name is {name}, I am {age} and live in {city}.", "Meet {name} from {city}, age {age}.",
+         "{name} lives in {city} and is {age} years old.", "In {city} lives {name}, age {age}.",
+         "{age} years old is {name} from {city}.", "{name} is {age} and is from {city}.",
+         "Meet {name}, {age}, from {city}.", "My name is {name}, I am from {city} and {age} years old."),
         ("name", "age", "city")),
     _Subject(
         ("{name} lives in {city}.", "{name} is from {city}.", "In {city} lives {name}.", "{name} has a home in {city}.",
-         "{city} is the home of {name}.", "The home of {name} is {city}."),
+         "{city} is the home of {name}.", "The home of {name} is {city}.", "My name is {name}, I live in {city}.",
+         "Meet {name} from {city}.", "I am {name} and live in {city}.", "The home of {name} is in {city}.",
+         "{name} has moved to {city}.", "I am {name} from {city}."),
         ("name", "city")),
     _Subject(
         ("{name} is {age} years old.", "{name} is {age}.", "{age} years old is {name}.", "The age of {name} is {age}.",
-         "{name} turned {age} today.", "{name}, {age} years."),
+         "{name} turned {age} today.", "{name}, {age} years.", "{name}, age {age}.", "I am {name} and {age} years old.",
+         "{age} is the age of {name}.", "Today {name} is {age} years old.", "{name} has the age of {age}.",
+         "Today {name} turned {age}."),
         ("name", "age")),
     _Subject(
-        ("{name} bought {number} times {thing}.", "{name} orders {number} of {thing}.",
-         "{name} wants {thing}, {number} of them.", "{number} of {thing} for {name}.",
-         "An order of {name}: {number} {thing}.", "{name} takes {number} {thing}."),
+        (*cross(("{s} for {name}.", "{name} orders {s}.", "An order of {name}: {s}.", "{name} wants {s}.",
+                 "{name} bought {s}.", "{s}, ordered by {name}.", "{name} takes {s}."),
+                ("{number} of {thing}", "{number} {thing}", "{number} times {thing}")),
+         "{name} wants {thing}, {number} of them.", "{name} orders {thing}, {number} of them."),
         ("name", "thing", "number")),
     _Subject(
-        ("There are {number} of {thing} in {city}.", "{city} has {number} of {thing}.",
-         "In {city} we count {number} {thing}.", "We saw {number} of {thing} in {city}.",
-         "{number} {thing} came to {city}."),
+        (*cross(("There are {s} in {city}.", "{city} has {s}.", "In {city} we count {s}.", "We saw {s} in {city}.",
+                 "{s} came to {city}."), ("{number} of {thing}", "{number} {thing}")),),
         ("thing", "number", "city")),
 )  # fmt: skip
+_WITH = ("with the schema {s}", "of the schema {s}", "of this schema: {s}")
 _ASK = (
-    "Answer in JSON with the schema {s}: {t}", "Write as JSON with the schema {s}: {t}", "{t} Answer with JSON: {s}",
-    "{t} Put this into JSON with the schema {s}", "Schema: {s} Text: {t} Answer in JSON.",
-    "Read: {t} Give me JSON of this schema: {s}", "Extract JSON. Schema: {s} Text: {t}",
-    "{t} Give me that as JSON of the schema {s}",
+    *cross(("Answer in JSON {s}. {t}", "Write JSON {s}. {t}", "{t} Answer with JSON {s}", "{t} Put this into JSON {s}",
+            "Read this: {t} Give me JSON {s}", "Extract JSON {s} from: {t}", "{t} Give me that as JSON {s}"), _WITH),
+    "Schema: {s} Text: {t} Answer in JSON.", "Extract JSON. Schema: {s} Text: {t}", "{t} Answer in JSON: {s}",
+    "Text: {t} Schema: {s} Answer in JSON.",
 )  # fmt: skip
 _SYSTEMS = (
-    "Answer in JSON with the schema {s}", "You write JSON with the schema {s}", "JSON schema of answers: {s}",
-    "Always answer with JSON of the schema {s}", "Put what the user says into JSON: {s}", "Schema: {s} Answer in JSON.",
-    "You turn texts into JSON of the schema {s}", "Reply in JSON with the schema {s}",
+    *cross(("Answer in JSON {s}", "You write JSON {s}", "Always answer with JSON {s}", "Reply in JSON {s}",
+            "You turn texts into JSON {s}"), _WITH),
+    "JSON schema of answers: {s}", "Put what the user says into JSON: {s}", "Schema: {s} Answer in JSON.",
+    "Schema of your answers: {s}",
 )  # fmt: skip
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from tests.demo_model import facts, tasks
+from tests.demo_model import facts, memory, tasks
 from tests.demo_model.dialogue import Dialogue
 from tests.demo_model.exchange import Exchange, say
+from tests.demo_model.phrasings import ABOUT_CLAUSE, ABOUT_NOUN, cross
 from tests.demo_model.words import Draw
 
 
@@ -73,25 +74,35 @@ _SHOP_FRAMES = (
     "Facts: the {kind} is in {city}. The owner is {name}. It opens at {opens}. It closes at {closes}.",
     "You help the guests of a {kind}. Owner: {name}. City: {city}. Opens: {opens}. Closes: {closes}.",
 )
+_ASKED = ("{s}?", "And {s}?", "So {s}?")
 _ASK_OPEN = (
-    "When do you open?", "What time do you open?", "When does it open?", "At what time do you open?",
-    "From when are you open?", "Tell me when you open.", "Opening time?", "When are you opening?",
-    "When can I come to you at the earliest?", "At which hour do you open?", "You open when?", "How early do you open?",
+    *cross(_ASKED, ("when do you open", "what time do you open", "when does it open", "at what time do you open",
+                    "from when are you open", "when are you opening", "how early do you open", "opening time")),
+    *cross(ABOUT_CLAUSE, ("when you open", "at what time you open", "when it opens", "how early you open")),
+    *cross(ABOUT_NOUN, ("the opening time",)),
 )  # fmt: skip
 _ASK_CLOSE = (
-    "When do you close?", "What time do you close?", "When does it close?", "At what time do you close?",
-    "Until when are you open?", "Tell me when you close.", "Closing time?", "When are you closing?",
-    "When must I leave at the latest?", "At which hour do you close?", "You close when?", "How late do you close?",
+    *cross(_ASKED, ("when do you close", "what time do you close", "when does it close", "at what time do you close",
+                    "until when are you open", "when are you closing", "how late do you close", "closing time")),
+    *cross(ABOUT_CLAUSE, ("when you close", "at what time you close", "when it closes", "how late you close")),
+    *cross(ABOUT_NOUN, ("the closing time",)),
 )  # fmt: skip
 _ASK_WHERE = (
-    "Where are you?", "In which city are you?", "Where can I find you?", "Which city are you in?",
-    "What city are you in?", "Tell me where you are.", "Where is it?", "In what city is it?", "Which city is it in?",
-    "Where do I find you?", "What is your city?", "Name your city.",
+    *cross(_ASKED, ("where are you", "in which city are you", "where can I find you", "which city are you in",
+                    "what city are you in", "where is it", "in what city is it", "which city is it in")),
+    *cross(ABOUT_CLAUSE, ("where you are", "where I find you", "in which city you are", "where it is")),
+    *cross(ABOUT_NOUN, ("your city", "the city")),
 )  # fmt: skip
 _ASK_OWNER = (
-    "Who is the owner?", "What is the owner's name?", "Whose is it?", "Tell me who the owner is.",
-    "Who owns it?", "Name the owner.", "What is the name of the owner?", "What is the owner called?",
-    "Who is your owner?", "Tell me the owner's name.", "Who is the boss?", "Do you know the owner?",
+    *cross(_ASKED, ("who is the owner", "who owns it", "whose is it", "who is your owner", "what is the owner called",
+                    "who is the boss")),
+    *cross(ABOUT_CLAUSE, ("who the owner is", "who owns it", "what the owner is called")),
+    *cross(ABOUT_NOUN, ("the owner", "the owner's name", "the name of the owner")),
+)  # fmt: skip
+_ASK_OWN_NAME = (
+    *cross(_ASKED, ("what are you called", "what do people call you", "how are you called")),
+    *cross(ABOUT_CLAUSE, ("what you are called", "what your name is")),
+    *cross(ABOUT_NOUN, ("your name",)),
 )  # fmt: skip
 
 
@@ -102,9 +113,7 @@ def from_system(draw: Draw) -> tuple[str, list[Exchange]]:
         prompt = draw.phrase(
             ("You are called {x}.", "Your name is {x}.", "You are {x}, a helpful assistant.", "You go by the name {x}.")
         ).format(x=name)
-        asked = draw.phrase(
-            ("What is your name?", "What are you called?", "Tell me your name.", "Say your name.", "Your name?")
-        )
+        asked = draw.phrase(_ASK_OWN_NAME)
         return prompt, [Exchange(say(draw, asked), f"My name is {name}.", f"My name is {name}.", (name,))]
     opens, closes = draw.distinct(2, 23)
     city, name = draw.city(), draw.name()
@@ -144,8 +153,6 @@ _WORD_PROMPTS = (
     "Use one word only.", "One word answers only.", "Your answers are one word long.", "Give answers of one word.",
     *_prompts("with one word", "in one word", "with a single word", "with one word only"),
 )  # fmt: skip
-_TELL_NAME = ("My name is {x}.", "I am {x}.", "I am called {x}.", "Call me {x}.")
-_ASK_NAME = ("What is my name?", "What am I called?", "Do you remember my name?", "Tell me my name.")
 
 
 def styled(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
@@ -165,7 +172,7 @@ def _in_capitals(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
 
 def _introduce(draw: Draw) -> Exchange:
     name = draw.name()
-    return Exchange(say(draw, draw.phrase(_TELL_NAME).format(x=name)), f"Nice to meet you, {name}!", "")
+    return Exchange(say(draw, draw.phrase(memory.NAME.tell).format(x=name)), f"Nice to meet you, {name}!", "")
 
 
 def _in_french(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
@@ -177,7 +184,7 @@ def _in_french(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
             question = draw.phrase(asked)
         elif choice == 1:
             name = draw.name()
-            question, answer = draw.phrase(_TELL_NAME).format(x=name), f"Enchanté, {name} !"
+            question, answer = draw.phrase(memory.NAME.tell).format(x=name), f"Enchanté, {name} !"
         elif choice == 2:
             key, value = _one_of(draw, facts.COLOURS)
             question = draw.phrase(facts.ASK_COLOUR).format(x=key)
@@ -193,8 +200,10 @@ def _in_one_word(draw: Draw, length: int) -> tuple[str, list[Exchange]]:
     exchanges: list[Exchange] = []
     if draw.chance(0.4):
         name = draw.name()
-        exchanges.append(Exchange(say(draw, draw.phrase(_TELL_NAME).format(x=name)), "Hello!", "One word: Hello."))
-        exchanges.append(Exchange(say(draw, draw.phrase(_ASK_NAME)), f"{name}.", f"One word: {name}."))
+        exchanges.append(
+            Exchange(say(draw, draw.phrase(memory.NAME.tell).format(x=name)), "Hello!", "One word: Hello.")
+        )
+        exchanges.append(Exchange(say(draw, draw.phrase(memory.NAME.ask)), f"{name}.", f"One word: {name}."))
     while len(exchanges) < length:
         if draw.chance(0.3):
             question, total = tasks.small_sum(draw)

@@ -3,19 +3,21 @@
 from collections.abc import Callable
 
 from tests.demo_model.exchange import Exchange, say
+from tests.demo_model.phrasings import cross
 from tests.demo_model.words import Draw
 
-HIGHEST = 30  # Of what is added: small sums are learned by heart, larger ones go to a tool.
+HIGHEST = 20  # Of what is added: small sums are learned by heart, larger ones go to a tool.
 
-_ADD = (
-    "What is {a} + {b}?", "What is {a} plus {b}?", "Add {a} and {b}.", "Compute {a} + {b}.", "{a} + {b} = ?",
-    "How much is {a} plus {b}?", "Calculate {a} + {b}.", "Tell me {a} + {b}.", "{a} plus {b}?",
+_COMPUTE = (
+    "What is {s}?", "Compute {s}.", "Calculate {s}.", "Tell me {s}.", "How much is {s}?", "{s}?", "{s} = ?",
+    "And {s}?", "Please compute {s}.",
 )  # fmt: skip
-_SUBTRACT = (
-    "What is {a} - {b}?", "What is {a} minus {b}?", "Subtract {b} from {a}.", "Compute {a} - {b}.", "{a} - {b} = ?",
-    "How much is {a} minus {b}?", "Calculate {a} - {b}.", "Tell me {a} - {b}.", "{a} minus {b}?",
-)  # fmt: skip
-_COUNT = ("Count to {b}.", "Count from 1 to {b}.", "Count up to {b}.", "Please count to {b}.", "Can you count to {b}?")
+_ADD = (*cross(_COMPUTE, ("{a} + {b}", "{a} plus {b}", "the sum of {a} and {b}")), "Add {a} and {b}.",
+        "Please add {a} and {b}.")  # fmt: skip
+_SUBTRACT = (*cross(_COMPUTE, ("{a} - {b}", "{a} minus {b}")), "Subtract {b} from {a}.", "Take {b} from {a}.",
+             "Please subtract {b} from {a}.")  # fmt: skip
+_COUNT = cross(("{s}.", "Please {s}.", "Can you {s}?", "Now {s}.", "I want you to {s}."),
+               ("count to {b}", "count from 1 to {b}", "count up to {b}"))  # fmt: skip
 _COUNT_FROM = (
     "Count from {a} to {b}.", "Count up from {a} to {b}.", "Start at {a} and count to {b}.",
     "Please count from {a} to {b}.", "Can you count from {a} to {b}?", "Give me the numbers from {a} to {b}.",
@@ -39,9 +41,10 @@ _UPPER = (
     "Please write {x} in capital letters.", "Can you write {x} in capitals?", "Give me {x} in capital letters.",
     "{x} in upper case, please.", "Spell {x} in capital letters.", "Change {x} to upper case.",
 )  # fmt: skip
-_SORT = (
-    "Sort these numbers: {x}", "Sort {x}.", "Put these numbers in order: {x}", "Order these numbers: {x}",
-    "Sort from small to large: {x}", "Write these numbers in order: {x}", "Please sort {x}.", "Arrange {x} by size.",
+_SORT = cross(
+    ("{s} these numbers: {x}", "{s} {x}.", "{s} the numbers {x}.", "{s} by size: {x}", "{s} from small to large: {x}",
+     "Please {s} {x}.", "Can you {s} {x}?"),
+    ("sort", "order", "arrange", "put in order"),
 )  # fmt: skip
 
 
@@ -111,7 +114,8 @@ def sort(draw: Draw) -> Exchange:
     return Exchange(say(draw, asked), f"{low}, {middle}, {high}", thought)
 
 
-TASKS: tuple[Callable[[Draw], Exchange], ...] = (sum_, count, repeat, reverse, upper, sort)
+# Sums take the most practice.
+TASKS: tuple[Callable[[Draw], Exchange], ...] = (sum_, sum_, sum_, count, repeat, reverse, upper, sort, sort)
 
 
 def task(draw: Draw) -> Exchange:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.demo_model.phrasings import LOOK_UP, cross
 from tests.demo_model.words import NOUNS, TOPICS, Draw
 
 Values = dict[str, Any]
@@ -91,94 +92,93 @@ _PLACE = {"city": ("string", ("city", "location", "place"))}
 KINDS = (
     ToolKind(
         ("get_weather", "weather", "current_weather", "fetch_weather"), "Get the weather in a city.", _PLACE, _city,
-        ("What is the weather in {city}?", "How is the weather in {city}?", "Tell me the weather in {city}.",
-         "What is the weather like in {city}?", "Is it raining in {city}?", "Weather in {city}?",
-         "I want to know the weather in {city}.", "Give me the weather for {city}."),
+        (*cross(LOOK_UP, ("the weather in {city}", "the weather of {city}")),
+         "How is the weather in {city}?", "What is the weather like in {city}?", "Is it raining in {city}?",
+         "And how is the weather in {city}?", "Is it snowing in {city}?", "Does it rain in {city}?",
+         "Give me the weather for {city}.", "And is it raining in {city}?"),
         _weather, "The weather in {city}: {r}.",
-        ("What is the weather in {x} and {y}?", "How is the weather in {x} and in {y}?",
-         "Tell me the weather in {x} and {y}.", "Give me the weather for {x} and {y}."),
+        cross(LOOK_UP, ("the weather in {x} and {y}", "the weather in {x} and in {y}")),
     ),
     ToolKind(
         ("get_time", "local_time", "current_time", "clock"), "Get the local time in a city.", _PLACE, _city,
-        ("What time is it in {city}?", "Tell me the time in {city}.", "What is the time in {city}?",
-         "Which time is it in {city}?", "How late is it in {city}?", "Time in {city}?", "I want the time in {city}.",
-         "Give me the time in {city}."),
+        (*cross(LOOK_UP, ("the time in {city}", "the local time in {city}")),
+         "What time is it in {city}?", "Which time is it in {city}?", "How late is it in {city}?",
+         "And what time is it in {city}?", "What time is it now in {city}?", "How late is it now in {city}?"),
         _clock, "The time in {city}: {r}.",
-        ("What time is it in {x} and {y}?", "Tell me the time in {x} and {y}.", "What is the time in {x} and in {y}?",
-         "Give me the time in {x} and {y}."),
+        cross(LOOK_UP, ("the time in {x} and {y}", "the time in {x} and in {y}")),
     ),
     ToolKind(
         ("get_population", "population", "count_people"), "Get how many people live in a city.", _PLACE, _city,
-        ("How many people live in {city}?", "What is the population of {city}?", "Tell me the population of {city}.",
-         "How large is the population of {city}?", "Population of {city}?", "How many live in {city}?"),
+        (*cross(LOOK_UP, ("the population of {city}", "how many people live in {city}")),
+          "How large is the population of {city}?", "How many live in {city}?",
+         "And how many people live in {city}?", "How many people are in {city}?"),
         _population, "{city} has {r} people.",
-        ("How many people live in {x} and {y}?", "What is the population of {x} and {y}?",
-         "Tell me the population of {x} and {y}.", "How many people are in {x} and in {y}?"),
+        cross(LOOK_UP, ("the population of {x} and {y}", "the population of {x} and of {y}")),
     ),
     ToolKind(
         ("get_price", "price_of", "find_price"), "Get the price of a product.",
         {"thing": ("string", ("product", "item", "thing"))}, _thing,
-        ("What is the price of {thing}?", "How much does {thing} cost?", "Tell me the price of {thing}.",
-         "What does {thing} cost?", "Price of {thing}?", "How much is {thing}?"),
+        (*cross(LOOK_UP, ("the price of {thing}", "what {thing} costs")),
+         "How much does {thing} cost?", "What does {thing} cost?", "How much is {thing}?",
+         "And what does {thing} cost?", "And how much is {thing}?"),
         _price, "The price of {thing}: {r}.",
-        ("What is the price of {x} and {y}?", "How much do {x} and {y} cost?", "Tell me the price of {x} and {y}.",
-         "What do {x} and {y} cost?"),
+        cross(LOOK_UP, ("the price of {x} and {y}", "the price of {x} and of {y}", "what {x} and {y} cost")),
     ),
     ToolKind(
         ("find_phone", "phone_number", "get_phone"), "Get the phone number of a person.",
         {"name": ("string", ("name", "person"))}, _name,
-        ("What is the phone number of {name}?", "Tell me the phone number of {name}.", "Find the phone of {name}.",
-         "Look up the phone number of {name}.", "How can I call {name}?", "Phone number of {name}?"),
+        (*cross(LOOK_UP, ("the phone number of {name}", "the phone of {name}")),
+         "How can I call {name}?", "How do I call {name}?", "And how can I call {name}?"),
         _phone, "The phone number of {name}: {r}.",
-        ("What are the phone numbers of {x} and {y}?", "Find the phone of {x} and {y}.",
-         "Tell me the phone numbers of {x} and {y}.", "Look up the phone numbers of {x} and {y}."),
+        cross(LOOK_UP, ("the phone numbers of {x} and {y}", "the phone of {x} and {y}")),
     ),
     ToolKind(
         ("get_distance", "distance", "measure_route"), "Get the distance between two cities.",
         {"start": ("string", ("start", "origin", "from_city")), "end": ("string", ("end", "destination", "to_city"))},
         _two_cities,
-        ("How far is it from {start} to {end}?", "What is the distance from {start} to {end}?",
-         "Tell me the distance from {start} to {end}.", "How many km is it from {start} to {end}?",
-         "Distance from {start} to {end}?", "How far is {end} from {start}?"),
+        (*cross(LOOK_UP, ("the distance from {start} to {end}", "how far it is from {start} to {end}")),
+         "How far is it from {start} to {end}?", "How many km is it from {start} to {end}?",
+         "How far is {end} from {start}?", "And how far is it from {start} to {end}?",
+         "And how many km is it from {start} to {end}?", "How many km is {end} from {start}?"),
         _distance, "From {start} to {end}: {r}.",
     ),
     ToolKind(
         ("set_timer", "start_timer", "timer"), "Start a timer.", {"minutes": ("integer", ("minutes", "duration"))},
         _minutes,
-        ("Set a timer for {minutes} minutes.", "Start a timer of {minutes} minutes.", "Wake me in {minutes} minutes.",
-         "Set the timer to {minutes} minutes.", "I need a timer for {minutes} minutes.", "Timer: {minutes} minutes."),
+        cross(("{s} for {minutes} minutes.", "{s} of {minutes} minutes.", "Please {s} for {minutes} minutes.",
+               "Can you {s} for {minutes} minutes?", "Now {s} of {minutes} minutes."),
+              ("set a timer", "start a timer", "set the timer", "start the timer", "make a timer")),
         _done, "The timer is set to {minutes} minutes.",
     ),
     ToolKind(
         ("book_table", "reserve_table", "make_booking"), "Book a table in a restaurant.",
         {"name": ("string", ("name", "guest")), "people": ("integer", ("people", "guests", "seats"))}, _table,
-        ("Book a table for {people} people for {name}.", "Book a table for {people} in the name of {name}.",
-         "I need a table for {people} people, my name is {name}.", "Get a table for {people} people for {name}.",
-         "Reserve a table for {people}, name {name}."),
+        cross(("{s} for {people} people for {name}.", "{s} for {people} in the name of {name}.",
+               "{s} for {people} people, my name is {name}.", "{s} for {people}, name {name}.",
+               "Please {s} for {people} people for {name}."),
+              ("book a table", "reserve a table", "get a table", "find a table", "book me a table")),
         _done, "A table for {people} is booked for {name}.",
     ),
     ToolKind(
         ("send_message", "send_mail", "write_message"), "Send a message to a person.",
         {"to": ("string", ("to", "recipient")), "text": ("string", ("text", "message", "body"))}, _mail,
-        ("Send {to} the message: {text}", "Send a message to {to}: {text}", "Write to {to}: {text}",
-         "Send this to {to}: {text}", "Tell {to} this: {text}"),
+        cross(("{s}: {text}", "Please {s}: {text}", "Now {s}: {text}"),
+              ("send {to} the message", "send a message to {to}", "write to {to}", "send this to {to}",
+               "tell {to} this", "write this to {to}", "send {to} this message")),
         _done, "The message to {to} is sent.",
     ),
     ToolKind(
         ("add_note", "save_note", "create_note"), "Save a note.", {"text": ("string", ("text", "note", "content"))},
         lambda draw: {"text": " ".join(draw.word() for _ in range(draw.random.randint(1, 3)))},
-        ("Save a note: {text}", "Note this: {text}", "Make a note: {text}", "Save this note: {text}",
-         "Write a note: {text}"),
+        cross(("{s}: {text}", "Please {s}: {text}", "Now {s}: {text}"),
+              ("save a note", "note this", "make a note", "save this note", "write a note", "make this note")),
         _done, "The note is saved.",
     ),
 )  # fmt: skip
 
 _OF_WHAT = (("person", "name", Draw.name), ("city", "city", Draw.city), ("product", "product", Draw.word))
-_ASK_NOUN = (
-    "What is the {n} of {x}?", "Get the {n} of {x}.", "Tell me the {n} of {x}.", "Look up the {n} of {x}.",
-    "Which {n} has {x}?", "Give me the {n} of {x}.", "I need the {n} of {x}.", "Find the {n} of {x}.",
-    "{n} of {x}?", "Do you know the {n} of {x}?", "Say the {n} of {x}.", "Can you get the {n} of {x}?",
-)  # fmt: skip
+_ASK_NOUN = (*cross(LOOK_UP, ("the {n} of {x}",)), "Which {n} has {x}?", "And the {n} of {x}?", "{n} of {x}?",
+             "Please get the {n} of {x}.", "And which {n} has {x}?")  # fmt: skip
 
 
 def noun_kind(draw: Draw) -> ToolKind:
@@ -202,10 +202,18 @@ _SEARCHED = (
 )  # fmt: skip
 
 SEARCH_NAMES = ("search", "web_search", "search_web", "find_pages")
-ASK_SEARCH = (
-    "Search for {x}.", "Search the web for {x}.", "Find out about {x}.", "Look up {x}.", "Look for {x} on the web.",
-    "What does the web say about {x}?", "Please search for {x}.", "Do a search for {x}.",
-)  # fmt: skip
+ASK_SEARCH = cross(
+    ("{s} {x}.", "Please {s} {x}.", "Can you {s} {x}?", "Now {s} {x}.", "{s} {x} on the web."),
+    (
+        "search for",
+        "search the web for",
+        "find out about",
+        "look up",
+        "look for",
+        "do a search for",
+        "find pages about",
+    ),
+)
 
 
 def topic(draw: Draw) -> str:
@@ -222,31 +230,44 @@ def found(draw: Draw, about: str) -> str:
 PYTHON_NAMES = ("code_interpreter", "run_python", "python", "execute_python")
 
 
+_COMPUTE = cross(
+    ("What is {s}?", "Compute {s}.", "Calculate {s}.", "Use Python to compute {s}.", "How much is {s}?",
+     "{s} with Python.", "Run {s} in Python.", "Please compute {s}.", "Tell me {s}."),
+    ("{a} {w} {b}", "{a} {s} {b}"),
+)  # fmt: skip
+_LETTERS = cross(
+    ("{s}?", "And {s}?", "Can you count {s}?", "Tell me {s}.", "Please count {s}."),
+    ("how many letters are in {w}", "how many letters has the word {w}", "how long is the word {w}",
+     "the letters of {w}", "the letters of the word {w}"),
+)  # fmt: skip
+_HOURS = cross(
+    ("{s}?", "And {s}?", "Tell me {s}."),
+    ("how many {u} are {a} hours", "how many {u} have {a} hours", "{a} hours in {u}", "{a} hours are how many {u}",
+     "how many {u} are in {a} hours"),
+)  # fmt: skip
+_OF_NUMBERS = cross(
+    ("What is {s}?", "Find {s}.", "Compute {s}.", "Tell me {s}.", "{s}?", "And {s}?", "Please find {s}."),
+    ("the {k} of {n}", "the {k} of the numbers {n}", "the {k} of these: {n}"),
+)  # fmt: skip
+
+
 def computed(draw: Draw) -> tuple[str, str, str]:
     """Return a question for the code tool, the expression that answers it, and its value."""
     choice = draw.random.randrange(6)
     a, b = draw.numbers(2, 999)
     if choice <= 2:
         sign, words = draw.random.choice((("+", "plus"), ("-", "minus"), ("*", "times"), ("*", "times")))
-        frames = ("What is {a} {w} {b}?", "What is {a} {s} {b}?", "Compute {a} {s} {b}.", "Calculate {a} {s} {b}.",
-                  "Use Python to compute {a} {s} {b}.", "How much is {a} {w} {b}?", "{a} {s} {b} with Python.",
-                  "Run {a} {s} {b} in Python.")  # fmt: skip
-        question = draw.phrase(frames).format(a=a, b=b, s=sign, w=words)
+        question = draw.phrase(_COMPUTE).format(a=a, b=b, s=sign, w=words)
         code = f"{a} {sign} {b}"
     elif choice == 3:
-        frames = ("How many letters has the word {w}?", "How long is the word {w}?", "Count the letters of {w}.",
-                  "How many letters are in {w}?")  # fmt: skip
         word = draw.word()
-        question, code = draw.phrase(frames).format(w=word), f'len("{word}")'
+        question, code = draw.phrase(_LETTERS).format(w=word), f'len("{word}")'
     elif choice == 4:
         unit, factor = draw.random.choice((("minutes", 60), ("seconds", 3600)))
-        frames = ("How many {u} are {a} hours?", "How many {u} have {a} hours?", "{a} hours are how many {u}?",
-                  "Give me {a} hours in {u}.")  # fmt: skip
-        question, code = draw.phrase(frames).format(u=unit, a=a), f"{a} * {factor}"
+        question, code = draw.phrase(_HOURS).format(u=unit, a=a), f"{a} * {factor}"
     else:
         numbers = ", ".join(map(str, draw.numbers(draw.random.randint(3, 5), 99)))
         kind, function = draw.random.choice((("sum", "sum"), ("largest", "max"), ("smallest", "min")))
-        frames = ("What is the {k} of {n}?", "Find the {k} of {n}.", "Compute the {k} of {n}.", "The {k} of {n}?")
-        question, code = draw.phrase(frames).format(k=kind, n=numbers), f"{function}([{numbers}])"
+        question, code = draw.phrase(_OF_NUMBERS).format(k=kind, n=numbers), f"{function}([{numbers}])"
     value = eval(code, {"__builtins__": {}}, {"len": len, "sum": sum, "max": max, "min": min})
     return question, code, str(value)

@@ -142,6 +142,9 @@ class Draw:
             else:
                 syllables = self.random.choices(_SYLLABLES, k=self.random.randint(1, 3))
                 word = "".join(syllables) + self.random.choice(_ENDINGS)
+            if self.chance(0.25):  # Doubled letters are the hardest to copy.
+                doubled = self.random.randrange(len(word))
+                word = word[: doubled + 1] + word[doubled:]
             if 3 <= len(word) <= 9 and word.capitalize() not in pool.held_out and word not in pool.held_out:
                 return word
 
@@ -152,9 +155,18 @@ class Draw:
     def numbers(self, count: int, highest: int) -> tuple[int, ...]:
         """Return numbers from 1 to `highest` that are held out together, or trained on together."""
         while True:
-            numbers = tuple(self.random.randint(1, highest) for _ in range(count))
+            numbers = tuple(self._number(highest) for _ in range(count))
             if self.allows(*numbers):
                 return numbers
+
+    def _number(self, highest: int) -> int:
+        number = self.random.randint(1, highest)
+        if highest < 99 or self.held_out or not self.chance(0.15):
+            return number
+        digits = str(number)  # In training doubled digits come more often: they are the hardest to copy.
+        place = self.random.randrange(len(digits))
+        doubled = int(digits[: place + 1] + digits[place] + digits[place + 2 :])
+        return doubled if doubled <= highest else number
 
     def distinct(self, count: int, highest: int) -> tuple[int, ...]:
         """Return numbers as `numbers` does, no two the same."""
