@@ -634,12 +634,12 @@ async def test_accounts_share_the_room_however_much_each_has_to_do(world, batch_
         return replace(quick, steps=[both_run, *quick.steps])
 
     world.chat.script = answer_once_both_run
-    async with run_batches(world, batch_stores, max_lines_in_flight=2):
+    async with run_batches(world, batch_stores, max_lines_in_flight=2) as batching:
         busy, quiet = world.client(), world.client(OTHER)
         first = [await submit(busy, jsonl(*map(line, range(300)))) for _ in range(5)]
         await eventually(lambda: len(world.chat.streams) == 2)
         small = await submit(quiet, jsonl(*map(line, range(10))))
-        await until(quiet, small, "in_progress")
+        await eventually(lambda: "acct-2" in batching.worker.gate._waiting)
         both_run.set()
         assert (await finish(quiet, small)).request_counts.completed == 10
         for batch in first:
