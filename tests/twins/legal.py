@@ -3,6 +3,7 @@
 Knows the order and the fields of the events from the interface alone; shares no code with what writes them.
 """
 
+import re
 from typing import Any
 
 import orjson
@@ -15,7 +16,15 @@ KEYS = {
     "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p", "presence_penalty",
     "frequency_penalty", "truncation", "usage", "user", "metadata", "conversation",
 }  # fmt: skip
+MODELS_OWN = {"message", "reasoning", "function_call"}
 WITHOUT_STATUS = {"mcp_list_tools", "mcp_approval_request"}
+ORDERS = {
+    "code_interpreter_call": r"in_progress (code\.delta )*code\.done (interpreting (completed )?)?",
+    "mcp_call": r"in_progress (arguments\.delta )*arguments\.done ((completed|failed) )?",
+    "web_search_call": r"(in_progress (searching (completed )?)?)?",
+    "file_search_call": r"(in_progress (searching (completed )?)?)?",
+    "mcp_list_tools": r"(in_progress ((completed|failed) )?)?",
+}
 PARTS = {
     "output_text": ("response.output_text", "text"),
     "refusal": ("response.refusal", "refusal"),
@@ -76,7 +85,7 @@ def _check_final(final: dict[str, Any], kind: str, items: list[dict[str, Any]]) 
     usage = final["usage"]
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
     if final["status"] == "completed":
-        assert all(item.get("status") != "incomplete" for item in items)
+        assert all(item.get("status") != "incomplete" for item in items if item["type"] in MODELS_OWN)
 
 
 def _item(events: list[dict[str, Any]], index: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -110,8 +119,23 @@ def _item(events: list[dict[str, Any]], index: int) -> tuple[dict[str, Any], lis
         assert last["arguments"] == "".join(event["delta"] for event in deltas)
         assert finished == {**item, "arguments": last["arguments"], "status": finished["status"]}
     else:
-        assert all(event["type"].startswith(f"response.{item['type']}") for event in inner)
+        _check_tool(inner, finished)
     return finished, after
+
+
+def _check_tool(events: list[dict[str, Any]], finished: dict[str, Any]) -> None:
+    """Assert that a tool's own events come in order, and tell what its item holds."""
+    head = f"response.{finished['type']}"
+    assert all(event["type"].startswith(head) for event in events)
+    kinds = [event["type"].removeprefix(head)[1:] for event in events]
+    order = ORDERS.get(finished["type"])
+    assert order is None or re.fullmatch(order, "".join(f"{kind} " for kind in kinds)), kinds
+    for field in ("code", "arguments"):
+        if f"{field}.done" in kinds:
+            assert events[kinds.index(f"{field}.done")][field] == finished[field]
+            deltas = [event["delta"] for event, kind in zip(events, kinds, strict=True) if kind == f"{field}.delta"]
+            assert all(deltas)
+            assert "".join(deltas) == finished[field]
 
 
 def _parts(events: list[dict[str, Any]]) -> list[dict[str, Any]]:

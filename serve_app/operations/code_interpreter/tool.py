@@ -5,14 +5,13 @@ import base64
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 from deployments.state.containers import StoredContainer
 from deployments.state.files import StoredFile
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerFile, ContainerGone
 from serve_app.errors import ApiError, NotFound, QuotaExceeded, Unavailable
+from serve_app.json_limits import is_json_object
 from serve_app.operations.code_interpreter.containers import (
     Containers,
     NewContainer,
@@ -20,13 +19,13 @@ from serve_app.operations.code_interpreter.containers import (
     path_in,
 )
 from serve_app.operations.code_interpreter.refusals import expired
+from serve_app.operations.code_interpreter.writing import EVENT, CodeInWriting, TextMember
 from serve_app.operations.responses.tools import Tell, ToolAnswer, ToolContext
 from serve_app.operations.responses.writer import Item, new_id
 from serve_app.schemas.response_tools import AutoContainer, CodeInterpreterTool
 
 TYPE: Final = "code_interpreter"
 OUTPUTS: Final = "code_interpreter_call.outputs"
-_EVENT = "response.code_interpreter_call"
 _ROOM_EVERY_S = 0.5
 _MAX_SHOWN_IMAGE_BYTES = 8 * 1024 * 1024
 _STATUSES = {"ok": "completed", "error": "completed", "interrupted": "incomplete", "died": "failed"}
@@ -129,23 +128,23 @@ class CodeInUse:
         head = {"id": new_id("ci"), "type": "code_interpreter_call", "status": "in_progress"}
         return {**head, "container_id": self._next_id, "code": "", "outputs": None}
 
+    def write(self, item: Item) -> CodeInWriting:
+        """Return what shows the code of a call while the model writes it."""
+        return CodeInWriting(item)
+
     async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
         """Run the code of a call; whoever cancels this interrupts the code."""
         code = _code_of(arguments)
-        tell(f"{_EVENT}.in_progress")
         if code is None:
             return ToolAnswer({**item, "status": "failed"}, _NO_CODE)
-        tell(f"{_EVENT}_code.delta", delta=code)
-        tell(f"{_EVENT}_code.done", code=code)
-        item["code"] = code  # A call that is stopped shows it too.
-        tell(f"{_EVENT}.interpreting")
+        tell(f"{EVENT}.interpreting")
         try:
             result, note = await self._run(code)
         except ContainerError as error:
             return ToolAnswer({**item, "status": "failed"}, error.message)
         except ApiError as error:
             return ToolAnswer({**item, "status": "failed"}, error.message)
-        tell(f"{_EVENT}.completed")
+        tell(f"{EVENT}.completed")
         container_id = self._next_id
         for file in result.files:
             self._written[file.path] = (container_id, file)
@@ -234,13 +233,12 @@ def _citation(container_id: str, file: ContainerFile, start: int, end: int) -> I
 
 
 def _code_of(arguments: str) -> str | None:
-    """Return the code that a model has written into its arguments, None if there is none."""
-    try:
-        told: Any = orjson.loads(arguments)
-    except orjson.JSONDecodeError:
+    """Return the code that a model has written into its arguments, as it was shown; None if there is none."""
+    if not is_json_object(arguments):
         return None
-    code = told.get("code") if isinstance(told, dict) else None
-    return code if isinstance(code, str) else None
+    code = TextMember("code")
+    code.take(arguments)
+    return code.text
 
 
 def _outputs(result: CodeRun) -> list[Item]:

@@ -21,6 +21,7 @@ CALL_WENT_WRONG = "The call failed:"
 NO_OUTPUT = "[The call has no output.]"
 _COMPACTED = "What was said before, in short:\n"
 NOT_KEPT = "[What the code printed was not kept.]"
+_CUT_OFF = "[The code was cut off or interrupted.]"
 RESULTS_NOT_KEPT = "[What was found was not kept.]"
 _MESSAGE_TOKENS = 4
 _IMAGE_TOKENS = 765
@@ -136,8 +137,13 @@ class History:
         call.is_whole, call.output = not item["approve"], None if item["approve"] else declined(item)
 
     def _read_remote_call(self, item: Item) -> None:
-        """Take in a call of a remote server's tool: in the place of the request to approve it, if there was one."""
+        """Take in a call of a remote server's tool: in the place of the request to approve it, if there was one.
+
+        One in which the model was cut off is left out, as it was never made.
+        """
         run = self._runs.get(item["id"])
+        if run is None and item.get("status") == "incomplete" and not item.get("output") and not item.get("error"):
+            return
         output = run.output if run is not None else item.get("output") or _error_of(item)
         call = self._requests.get(item.get("approval_request_id") or "")
         if call is not None:
@@ -150,7 +156,8 @@ class History:
         outputs = item.get("outputs") or ()
         logs = "".join(output["logs"] for output in outputs if output["type"] == "logs")
         arguments = orjson.dumps({"code": item.get("code") or ""}).decode()
-        self._add_run(item_id, name, arguments, logs or NOT_KEPT)
+        otherwise = _CUT_OFF if item.get("status") == "incomplete" else NOT_KEPT
+        self._add_run(item_id, name, arguments, logs or otherwise)
 
     def _read_search(self, item_id: str, item: Item) -> None:
         """Take in a search over files of which only the item is there: its results, where it holds them."""

@@ -11,8 +11,10 @@ from deployments.state.response_protocol import StoredTurn
 from serve_app.operations.responses.items import Status, TextKind
 from serve_app.operations.responses.state import ResponseState, Said
 from serve_app.operations.responses.writer import Item, new_id
+from serve_app.operations.responses.written_call import Told
 
 _KINDS: dict[str, TextKind] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
+_PLACE = ("type", "sequence_number", "item_id", "output_index")
 _NOT_YET: Item = {"status": "in_progress", "output": [], "usage": None, "completed_at": None}
 _FINISHED_AS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
@@ -45,19 +47,66 @@ def resume(response: Item, events: Sequence[bytes], seal_reasoning: Callable[[st
     Where the events hold what cannot be read back, such as probabilities, `partial_text` is None afterwards.
     """
     told = [orjson.loads(event) for event in events]
-    ids = [event["item"]["id"] for event in told if event["type"] == "response.output_item.added"]
+    begun = [event["item"] for event in told if event["type"] == "response.output_item.added"]
+    ids = [item["id"] for item in begun if item["type"] in _READERS]
     state = ResponseState(
         response, new_id=lambda prefix: ids.pop(0) if ids else new_id(prefix), seal_reasoning=seal_reasoning
     )
     state.begin(queued=bool(response["background"]))
     for event in told:
-        _RESUMERS.get(event["type"], _ignore)(state, event)
+        _RESUMERS.get(event["type"], _resume_tool)(state, event)
     state.continue_at(len(events))
     return state
 
 
-def _ignore(state: ResponseState, event: Item) -> None:
-    return None
+class _Shown:
+    """A call that was under way: what of it the model had written; keeps `written_call.WrittenCall`."""
+
+    def __init__(self, item: Item, event: str, field: str) -> None:
+        self.item = item
+        self._event = event
+        self._field = field
+        self._pieces: list[str] = []
+
+    def begin(self) -> list[Told]:
+        return []
+
+    def take(self, text: str) -> list[Told]:
+        self._pieces.append(text)
+        return [(f"{self._event}.delta", {"delta": text})]
+
+    def end(self) -> list[Told]:
+        self.item[self._field] = "".join(self._pieces)
+        return [(f"{self._event}.done", {self._field: self.item[self._field]})]
+
+
+_WRITTEN = {
+    "code_interpreter_call": ("response.code_interpreter_call_code", "code"),
+    "mcp_call": ("response.mcp_call_arguments", "arguments"),
+}
+"""What events show of calls while the model writes them, and the field that has the whole of it."""
+
+
+def _resume_tool(state: ResponseState, event: Item) -> None:
+    opened = state.opened_tool
+    if opened is None:
+        return
+    kind = event["type"]
+    written = _WRITTEN.get(opened.item["type"])
+    if written is not None and kind == f"{written[0]}.delta":
+        opened.write(event["delta"])
+    elif written is not None and kind == f"{written[0]}.done":
+        opened.end_writing()
+    else:
+        opened.tell(kind, **{name: value for name, value in event.items() if name not in _PLACE})
+
+
+def _resume_end(state: ResponseState, event: Item) -> Any:
+    item = event["item"]
+    if state.opened_tool is not None:
+        state.opened_tool.item.clear()
+        state.opened_tool.item.update(item)
+    return state.close_item(item.get("status", "completed"))
 
 
 def _resume_text(kind: TextKind) -> Callable[[ResponseState, Item], Any]:
@@ -73,7 +122,9 @@ def _resume_item(state: ResponseState, event: Item) -> Any:
     item = event["item"]
     if item["type"] == "function_call":
         return state.take([ToolCallStart("tool_call", 0, event["output_index"], item["call_id"], item["name"])])
-    return None if item["type"] in _READERS else state.open_tool(item)
+    if item["type"] in _READERS:
+        return None
+    return state.open_tool(item, _Shown(item, *_WRITTEN[item["type"]]) if item["type"] in _WRITTEN else None)
 
 
 _RESUMERS: dict[str, Callable[[ResponseState, Item], Any]] = {
@@ -85,7 +136,7 @@ _RESUMERS: dict[str, Callable[[ResponseState, Item], Any]] = {
     "response.function_call_arguments.delta": lambda state, event: state.take(
         [ToolArgumentsDelta("tool_arguments", 0, event["output_index"], event["delta"])]
     ),
-    "response.output_item.done": lambda state, event: state.close_item(event["item"].get("status", "completed")),
+    "response.output_item.done": _resume_end,
 }
 
 
@@ -97,7 +148,9 @@ def _replay_item(state: ResponseState, item: Item, cuts: list[Any]) -> list[byte
 def _replay_tool(state: ResponseState, item: Item, cuts: list[Any]) -> list[bytes]:
     begun, *told = cuts
     opened, events = state.open_tool(dict(begun))
-    events += [opened.tell(kind, **fields) for kind, fields in told]
+    for kind, fields in told:
+        many = [{"delta": delta} for delta in fields] if isinstance(fields, list) else [fields]
+        events += [opened.tell(kind, **one) for one in many]
     opened.item.clear()
     opened.item.update(item)
     return events + state.close_item()

@@ -17,7 +17,8 @@ from serve_app.operations.chat import ChatOperation
 from serve_app.operations.responses.dialect import GenerationChat, create_chat_request, translated, unfinished
 from serve_app.operations.responses.history import ServerRun, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.running_tool import RunningTool, Work
-from serve_app.operations.responses.state import ResponseState, ServerCall
+from serve_app.operations.responses.server_call import OpenTool, ServerCall
+from serve_app.operations.responses.state import ResponseState
 from serve_app.operations.responses.tools import (
     CUT,
     NO_MORE_CALLS,
@@ -26,6 +27,7 @@ from serve_app.operations.responses.tools import (
     ToolAnswer,
     ToolBounds,
     ToolInUse,
+    WritingTool,
 )
 from serve_app.operations.responses.turn import Turn
 from serve_app.operations.responses.writer import Item
@@ -61,10 +63,10 @@ class ResponseRun:
     ) -> None:
         self.turn = turn
         self.state = ResponseState(turn.response, clock=clock, seal_reasoning=turn.seal_reasoning)
-        self.state.use_tools(turn.tools.names, turn.tools.cite)
+        self._tools = turn.tools
+        self._use_tools()
         self.runs: dict[str, ServerRun] = {}
         self._chat = chat
-        self._tools = turn.tools
         self._bounds = bounds
         self._tool_time = _ToolTime()
         self._messages = list(turn.messages)
@@ -80,7 +82,7 @@ class ResponseRun:
         What was made then counts as output again, not as the input that it is for the engine; a delta is a token.
         """
         self.state = resumed
-        resumed.use_tools(self._tools.names, self._tools.cite)
+        self._use_tools()
         partial = resumed.partial_text()
         if partial:
             self._messages.append({"role": "assistant", "content": partial})
@@ -88,6 +90,10 @@ class ResponseRun:
             num_tokens = resumed.num_deltas()
             resumed.count(Usage(prompt_tokens=-num_tokens, completion_tokens=num_tokens))
         return partial
+
+    def _use_tools(self) -> None:
+        tools = self._tools
+        self.state.use_tools(tools.names, tools.cite, lambda name: tools.follow(name) if self._may_call() else None)
 
     def usage(self) -> Usage | None:
         """Return the tokens used so far, None if no model has been asked."""
@@ -164,28 +170,44 @@ class ResponseRun:
             yield self._end_generation()
             if not may_call or not self.state.calls or self.state.finish_reason not in ("stop", "tool_calls"):
                 return
-            is_client_next = self.state.finish_reason == "tool_calls" and any(
-                item["type"] == "function_call" for item in self.state.items[self._num_items_before :]
-            )
             reason = self.state.finish_reason
             outputs: list[tuple[ServerCall, str]] = []
-            for call in self.state.next_generation():
-                question = self._tools.ask_approval(call.name, call.arguments) if self._may_call() else None
-                if question is not None:
-                    is_client_next = True
-                    _, events = self.state.open_tool(question)
-                    yield events + self.state.close_item()
-                    continue
-                tool = self._tools.find(call.name)
-                item = tool.begin(call.name, call.arguments)
-                async with aclosing(self._call(call, tool, item, outputs)) as batches:
-                    async for batch in batches:
-                        yield batch
-            if is_client_next:
+            async with aclosing(self._call_all(outputs)) as batches:
+                async for batch in batches:
+                    yield batch
+            if self.state.has_ended:
+                return
+            if self._is_client_next(reason):
                 self.state.finish_reason = reason
                 return
             self._remember(outputs)
             may_call = self._may_call()
+
+    async def _call_all(self, outputs: list[tuple[ServerCall, str]]) -> AsyncGenerator[list[bytes]]:
+        """Carry out the calls that a generation has left, or ask the client about them; what it said after one too."""
+        calls = self.state.next_generation()
+        while calls:
+            call = calls.pop(0)
+            question = None
+            if call.opened is None and self._may_call():
+                question = self._tools.ask_approval(call.name, call.arguments)
+            if question is not None:
+                _, events = self.state.open_tool(question)
+                yield events + self.state.close_item()
+                continue
+            async with aclosing(self._call(call, self._tools.find(call.name), outputs)) as batches:
+                async for batch in batches:
+                    yield batch
+            if call.opened is not None:
+                yield self.state.take_later()
+                if self.state.has_ended:
+                    return
+                calls += self.state.next_generation()
+
+    def _is_client_next(self, reason: str) -> bool:
+        """Say whether the last generation has left something for the client to do."""
+        kinds = {item["type"] for item in self.state.items[self._num_items_before :]}
+        return "mcp_approval_request" in kinds or (reason == "tool_calls" and "function_call" in kinds)
 
     async def _prepare(self) -> AsyncGenerator[list[bytes]]:
         """Have remote tools list their functions, and carry out the calls that the client has approved."""
@@ -193,15 +215,17 @@ class ResponseRun:
         for tool in self._tools.remote:
             item = tool.begin_list()
             if item is not None:
-                async with aclosing(self._work(item, tool.list_functions, [])) as batches:
+                opened, events = self.state.open_tool(item)
+                yield events
+                async with aclosing(self._work(opened, tool.list_functions, [])) as batches:
                     async for batch in batches:
                         yield batch
                 self._tools.offer()
-                self.state.use_tools(self._tools.names, self._tools.cite)
+                self._use_tools()
                 self._next_chat = None
             for approved in tool.approved():
                 call = ServerCall(f"call_{approved.item['id']}", approved.name, [approved.arguments])
-                async with aclosing(self._call(call, tool, approved.item, outputs)) as batches:
+                async with aclosing(self._call(call, tool, outputs, approved.item)) as batches:
                     async for batch in batches:
                         yield batch
         if outputs:
@@ -278,7 +302,7 @@ class ResponseRun:
             await stream.aclose()
 
     async def _call(
-        self, call: ServerCall, tool: ToolInUse, item: Item, outputs: list[tuple[ServerCall, str]]
+        self, call: ServerCall, tool: ToolInUse, outputs: list[tuple[ServerCall, str]], item: Item | None = None
     ) -> AsyncGenerator[list[bytes]]:
         """Carry a tool's call out; yield its item's events, and put what the model is to be told into `outputs`."""
         if not self._may_call():
@@ -291,16 +315,21 @@ class ResponseRun:
         async def run(item: Item, tell: Tell) -> ToolAnswer:
             return await tool.run(item, call.name, call.arguments, tell)
 
-        async with aclosing(self._work(item, run, told)) as batches:
+        opened = call.opened
+        events: list[bytes] = []
+        if opened is None:
+            item = item or tool.begin(call.name, call.arguments)
+            opened, events = self.state.open_tool(item, tool.write(item) if isinstance(tool, WritingTool) else None)
+            events += [event for piece in call.pieces for event in opened.write(piece)]
+        yield events + opened.end_writing()
+        async with aclosing(self._work(opened, run, told)) as batches:
             async for batch in batches:
                 yield batch
         outputs.append((call, told[0]))
         self.runs[self.state.items[-1]["id"]] = ServerRun(call.name, call.arguments, told[0])
 
-    async def _work(self, item: Item, work: Work, told: list[str]) -> AsyncGenerator[list[bytes]]:
+    async def _work(self, opened: OpenTool, work: Work, told: list[str]) -> AsyncGenerator[list[bytes]]:
         """Have a tool work on an item; yield the item's events, and put the text for the model into `told`."""
-        opened, events = self.state.open_tool(item)
-        yield events
         running = RunningTool(work, opened, max(0.0, self._bounds.max_s - self._tool_time.spent_s))
         started = time.perf_counter()
         try:

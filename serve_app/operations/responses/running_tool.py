@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from deployments.models.engine import Usage
-from serve_app.operations.responses.state import OpenTool
+from serve_app.operations.responses.server_call import OpenTool
 from serve_app.operations.responses.tools import CALL_FAILED, TIME_IS_UP, Tell, ToolAnswer
 from serve_app.operations.responses.writer import Item
 

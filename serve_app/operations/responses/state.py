@@ -8,10 +8,7 @@ terminal event, its `output` is the list of the finished items, and nothing foll
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
-
-import orjson
 
 from deployments.models.engine import Usage
 from deployments.models.events import Event, Logprobs
@@ -26,9 +23,14 @@ from serve_app.operations.responses.items import (
     message_item,
     reasoning_item,
 )
+from serve_app.operations.responses.server_call import OpenTool, ServerCall
 from serve_app.operations.responses.writer import EventWriter, Item, new_id
+from serve_app.operations.responses.written_call import Follow, WrittenCall
 
 ErrorCode = Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
+
+# Items that are incomplete only because the model was cut off; code that was interrupted is so too.
+_MODELS_OWN = ("message", "reasoning", "function_call")
 
 
 class RefusalDelta(NamedTuple):
@@ -42,55 +44,15 @@ class RefusalDelta(NamedTuple):
 Said = Event | RefusalDelta
 
 
-@dataclass(slots=True)
-class ServerCall:
-    """A call of a tool that the service runs itself; `arguments` are as the model wrote them."""
-
-    call_id: str
-    name: str
-    pieces: list[str] = field(default_factory=list)
-
-    @property
-    def arguments(self) -> str:
-        """The whole JSON text, if the model wrote well."""
-        return "".join(self.pieces)
-
-
-class OpenTool:
-    """An item of a tool that the service runs, with events of its own kind.
-
-    `cuts` holds the item as it began, then the kind and the fields of each event.
-    """
-
-    def __init__(self, writer: EventWriter, item: Item, output_index: int) -> None:
-        self.item = item
-        self.cuts: list[Any] = [orjson.loads(orjson.dumps(item))]
-        self._writer = writer
-        self._output_index = output_index
-
-    def begin(self) -> bytes:
-        """Return the event that adds the item."""
-        return self._writer.write("response.output_item.added", output_index=self._output_index, item=self.item)
-
-    def tell(self, kind: str, **fields: Any) -> bytes:
-        """Return one of the tool's own events, such as `response.web_search_call.searching`."""
-        self.cuts.append([kind, fields])
-        return self._writer.write(kind, item_id=self.item["id"], output_index=self._output_index, **fields)
-
-    def close(self, status: Status) -> list[bytes]:
-        """Return the event that ends the item; its status, if it has one, is the tool's word, "failed" by default."""
-        if self.item.get("status") == "in_progress":
-            self.item["status"] = "failed"
-        return [self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item)]
-
-
 class ResponseState:
     """One response on its way. `response` is the object as it stands; `usage` adds up all of its generations.
 
     `cuts` says of each finished item in which pieces it came; with the response that is the whole stream (`replay`).
 
     `server_tools` are the names of the functions that the service runs: a call of one becomes an entry of `calls`
-    instead of an item. Once it has ended, every method returns no events.
+    instead of an item. The first of a generation, where `follow` has something to show of it, becomes an item besides,
+    which stays open until the call is carried out; what the model says after it waits for `take_later`.
+    Once it has ended, every method returns no events.
     """
 
     def __init__(
@@ -118,6 +80,9 @@ class ResponseState:
         self._open: OpenText | OpenCall | OpenTool | None = None
         self._call: int | None = None
         self._server_calls: dict[int, ServerCall] = {}
+        self._follow: Follow = lambda _: None
+        self._followed: int | None = None
+        self._later: list[Said] = []
 
     @property
     def num_events(self) -> int:
@@ -129,10 +94,11 @@ class ResponseState:
         """The items that are finished, in order."""
         return self._items
 
-    def use_tools(self, names: Collection[str], cite: Cite) -> None:
-        """Know these tools from now on: their functions' names, and what they have to say of texts."""
+    def use_tools(self, names: Collection[str], cite: Cite, follow: Follow) -> None:
+        """Know these tools from now on: their functions' names, what they have to say of texts, and show of calls."""
         self._server_tools = names
         self._cite = cite
+        self._follow = follow
 
     def partial_text(self) -> str | None:
         """Return the text said so far if that is all there is to go on from, "" for nothing yet, None for any else."""
@@ -173,21 +139,42 @@ class ResponseState:
         for position, event in enumerate(events):
             if self.has_ended or self.finish_reason is not None or event.choice != 0:
                 continue
-            match event.kind:
-                case "text" | "refusal" | "reasoning":
-                    following = events[position + 1] if position + 1 < len(events) else None
-                    tokens = following.content if isinstance(following, Logprobs) and event.kind == "text" else None
-                    written += self._take_text(event.kind, event.text, tokens)
-                case "tool_call":
-                    written += self._open_call(event.call, event.id, event.name)
-                case "tool_arguments":
-                    written += self._take_arguments(event.call, event.text)
-                case "logprobs":
-                    if position == 0 or events[position - 1].kind != "text":
-                        written += self._take_text("text", "", event.content)
-                case "finished":
-                    self.finish_reason = event.reason
+            if event.kind == "finished":
+                self.finish_reason = event.reason
+            else:
+                written += self._take(events, position)
         return written
+
+    def _take(self, events: Sequence[Said], position: int) -> list[bytes]:
+        """Return what one of the events adds; after a call whose item is open, nothing yet."""
+        event = events[position]
+        if self._followed is not None and (event.kind != "tool_arguments" or event.call != self._followed):
+            self._later.append(event)
+            return []
+        match event.kind:
+            case "text" | "refusal" | "reasoning":
+                following = events[position + 1] if position + 1 < len(events) else None
+                tokens = following.content if isinstance(following, Logprobs) and event.kind == "text" else None
+                return self._take_text(event.kind, event.text, tokens)
+            case "tool_call":
+                return self._open_call(event.call, event.id, event.name)
+            case "tool_arguments":
+                return self._take_arguments(event.call, event.text)
+            case "logprobs" if position == 0 or events[position - 1].kind != "text":
+                return self._take_text("text", "", event.content)
+        return []
+
+    def take_later(self, status: Status = "completed") -> list[bytes]:
+        """Return the events of what the model said after a call whose item was open; the last item of it has ended.
+
+        There may be another such call in it, whose item is then open, and more to be taken later.
+        """
+        later, self._later = self._later, []
+        written: list[bytes] = []
+        for position in range(len(later)):
+            if not self.has_ended:
+                written += self._take(later, position)
+        return written if self._followed is not None else written + self._close_open(status)
 
     def _take_text(self, kind: TextKind, text: str, logprobs: list[Any] | None) -> list[bytes]:
         if not text and not logprobs:
@@ -205,9 +192,14 @@ class ResponseState:
         events = self._close_open("completed")
         self._call = call
         if name in self._server_tools:
+            written = self._follow(name) if not self.calls else None
             self._server_calls[call] = server_call = ServerCall(call_id, name)
             self.calls.append(server_call)
-            return events
+            if written is None:
+                return events
+            server_call.opened, begun = self.open_tool(written.item, written)
+            self._followed = call
+            return events + begun
         item = call_item(self._new_id, call_id, name)
         self._open = OpenCall(self._writer, item, len(self._items))
         return [*events, self._open.begin()]
@@ -215,17 +207,24 @@ class ResponseState:
     def _take_arguments(self, call: int, text: str) -> list[bytes]:
         if call in self._server_calls:
             self._server_calls[call].pieces.append(text)
-            return []
+            opened = self._server_calls[call].opened
+            return opened.write(text) if opened is not None and call == self._followed else []
         if call != self._call or not isinstance(self._open, OpenCall):
             return self.fail("server_error", SERVER_ERROR_MESSAGE)
         return [self._open.delta(text)]
 
     def end_generation(self, usage: Usage | None) -> list[bytes]:
-        """Return the events that end the open item, and count what the generation took; another one may follow."""
+        """Return the events that end the open item, and count what the generation took; another one may follow.
+
+        The item of a call stays open, if the call can be carried out.
+        """
         if usage is not None:
             self.count(usage)
         is_cut = self.finish_reason in ("length", "content_filter", None)
-        return self._close_open("incomplete" if is_cut else "completed")
+        if self._followed is not None and not is_cut:
+            return []
+        status: Status = "incomplete" if is_cut else "completed"
+        return self._close_open(status) + self.take_later(status)
 
     def count(self, usage: Usage) -> None:
         """Add tokens to those that the response has taken."""
@@ -240,11 +239,16 @@ class ResponseState:
         self._server_calls = {}
         return calls
 
-    def open_tool(self, item: Item) -> tuple[OpenTool, list[bytes]]:
+    def open_tool(self, item: Item, written: WrittenCall | None = None) -> tuple[OpenTool, list[bytes]]:
         """Begin the item of a tool that the service runs; return it, and the events so far."""
         events = self._close_open("completed")
-        opened = self._open = OpenTool(self._writer, item, len(self._items))
-        return opened, [*events, opened.begin()]
+        opened = self._open = OpenTool(self._writer, item, len(self._items), written)
+        return opened, events + opened.begin()
+
+    @property
+    def opened_tool(self) -> OpenTool | None:
+        """The open item, if it is a tool's."""
+        return self._open if isinstance(self._open, OpenTool) else None
 
     def close_item(self, status: Status = "completed") -> list[bytes]:
         """Return the events that end the open item."""
@@ -258,7 +262,7 @@ class ResponseState:
         if self.has_ended:
             return []
         ended_well = self.finish_reason in ("stop", "tool_calls")
-        is_cut_off = any(item.get("status") == "incomplete" for item in self._items)
+        is_cut_off = any(item.get("status") == "incomplete" for item in self._items if item["type"] in _MODELS_OWN)
         if self.finish_reason is None or (ended_well and is_cut_off):
             return self.fail("server_error", SERVER_ERROR_MESSAGE)
         if ended_well and not self._items:
@@ -316,7 +320,7 @@ class ResponseState:
         return [*events, self._writer.response(kind, self.response)]
 
     def _close_open(self, status: Status) -> list[bytes]:
-        opened, self._open = self._open, None
+        opened, self._open, self._followed = self._open, None, None
         if opened is None:
             return []
         events = opened.close(status)

@@ -14,6 +14,7 @@ from deployments.state.protocol import Principal
 from serve_app.errors import BadRequest
 from serve_app.operations.responses.approvals import check_approvals
 from serve_app.operations.responses.writer import Item
+from serve_app.operations.responses.written_call import WrittenCall
 from serve_app.operations.scopes import check_operation
 from serve_app.schemas.built_in_tool import BuiltInTool
 from serve_app.schemas.response_tools import FunctionTool, Tool
@@ -60,6 +61,15 @@ class ToolInUse(Protocol):
 
     async def close(self) -> None:
         """Let go of what the response alone needed; the response has ended."""
+        ...
+
+
+@runtime_checkable
+class WritingTool(ToolInUse, Protocol):
+    """A tool whose calls are seen while the model writes them."""
+
+    def write(self, item: Item) -> WrittenCall:
+        """Return what shows a call in its new item; `run` comes after its end."""
         ...
 
 
@@ -203,6 +213,13 @@ class ToolSet:
         """Return an item that asks the client whether a call may be made, None where it may."""
         tool = self._by_name[name]
         return tool.ask_approval(name, arguments) if isinstance(tool, RemoteTool) else None
+
+    def follow(self, name: str) -> WrittenCall | None:
+        """Return what shows a new call while the model writes it; one that the client may be asked about is not yet."""
+        tool = self._by_name[name]
+        if not isinstance(tool, WritingTool) or self.ask_approval(name, "{}") is not None:
+            return None
+        return tool.write(tool.begin(name, ""))
 
     async def list_functions(self) -> None:
         """Have all functions listed, where nobody is to be told of it."""

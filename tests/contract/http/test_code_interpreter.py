@@ -55,6 +55,7 @@ async def test_code_runs_and_the_model_reads_what_it_printed(world, interpreter)
     assert [kind for kind in kinds if not kind.startswith("response.")] == [
         ".in_progress",
         "_code.delta",
+        "_code.delta",
         "_code.done",
         ".interpreting",
         ".completed",
@@ -256,7 +257,7 @@ async def test_beside_a_function_of_the_client(world, interpreter):
     both = calling(("call_0", "code_interpreter", '{"code":"1"}'), ("call_1", "weather", "{}"))
     script(world, both, said("Done."))
     first = await respond(world, tools=[WEATHER, TOOL])
-    assert [item["type"] for item in first["output"]] == ["function_call", "code_interpreter_call"]
+    assert [item["type"] for item in first["output"]] == ["code_interpreter_call", "function_call"]
     output = {"type": "function_call_output", "call_id": "call_1", "output": "Rain."}
     final = await respond(world, tools=[WEATHER, TOOL], previous_response_id=first["id"], input=[output])
     assert final["status"] == "completed"

@@ -85,6 +85,7 @@ async def test_tools_are_listed_and_called(world, mcp_server):
         "list_tools.completed",
         "call.in_progress",
         "call_arguments.delta",
+        "call_arguments.delta",
         "call_arguments.done",
         "call.completed",
     ]

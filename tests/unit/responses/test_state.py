@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from deployments.models.engine import Usage
 from deployments.models.events import Finished, Logprobs, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
 from deployments.state.response_protocol import StoredTurn
-from serve_app.operations.responses.replay import replay
+from serve_app.operations.code_interpreter.writing import CodeInWriting
+from serve_app.operations.responses.replay import replay, resume
 from serve_app.operations.responses.state import RefusalDelta, ResponseState
 from serve_app.operations.responses.writer import DONE, frame, type_of
 from tests.twins.legal import fold, split
@@ -23,6 +24,19 @@ def state(server_tools=()) -> ResponseState:
     response: dict[str, Any] = {"id": "resp_1", "output": [], "usage": None, "completed_at": None, "error": None}
     response["incomplete_details"] = None
     return ResponseState(response, server_tools, lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_700_000_000.5)
+
+
+def following(server_tools=frozenset({"run"})) -> ResponseState:
+    """Return a state that shows the calls of `run` or `c` while they are written, as code."""
+    machine = state()
+    numbers = count()
+
+    def follow(name):
+        head = {"id": f"ci_{next(numbers)}", "type": "code_interpreter_call", "status": "in_progress"}
+        return CodeInWriting({**head, "container_id": "cntr_1", "code": "", "outputs": None}) if name != "s" else None
+
+    machine.use_tools(server_tools, lambda text: [], follow)
+    return machine
 
 
 def read(events: list[bytes]) -> list[dict[str, Any]]:
@@ -162,13 +176,60 @@ def test_server_call_is_left_to_the_service_and_its_item_comes_before_the_messag
     (call,) = machine.next_generation()
     assert (call.name, call.call_id, call.arguments) == ("search", "call_a", "{}")
     tool, events = machine.open_tool({"id": "ws_1", "type": "web_search_call", "status": "in_progress"})
-    written += [*events, tool.tell("response.web_search_call.searching")]
+    written += [*events, tool.tell("response.web_search_call.in_progress")]
     tool.item["status"] = "completed"
     written += machine.close_item() + machine.take([*text("Found."), Finished("finished", 0, "stop")])
     written += machine.end_generation(USAGE) + machine.end()
     final = fold(read(written), has_all_keys=False)
     assert [item["type"] for item in final["output"]] == ["web_search_call", "message"]
     assert final["usage"]["output_tokens"] == 6
+
+
+def test_a_call_is_shown_while_it_is_written_and_what_comes_after_it_waits():
+    machine = following()
+    written = machine.begin()
+    written += machine.take([ToolCallStart("tool_call", 0, 0, "call_a", "run")])
+    written += machine.take([ToolArgumentsDelta("tool_arguments", 0, 0, '{"code":"1 +')])
+    assert orjson.loads(written[-1])["delta"] == "1 +"
+    written += machine.take([ToolArgumentsDelta("tool_arguments", 0, 0, ' 1"}')])
+    later = [
+        ToolCallStart("tool_call", 0, 1, "call_b", "run"),
+        ToolArgumentsDelta("tool_arguments", 0, 1, '{"code":"2"}'),
+        ToolCallStart("tool_call", 0, 2, "call_c", "mine"),
+        ToolArgumentsDelta("tool_arguments", 0, 2, "{}"),
+        *text("Well."),
+        Finished("finished", 0, "tool_calls"),
+    ]
+    assert machine.take(later) + machine.end_generation(USAGE) == []
+    (call,) = machine.next_generation()
+    written += call.opened.end_writing()
+    call.opened.item["status"] = "completed"
+    written += machine.close_item() + machine.take_later()
+    (second,) = machine.next_generation()
+    assert (second.arguments, second.opened.item["status"]) == ('{"code":"2"}', "in_progress")
+    second.opened.item["status"] = "completed"
+    written += machine.close_item() + machine.take_later()
+    assert machine.next_generation() == []
+    machine.finish_reason = "tool_calls"
+    final = fold(read(written + machine.end()), has_all_keys=False)
+    kinds = ["code_interpreter_call", "code_interpreter_call", "function_call", "message"]
+    assert [item["type"] for item in final["output"]] == kinds
+    assert [item["code"] for item in final["output"][:2]] == ["1 + 1", "2"]
+
+
+def test_a_call_that_the_model_could_not_finish_is_incomplete_and_what_was_said_after_it_is_told():
+    machine = following()
+    written = machine.begin()
+    written += machine.take([*text("Hm."), ToolCallStart("tool_call", 0, 0, "call_a", "run")])
+    written += machine.take([ToolArgumentsDelta("tool_arguments", 0, 0, '{"code":"1 +'), *text("Well")])
+    written += machine.take([Finished("finished", 0, "length")]) + machine.end_generation(USAGE) + machine.end()
+    final = fold(read(written), has_all_keys=False)
+    assert [(item["type"], item["status"]) for item in final["output"]] == [
+        ("message", "completed"),
+        ("code_interpreter_call", "incomplete"),
+        ("message", "incomplete"),
+    ]
+    assert final["output"][1]["code"] == "1 +"
 
 
 def test_type_of_reads_what_was_written():
@@ -187,6 +248,7 @@ def test_what_an_earlier_generation_left_cut_off_is_no_completed_response():
     assert type_of(machine.end()[-1]) == b"response.failed"
 
 
+TERMINALS = (b"response.completed", b"response.incomplete", b"response.failed")
 TEXTS = st.text(max_size=5)
 TOKENS = st.lists(
     st.fixed_dictionaries(
@@ -199,8 +261,14 @@ SAID = st.one_of(
     st.builds(TextDelta, st.just("text"), CHOICES, TEXTS),
     st.builds(ReasoningDelta, st.just("reasoning"), CHOICES, TEXTS),
     st.builds(RefusalDelta, st.just("refusal"), CHOICES, TEXTS),
-    st.builds(ToolCallStart, st.just("tool_call"), CHOICES, st.integers(0, 3), TEXTS, st.sampled_from("fgs")),
-    st.builds(ToolArgumentsDelta, st.just("tool_arguments"), CHOICES, st.integers(0, 3), TEXTS),
+    st.builds(ToolCallStart, st.just("tool_call"), CHOICES, st.integers(0, 3), TEXTS, st.sampled_from("fgsc")),
+    st.builds(
+        ToolArgumentsDelta,
+        st.just("tool_arguments"),
+        CHOICES,
+        st.integers(0, 3),
+        TEXTS | st.sampled_from(['{"code":"', "print(", '1)"}']),
+    ),
     st.builds(Logprobs, st.just("logprobs"), CHOICES, TOKENS),
     st.builds(
         Finished, st.just("finished"), CHOICES, st.sampled_from(["stop", "length", "content_filter", "tool_calls"])
@@ -209,23 +277,27 @@ SAID = st.one_of(
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("take"), st.lists(SAID, max_size=4)),
-        st.tuples(st.sampled_from(["generation", "tool", "tell", "close", "fail", "cancel", "end"]), st.none()),
+        st.tuples(
+            st.sampled_from(["generation", "tool", "tell", "close", "later", "fail", "cancel", "end"]), st.none()
+        ),
     ),
     max_size=25,
 )
 
 
 @settings(max_examples=500, deadline=None)
-@given(steps=STEPS, is_queued=st.booleans(), is_begun=st.booleans())
-def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, is_begun):  # noqa: C901
-    machine = state({"s"})
+@given(steps=STEPS, is_queued=st.booleans(), is_begun=st.booleans(), num_seen=st.integers(0, 99))
+def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, is_begun, num_seen):  # noqa: C901
+    machine = following({"s", "c"})
     written = machine.begin(queued=is_queued)
     if is_queued and not is_begun:
         written += machine.cancel()
     elif is_queued:
         written += machine.progress()
     tool = None
+    marks = []  # Events are kept in whole batches, so nothing is ever seen of half a batch.
     for step, said in steps:
+        marks.append(len(written))
         if machine.has_ended:
             assert not machine.take(said or []) + machine.end() + machine.fail("server_error", "x") + machine.cancel()
             continue
@@ -239,12 +311,13 @@ def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, i
                 tool = None
             case "tool":
                 number = machine.num_events
-                tool, events = machine.open_tool(
-                    {"id": f"ws_{number}", "type": "web_search_call", "status": "in_progress"}
-                )
+                tool, events = machine.open_tool({"id": f"xx_{number}", "type": "other_call", "status": "in_progress"})
                 written += events
             case "tell" if tool is not None:
-                written.append(tool.tell("response.web_search_call.searching"))
+                written.append(tool.tell("response.other_call.working"))
+            case "later":
+                written += machine.close_item() + machine.take_later()
+                tool = None
             case "close":
                 written += machine.close_item()
                 tool = None
@@ -254,6 +327,7 @@ def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, i
                 written += machine.cancel()
             case "end":
                 written += machine.end_generation(USAGE) + machine.end()
+    marks.append(len(written))
     if not machine.has_ended:
         written += machine.cancel()
     final = fold(read(written), has_all_keys=False)
@@ -262,3 +336,17 @@ def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, i
     if not is_queued:
         kept = orjson.loads(orjson.dumps({"response": machine.response, "cuts": machine.cuts}))
         assert replay(StoredTurn(kept["response"], [], {}, kept["cuts"])) == written
+        check_taken_over(written[: marks[num_seen % len(marks)]])
+
+
+def check_taken_over(seen: list[bytes]) -> None:
+    """Assert that a response of which these events were seen can be ended legally by another process.
+
+    Events do not tell all of the probabilities of tokens.
+    """
+    if type_of(seen[-1]) in TERMINALS or any(b'"logprobs":[{' in event for event in seen):
+        return
+    response = {**orjson.loads(seen[0])["response"], "background": False}
+    resumed = resume(response, seen, None)
+    final = fold(read(seen + resumed.fail("server_error", "It was interrupted.")), has_all_keys=False)
+    assert final["output"] == resumed.items

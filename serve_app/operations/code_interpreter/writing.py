@@ -1,0 +1,124 @@
+"""The code of a call while the model writes it: read out of the JSON text of its arguments as that comes.
+
+Does not check that text: whether it is whole and an object is known at its end, and for `tool` to see.
+"""
+
+import re
+from typing import Final
+
+import orjson
+
+from serve_app.operations.responses.writer import Item
+from serve_app.operations.responses.written_call import Told
+
+EVENT: Final = "response.code_interpreter_call"
+_HIGH, _LOW = r"[dD][89abAB][0-9a-fA-F]{2}", r"[dD][c-fC-F][0-9a-fA-F]{2}"
+_WHOLE = re.compile(rf'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{{4}}|\\u{_HIGH}\\u{_LOW})*+')
+# The beginning of an escape sequence of which the rest may still come; a pair of surrogates is one character.
+_BEGUN = re.compile(rf"\\(?:u[0-9a-fA-F]{{0,3}}|u{_HIGH}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?)?")
+_BETWEEN = re.compile(r'[^"{}\[\],]++')
+
+
+class TextMember:
+    """Reads one member of a JSON object, a text, piece by piece: wherever the pieces are cut, the text is the same.
+
+    The first member of the name that is a text counts. What is no JSON ends the text where that shows.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._pieces: list[str] = []
+        self._is_begun = False
+        self._has_ended = False
+        self._depth = 0
+        self._key: str | None = None
+        self._is_key_next = True
+        self._string: list[str] | None = None
+        self._held = ""
+
+    @property
+    def text(self) -> str | None:
+        """The text so far, None if it has not begun."""
+        return "".join(self._pieces) if self._is_begun else None
+
+    def take(self, piece: str) -> str:
+        """Return what a piece of the JSON text adds to the text."""
+        rest, self._held = self._held + piece, ""
+        while rest and not self._has_ended and not self._is_begun:
+            rest = self._read_string(rest) if self._string is not None else self._read_between(rest)
+        return self._read_text(rest) if self._is_begun and not self._has_ended else ""
+
+    def _read_between(self, rest: str) -> str:
+        """Read up to the next string, bracket or comma, that included; return the rest."""
+        between = _BETWEEN.match(rest)
+        rest = rest[between.end() :] if between is not None else rest
+        match rest[:1]:
+            case '"' if self._depth == 1 and self._key == self._name:
+                self._is_begun = True
+            case '"':
+                self._string = []
+            case "{" | "[":
+                self._depth += 1
+            case "}" | "]":
+                self._depth -= 1
+                self._has_ended = self._depth < 1
+            case "," if self._depth == 1:
+                self._key, self._is_key_next = None, True
+        return rest[1:]
+
+    def _read_string(self, rest: str) -> str:
+        """Read a string that is not the text, maybe the name of a member; return the rest."""
+        assert self._string is not None
+        end = re.match(r'(?:[^"\\]++|\\.)*+', rest, re.DOTALL)
+        assert end is not None
+        self._string.append(end[0])
+        rest = rest[end.end() :]
+        if rest[:1] == '"':
+            self._end_string("".join(self._string))
+        elif rest:
+            self._held = rest  # A backslash, alone as yet.
+            return ""
+        return rest[1:]
+
+    def _end_string(self, raw: str) -> None:
+        self._string = None
+        if self._depth == 1 and self._is_key_next:
+            try:
+                self._key = str(orjson.loads(f'"{raw}"'))
+            except orjson.JSONDecodeError:
+                self._has_ended = True
+            self._is_key_next = False
+
+    def _read_text(self, rest: str) -> str:
+        whole = _WHOLE.match(rest)
+        assert whole is not None
+        rest = rest[whole.end() :]
+        if rest and _BEGUN.fullmatch(rest):
+            self._held = rest
+        elif rest:  # The closing quote, or what no JSON has.
+            self._has_ended = True
+        text = str(orjson.loads(f'"{whole[0]}"'))
+        self._pieces.append(text)
+        return text
+
+
+class CodeInWriting:
+    """A call of the code interpreter while the model writes it; keeps `responses.written_call.WrittenCall`."""
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        self._code = TextMember("code")
+
+    def begin(self) -> list[Told]:
+        """Return the event that says that there is a call."""
+        return [(f"{EVENT}.in_progress", {})]
+
+    def take(self, text: str) -> list[Told]:
+        """Return the event for more of the code, if there is more."""
+        delta = self._code.take(text)
+        return [(f"{EVENT}_code.delta", {"delta": delta})] if delta else []
+
+    def end(self) -> list[Told]:
+        """Put the code into the item; return the event that has the whole of it."""
+        self.item["code"] = self._code.text or ""
+        return [(f"{EVENT}_code.done", {"code": self.item["code"]})]

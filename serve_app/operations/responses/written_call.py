@@ -1,0 +1,34 @@
+"""A call of one of the service's tools while the model writes it: what clients see of it before it is carried out."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from serve_app.operations.responses.writer import Item
+
+Told = tuple[str, dict[str, Any]]
+"""An event of a tool's own kind, and its fields; its item and place are filled in later."""
+
+
+class WrittenCall(Protocol):
+    """A call whose item shows what the model writes, as it writes it."""
+
+    @property
+    def item(self) -> Item:
+        """The item, new, with the status in_progress."""
+        ...
+
+    def begin(self) -> list[Told]:
+        """Return the events that follow the one which adds the item."""
+        ...
+
+    def take(self, text: str) -> list[Told]:
+        """Return the events for more of the call's arguments, a piece of a JSON text that may be none."""
+        ...
+
+    def end(self) -> list[Told]:
+        """Put the whole into the item; return the events that tell of it. The model may have been stopped amid it."""
+        ...
+
+
+Follow = Callable[[str], WrittenCall | None]
+"""Returns what shows a new call of a function, None where it is shown only once it is carried out."""
