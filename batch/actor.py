@@ -57,7 +57,9 @@ class BatchCoordinator:
         while True:
             try:
                 await self._run()
-            except (StateError, OSError, RayError) as error:
+            except StateError as error:
+                logger.warning("Batches cannot be run: %s", error)
+            except (OSError, RayError) as error:
                 logger.warning("Batches cannot be run: %s", type(error).__name__)
             except Exception as error:  # Whatever it is, one batch's trouble must not end all others.
                 log_bug(ACTOR_NAME, error)

@@ -37,6 +37,7 @@ class BatchRun:
         self._batch = batch
         self._id = batch.batch_id
         self._epoch = batch.state.epoch
+        self._claimed_at = stores.work.uptime()
 
     async def run(self) -> None:
         """Return when the batch has ended.
@@ -60,10 +61,13 @@ class BatchRun:
     async def _hold_claim(self) -> None:
         while True:
             await asyncio.sleep(self._config.lease_s / 5)
-            await patiently(
-                "Renewing a claim", lambda: self._stores.work.renew(self._id, self._epoch, self._config.lease_s)
-            )
+            await patiently("Renewing a claim", self._renew)
             await patiently("Looking at a key", self._cancel_if_revoked)
+
+    async def _renew(self) -> None:
+        work = self._stores.work
+        elapsed_s = self._batch.state.elapsed_s + work.uptime() - self._claimed_at
+        await work.renew(self._id, self._epoch, self._config.lease_s, elapsed_s)
 
     async def _cancel_if_revoked(self) -> None:
         principal = self._batch.principal
@@ -178,14 +182,14 @@ class BatchRun:
         """
         batch = self._batch
         state = await self._look()
-        if state.is_complete or must_stop(state, self._stores.batches.clock()):
+        if state.is_complete or must_stop(state):
             return
         job = Job(self._id, self._epoch, batch.endpoint, batch.principal, await self._input_file())
         num_rounds = 0
         while True:
             state = await self._look()
             missing = state.missing()
-            if not missing or must_stop(state, self._stores.batches.clock()):
+            if not missing or must_stop(state):
                 return
             num_rounds += 1
             if num_rounds <= 2:
@@ -199,7 +203,7 @@ class BatchRun:
         for _ in range(MAX_TRIES):
             await self._patiently_run(job, lambda: self._fleet.run_alone(job, place))
             state = await self._look()
-            if state.done >> place.line & 1 or must_stop(state, self._stores.batches.clock()):
+            if state.done >> place.line & 1 or must_stop(state):
                 return
         logger.warning("A line of %s ended its worker %d times and is given up.", job.batch_id, MAX_TRIES)
         reader = await self._stores.files.open(job.input_file)
@@ -222,7 +226,7 @@ class BatchRun:
             except FleetDown as error:
                 logger.warning("No worker for %s: %s", job.batch_id, error)
                 await asyncio.sleep(_FLEET_WAIT_S)
-                if must_stop(await self._look(), self._stores.batches.clock()):
+                if must_stop(await self._look()):
                     return
             else:
                 return

@@ -72,7 +72,7 @@ class BatchSetup:
         """Return the stores, opened.
 
         Raises:
-            StateError: the database cannot be used.
+            StateError: the database or the object store cannot be used.
         """
         return await open_stores(self.state, self.config.max_unfinished_per_account)
 
@@ -80,7 +80,7 @@ class BatchSetup:
         """Return a worker over stores of its own.
 
         Raises:
-            StateError: the database cannot be used.
+            StateError: the database or the object store cannot be used.
         """
         engines = [self._engine(place) for place in self.models]
         aliases = [place.model.aliases for place in self.models]

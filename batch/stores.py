@@ -15,7 +15,8 @@ from deployments.state.batches import BatchStore
 from deployments.state.config import ResolvedState
 from deployments.state.database import Database, connect, may_pass
 from deployments.state.files import FileStore
-from deployments.state.objects import BucketStore, ObjectStore, StoreUnavailable
+from deployments.state.objects import ObjectStore, StoreUnavailable
+from deployments.state.store_marker import open_objects
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -49,10 +50,14 @@ async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
     """Return the stores that a configuration names, opened.
 
     Raises:
-        StateError: the database cannot be used.
+        StateError: the database cannot be used, or the object store does not belong to it.
     """
     database = await connect(state.database_url)
-    objects = BucketStore(state.object_store)
+    try:
+        objects = await open_objects(database, state.object_store)
+    except BaseException:
+        await database.close()
+        raise
     vault = Vault(database, state.master_key)
     files = FileStore(database, objects, vault)
     return create_stores(database, objects, files, BatchStore(database, vault, max_unfinished))

@@ -165,7 +165,7 @@ class _Run:
         if not accepted and segment.outcomes:
             await self._drop_unless_known(segment.object_key)
         self.room.set()
-        return must_stop(state, stores.batches.clock())
+        return must_stop(state)
 
     async def _drop_unless_known(self, object_key: str) -> None:
         known = await patiently("Looking for a segment", lambda: self._stores.work.known_segments([object_key]))
@@ -177,12 +177,12 @@ class _Run:
         state = await patiently("Looking at a batch", lambda: self._stores.work.look(job.batch_id))
         if state.epoch != job.epoch or state.finalizing_at is not None or state.has_ended:
             raise Fenced(f"The batch is {state.status}.")
-        return must_stop(state, self._stores.batches.clock())
+        return must_stop(state)
 
 
-def must_stop(state: BatchState, now: float) -> bool:
+def must_stop(state: BatchState) -> bool:
     """Say whether no more lines of a batch are to be run: it is being cancelled, or its time is over."""
-    return state.status != "in_progress" or now >= state.expires_at
+    return state.status != "in_progress" or state.is_over
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:

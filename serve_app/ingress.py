@@ -24,8 +24,8 @@ from deployments.state.config import ResolvedState
 from deployments.state.database import connect
 from deployments.state.files import FileStore
 from deployments.state.key_store import KeyStore
-from deployments.state.objects import BucketStore
 from deployments.state.request_log import ShippedRequestLog
+from deployments.state.store_marker import open_objects
 from deployments.tools.code_interpreter.client import ServeChooser
 from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
@@ -87,7 +87,7 @@ class Ingress:
         policies = {model.id: model.safety for model in config.models if model.safety is not None}
         metrics = PrometheusMetrics()
         vault = Vault(self._database, state.master_key)
-        files = FileStore(self._database, BucketStore(state.object_store), vault)
+        files = FileStore(self._database, await open_objects(self._database, state.object_store), vault)
         choosers = {name: ServeChooser(handle) for name, handle in tools.items()}
         salt = cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256"))
         foundation = Foundation(self._database, files, directory, salt, state.object_store)

@@ -9,6 +9,13 @@ A batch is worked on under a claim. Claims are counted by `epoch`; only the hold
 so that one who was away for too long, paused, or whose clock jumped can do no harm. Lines are done when an outcome of
 theirs is committed; a second outcome of a line is not accepted, whoever brings it. `finalizing_at` seals the outcomes:
 from then on none is accepted, and the files can be written.
+
+The time that a batch may take is not read off a wall clock, which may jump, but added up in `elapsed_s`: under a claim
+by its holder's uptime, and between two claims by how far apart they are on the wall clock, without the jumps that the
+new holder has seen. So a clock that jumps by days ends no batch that is being worked on, at the jump or later; one that
+jumps back keeps none alive; and time during which everything was switched off counts. A jump is taken for time only
+where nobody is left who saw it. Where the clock was wrong a batch may run beyond its `expires_at`: that does less harm
+than ending it too early.
 """
 
 from collections.abc import Iterable
@@ -59,13 +66,18 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """Where a batch is. `done` has bit n set when line n is done. Times are Unix seconds, None for what was not yet."""
+    """Where a batch is. `done` has bit n set when line n is done. Times are Unix seconds, None for what was not yet.
+
+    `elapsed_s` is how much of its time had passed at `counted_at`; that is None before the first claim.
+    """
 
     status: Status
     created_at: float
     expires_at: float
     epoch: int = 0
     lease_until: float = 0.0
+    elapsed_s: float = 0.0
+    counted_at: float | None = None
     num_total: int = 0
     num_completed: int = 0
     num_failed: int = 0
@@ -94,30 +106,41 @@ class BatchState:
         """Every line is done."""
         return self.num_done == self.num_total
 
+    @property
+    def is_over(self) -> bool:
+        """The time that it may take has passed."""
+        return self.elapsed_s >= self.expires_at - self.created_at
+
     def missing(self) -> list[int]:
         """Return the lines that are not done, in order."""
         done = self.done
         return [line for line in range(self.num_total) if not done >> line & 1] if done else list(range(self.num_total))
 
 
-def claim(state: BatchState, now: float, lease_s: float, *, is_abandoned: bool = False) -> BatchState | None:
+def claim(
+    state: BatchState, now: float, lease_s: float, *, is_abandoned: bool = False, steady_now: float | None = None
+) -> BatchState | None:
     """Return the batch under a new claim; None while somebody holds one, or when it has ended.
 
-    `is_abandoned` says that nobody has renewed the claim for its whole length, whatever time it names.
+    `is_abandoned` says that nobody has renewed the claim for its whole length, whatever time it names; `steady_now` is
+    the time without the jumps that the wall clock has made before the claimant's eyes.
     """
     if state.has_ended or (state.lease_until > now and not is_abandoned):
         return None
-    return replace(state, epoch=state.epoch + 1, lease_until=now + lease_s)
+    counted_at = state.created_at if state.counted_at is None else state.counted_at
+    elapsed_s = state.elapsed_s + max(0.0, min(now, now if steady_now is None else steady_now) - counted_at)
+    return replace(state, epoch=state.epoch + 1, lease_until=now + lease_s, elapsed_s=elapsed_s, counted_at=now)
 
 
-def renew(state: BatchState, epoch: int, now: float, lease_s: float) -> BatchState:
-    """Return the batch under the same claim for longer.
+def renew(state: BatchState, epoch: int, now: float, lease_s: float, elapsed_s: float) -> BatchState:
+    """Return the batch under the same claim for longer; `elapsed_s` is how much of its time the holder has counted.
 
     Raises:
         Fenced: the claim is not the newest.
     """
     _check(state, epoch)
-    return replace(state, lease_until=now + lease_s)
+    elapsed_s = max(state.elapsed_s, elapsed_s)
+    return replace(state, lease_until=now + lease_s, elapsed_s=elapsed_s, counted_at=now)
 
 
 def release(state: BatchState, epoch: int) -> BatchState:
@@ -182,7 +205,7 @@ def commit(state: BatchState, epoch: int, outcomes: Iterable[Outcome]) -> tuple[
 
 
 def seal(state: BatchState, epoch: int, now: float) -> BatchState:
-    """Return the batch with its outcomes sealed, where it is time: all are there, it has expired, or is cancelled.
+    """Return the batch with its outcomes sealed, where it is time: all are there, its time is over, or it is cancelled.
 
     Raises:
         Fenced: the claim is not the newest.
@@ -192,7 +215,7 @@ def seal(state: BatchState, epoch: int, now: float) -> BatchState:
         return state
     if state.status == "cancelling":
         return replace(state, finalizing_at=now)
-    if state.status == "in_progress" and (state.is_complete or now >= state.expires_at):
+    if state.status == "in_progress" and (state.is_complete or state.is_over):
         return replace(state, status="finalizing", finalizing_at=now)
     return state
 

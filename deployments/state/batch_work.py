@@ -4,7 +4,6 @@ Every change is a step of `batch_ledger` in one transaction, and needs the newes
 store; here are only places and counts.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from deployments.state.batch_rows import (
     values_of,
 )
 from deployments.state.batches import BatchStore, one_row, write_row
+from deployments.state.clock import SteadyClock, uptime
 from deployments.state.files import record_file
 from deployments.state.lease_watch import LeaseWatch
 from deployments.state.tables import api_keys, batch_segments, batches, files, request_log, usage
@@ -32,12 +32,14 @@ from deployments.state.usage import line_rows
 
 
 class BatchWork:
-    """The work on the batches of one database."""
+    """The work on the batches of one database. `uptime` counts seconds, whatever happens to the wall clock."""
 
-    def __init__(self, store: BatchStore, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: BatchStore, uptime: Callable[[], float] = uptime) -> None:
+        self.uptime = uptime
         self._store = store
         self._database = store.database
-        self._watch = LeaseWatch(monotonic)
+        self._watch = LeaseWatch(uptime)
+        self._steady_clock = SteadyClock(wall=store.clock, monotonic=uptime)
 
     async def claim(self, lease_s: float, running: Sequence[Batch] = ()) -> Batch | None:
         """Return a batch under a new claim, None where there is nothing to do.
@@ -56,7 +58,8 @@ class BatchWork:
                     continue
                 before = state_of(dict(row))
                 is_abandoned = self._watch.is_abandoned(batch_id, (before.epoch, before.lease_until), lease_s)
-                state = batch_ledger.claim(before, self._store.clock(), lease_s, is_abandoned=is_abandoned)
+                now, steady = self._store.clock(), self._steady_clock()
+                state = batch_ledger.claim(before, now, lease_s, is_abandoned=is_abandoned, steady_now=steady)
                 if state is None:
                     continue
                 await write_row(connection, batch_id, values_of(state))
@@ -80,13 +83,16 @@ class BatchWork:
             if lease_until <= now or self._watch.is_abandoned(batch_id, (epoch, lease_until), lease_s)
         ]
 
-    async def renew(self, batch_id: str, epoch: int, lease_s: float) -> BatchState:
+    async def renew(self, batch_id: str, epoch: int, lease_s: float, elapsed_s: float) -> BatchState:
         """Hold on to a claim; return where the batch is, for it may be on its way to being cancelled.
+
+        `elapsed_s` is how much of the batch's time has passed: what had at the claim, and the holder's uptime since.
 
         Raises:
             Fenced: the claim is not the newest.
         """
-        return await self._change(batch_id, lambda s: batch_ledger.renew(s, epoch, self._store.clock(), lease_s))
+        now = self._store.clock()
+        return await self._change(batch_id, lambda s: batch_ledger.renew(s, epoch, now, lease_s, elapsed_s))
 
     async def look(self, batch_id: str) -> BatchState:
         """Return where a batch is."""

@@ -1,7 +1,12 @@
-"""Unix time that never goes back, for counting minutes across restarts."""
+"""Clocks that nobody can set: Unix time that never goes back, and how long the machine has been up."""
 
 import time
 from collections.abc import Callable
+
+
+def uptime() -> float:
+    """Return seconds since some moment, those included for which the machine slept, where it can tell them."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class SteadyClock:

@@ -140,6 +140,7 @@ files = Table(
 )
 
 # `epoch` counts the claims of a batch: whoever holds an older one than the row's can change nothing any more.
+# `elapsed_s` of the batch's time had passed at `counted_at`; both are null before the first claim.
 # `done` has a bit for each line whose outcome is in a segment. `wrapped_key` opens the sealed metadata.
 batches = Table(
     "batches",
@@ -175,10 +176,21 @@ batches = Table(
     Column("enqueued_tokens", BigInteger, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("lease_until", Double, nullable=False),
+    Column("elapsed_s", Double),
+    Column("counted_at", Double),
     Column("done", LargeBinary, nullable=False),
     Column("wrapped_key", LargeBinary, nullable=False),
     Column("sealed_metadata", LargeBinary),
     Index("ix_batches_account", "account", "created_at", "batch_id"),
+)
+
+# The one row says which object store belongs to this database: the one that holds the same marker; see `store_marker`.
+object_stores = Table(
+    "object_stores",
+    metadata,
+    Column("name", String(16), primary_key=True),
+    Column("marker", String(64), nullable=False),
+    Column("is_written", Boolean, nullable=False),
 )
 
 # Outcomes of lines, some to an object; `entries` says which, and where each is in it. Gone when the batch has ended.

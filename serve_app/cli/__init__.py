@@ -2,7 +2,7 @@
 
 import typer
 
-from serve_app.cli import batch, doctor, keys, serve, usage
+from serve_app.cli import batch, doctor, keys, object_store, serve, usage
 
 main = typer.Typer(
     name="manta",
@@ -15,5 +15,6 @@ main.command("serve")(serve.serve)
 main.command("doctor")(doctor.doctor)
 main.add_typer(keys.app, name="keys")
 main.add_typer(batch.app, name="batch")
+main.command("adopt-object-store")(object_store.adopt_object_store)
 main.command("usage")(usage.show_usage)
 main.command("requests")(usage.show_requests)

@@ -15,9 +15,11 @@ import psutil
 import typer
 import yaml
 
-from deployments.state.config import resolve_state
+from deployments.state.config import ResolvedState, resolve_state
 from deployments.state.database import connect
+from deployments.state.objects import StoreUnavailable
 from deployments.state.references import StateError
+from deployments.state.store_marker import check, create_objects
 from deployments.tools.config import CodeInterpreterConfig, ToolsConfig
 from deployments.tools.sandbox.host import prepare_host
 from deployments.tools.sandbox.root import SandboxUnavailable
@@ -71,7 +73,7 @@ def examine(path: Path) -> Iterator[Finding]:
     yield from _resources()
     yield from _ports(int((document.get("http_options") or {}).get("port", 8000)))
     yield _left_over()
-    yield _database(config)
+    yield from _state(config)
     if config.tools.code_interpreter is not None:
         yield _sandboxes(config.tools.code_interpreter)
     if config.tools.web_search is not None:
@@ -144,16 +146,33 @@ def _left_over() -> Finding:
     return Finding("ok", "Nothing is left of an earlier start")
 
 
-def _database(config: ServiceConfig) -> Finding:
-    async def reach(url: str) -> None:
-        await (await connect(url)).close()
-
+def _state(config: ServiceConfig) -> Iterator[Finding]:
     try:
         state = resolve_state(config.state)
-        asyncio.run(reach(state.database_url))
+        yield from asyncio.run(_look_at_state(state))
     except StateError as error:
-        return Finding("fault", str(error))
-    return Finding("ok", "The database answers, and its tables are up to date")
+        yield Finding("fault", str(error))
+
+
+async def _look_at_state(state: ResolvedState) -> list[Finding]:
+    """Return what is found of the database and the object store.
+
+    Raises:
+        StateError: the database cannot be used.
+    """
+    database = await connect(state.database_url)
+    found = [Finding("ok", "The database answers, and its tables are up to date")]
+    try:
+        await check(database, create_objects(state.object_store), state.object_store.url)
+        found.append(Finding("ok", "The object store answers, and belongs to the database"))
+    except StateError as error:
+        found.append(Finding("fault", str(error)))
+    except StoreUnavailable:
+        message = "does not answer: files and batches will get a 503 until it does"
+        found.append(Finding("warning", f"The object store {state.object_store.url} {message}"))
+    finally:
+        await database.close()
+    return found
 
 
 def _web_search(config: ToolsConfig) -> Finding:

@@ -27,6 +27,7 @@ from deployments.state.database import connect
 from deployments.state.key_store import KeyStore
 from deployments.state.keys import NewKey
 from deployments.state.references import StateError
+from deployments.state.store_marker import open_objects
 from serve_app.cli.ports import describe_holder, haproxy_ports, is_free
 from serve_app.cli.process_tree import ProcessTree, abandoned_processes, end_processes, serve_command
 from serve_app.cli.readiness import Progress, ReadinessProbe
@@ -75,7 +76,7 @@ def serve(
             except (ValueError, OSError) as error:
                 _fail(console, f"{model.id}: {error}")
     try:
-        secret = asyncio.run(_issue_first_key(plan.state))
+        secret = asyncio.run(_open_state(plan.state))
     except StateError as error:
         _fail(console, str(error))
     environment = serving_environment(os.environ, plan)
@@ -150,10 +151,15 @@ def _clear_the_way(plan: ServePlan, console: Console) -> None:
             )
 
 
-async def _issue_first_key(state: ResolvedState) -> str | None:
-    """Return the secret of a new key if there is no key yet, else None."""
+async def _open_state(state: ResolvedState) -> str | None:
+    """Look at the database and the object store; return the secret of a new key if there is no key yet, else None.
+
+    Raises:
+        StateError: they cannot be used, or do not belong together.
+    """
     database = await connect(state.database_url)
     try:
+        await open_objects(database, state.object_store)
         keys = KeyStore(database, state.pepper, state.config.tiers)
         if await keys.list_keys():
             return None

@@ -1,4 +1,4 @@
-"""Clocks that jump while coordinators work: nobody loses a batch by it, and nobody keeps one beyond its end."""
+"""Clocks that jump while coordinators work: no batch is lost by it, kept beyond its end, or ended too early."""
 
 import asyncio
 from dataclasses import replace
@@ -15,6 +15,7 @@ from tests.twins.gatekeeper import TestClock
 from tests.waiting import eventually
 
 NUM_LINES = 6
+DAY_S = 86_400.0
 
 
 class CountedClaims(BatchWork):
@@ -95,3 +96,53 @@ async def test_a_batch_that_a_clock_ahead_of_all_others_claimed_is_taken_over(wo
     assert len(await lines_of(client, batch.output_file_id)) == NUM_LINES
     assert (await batch_stores.work.look(batch.id)).epoch == 2
     assert batch.usage.total_tokens == NUM_LINES * USAGE.total_tokens
+
+
+async def counted(stores: Stores, batch_id: str, now: float) -> None:
+    """Wait until the time of a batch has been counted up to `now`, as the wall clock has it."""
+    async with asyncio.timeout(30):
+        while (await stores.work.look(batch_id)).counted_at != now:  # noqa: ASYNC110 - it is in the database.
+            await asyncio.sleep(0.02)
+
+
+async def test_a_clock_that_jumps_by_days_expires_no_batch(world, batch_stores):
+    world.principal(requests_per_minute=10_000)
+    gate, client = held_lines(world), world.client()
+    batch = await submit(client, jsonl(*map(line, range(NUM_LINES))))
+    async with run_batches(world, looked_at(batch_stores, TestClock(0.0)), lease_s=2):
+        await eventually(lambda: len(world.chat.streams) == NUM_LINES)
+        world.clock.advance(3 * DAY_S)
+        await counted(batch_stores, batch.id, world.clock.now)
+        assert (await client.batches.retrieve(batch.id)).status == "in_progress"
+    gate.set()
+    async with run_batches(world, looked_at(batch_stores, TestClock(0.0))):  # It only knows the later time.
+        batch = await finish(client, batch)
+    assert (batch.status, batch.request_counts.completed) == ("completed", NUM_LINES)
+
+
+async def test_a_clock_that_jumps_back_keeps_no_batch_alive(world, batch_stores):
+    world.principal(requests_per_minute=10_000)
+    held_lines(world)
+    client, uptime = world.client(), TestClock(0.0)
+    batch = await submit(client, jsonl(*map(line, range(NUM_LINES))))
+    async with run_batches(world, looked_at(batch_stores, uptime), lease_s=2):
+        await eventually(lambda: len(world.chat.streams) == NUM_LINES)
+        world.clock.advance(-3 * DAY_S)
+        await counted(batch_stores, batch.id, world.clock.now)
+        uptime.advance(DAY_S)
+        batch = await finish(client, batch)
+    assert (batch.status, batch.request_counts.failed) == ("expired", NUM_LINES)
+
+
+async def test_time_counts_while_everything_is_switched_off(world, batch_stores):
+    world.principal(requests_per_minute=10_000)
+    held_lines(world)
+    client = world.client()
+    batch = await submit(client, jsonl(*map(line, range(NUM_LINES))))
+    async with run_batches(world, looked_at(batch_stores, TestClock(0.0))):
+        await eventually(lambda: len(world.chat.streams) == NUM_LINES)
+    world.clock.advance(DAY_S)
+    async with run_batches(world, looked_at(batch_stores, TestClock(0.0))):
+        batch = await finish(client, batch)
+    assert (batch.status, batch.request_counts.failed) == ("expired", NUM_LINES)
+    assert len(world.chat.streams) == NUM_LINES

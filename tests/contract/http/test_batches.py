@@ -13,6 +13,7 @@ from batch import run
 from batch.fleet import FleetDown, LocalFleet
 from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied, Overloaded, RequestRejected
+from deployments.state.batch_work import BatchWork
 from deployments.state.key_store import KeyStore
 from deployments.state.keys import NewKey
 from deployments.state.tables import batch_segments, batches, usage
@@ -21,6 +22,7 @@ from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
 from tests.contract.http.conftest import run_batches
 from tests.contract.state.conftest import postgres_server, postgres_url
 from tests.twins.engine import Script
+from tests.twins.gatekeeper import TestClock
 from tests.waiting import eventually
 
 __all__ = ["postgres_server", "postgres_url"]
@@ -338,7 +340,10 @@ async def test_cancelling_keeps_what_is_done(client, world):
     await eventually(lambda: all(stream.ended.is_set() for stream in world.chat.streams))
 
 
-async def test_expiry_keeps_what_is_done_and_says_so_of_the_rest(client, world):
+async def test_expiry_keeps_what_is_done_and_says_so_of_the_rest(world, batch_stores):
+    world.principal(requests_per_minute=10_000)
+    client, uptime = world.client(), TestClock(0.0)
+    stores = replace(batch_stores, work=BatchWork(batch_stores.batches, uptime))
     world.chat.script = lambda request: answer(request) if b"Question 0" in request.body else Script([asyncio.Event()])
     file = await client.files.create(
         file=("in.jsonl", jsonl(line(0), line(1))),
@@ -346,12 +351,14 @@ async def test_expiry_keeps_what_is_done_and_says_so_of_the_rest(client, world):
         expires_after={"anchor": "created_at", "seconds": 2_592_000},
     )
     batch = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
-    async with asyncio.timeout(5):
-        while batch.request_counts.completed < 1:
-            await asyncio.sleep(0.01)
-            batch = await client.batches.retrieve(batch.id)
-    world.clock.advance(86_400)
-    batch = await finish(client, batch, timeout_s=5)
+    async with run_batches(world, stores, lease_s=2):
+        async with asyncio.timeout(30):
+            while batch.request_counts.completed < 1:
+                await asyncio.sleep(0.01)
+                batch = await client.batches.retrieve(batch.id)
+        uptime.advance(86_400)
+        world.clock.advance(86_400)
+        batch = await finish(client, batch)
     assert (batch.status, batch.expired_at is None) == ("expired", False)
     assert (batch.request_counts.completed, batch.request_counts.failed) == (1, 1)
     done, expired = await lines_of(client, batch.output_file_id)

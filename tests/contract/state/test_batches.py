@@ -130,7 +130,7 @@ async def test_a_claim_that_ran_out_fences_its_holder(desks: list[Desk]) -> None
     assert (taken.batch_id, taken.state.epoch, taken.state.missing()) == (batch.batch_id, 2, [1, 2, 3])
     attempts = [
         lambda: slow.work.commit(batch.batch_id, 1, segment("b", 1)),
-        lambda: slow.work.renew(batch.batch_id, 1, 10.0),
+        lambda: slow.work.renew(batch.batch_id, 1, 10.0, 0.0),
         lambda: slow.work.seal(batch.batch_id, 1),
         lambda: slow.work.finish(batch.batch_id, 1, None, None, drops_input=False),
         lambda: slow.work.release(batch.batch_id, 1),
@@ -168,7 +168,7 @@ async def test_a_claim_made_by_a_clock_that_is_ahead_stays_while_it_is_renewed(d
         assert await other.work.claim(10.0) is None
         other.pass_time(3.0)
         held.clock.advance(3600.0)
-        await held.work.renew(batch.batch_id, 1, 10.0)
+        await held.work.renew(batch.batch_id, 1, 10.0, 0.0)
         held.clock.advance(-3600.0)
     assert (await other.work.look(batch.batch_id)).epoch == 1
 

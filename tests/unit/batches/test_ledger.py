@@ -36,7 +36,7 @@ def test_a_claim_lasts_as_long_as_it_is_renewed() -> None:
     first = ledger.claim(NEW, 0.0, 10.0)
     assert first is not None
     assert ledger.claim(first, 9.9, 10.0) is None
-    renewed = ledger.renew(first, 1, 9.0, 10.0)
+    renewed = ledger.renew(first, 1, 9.0, 10.0, 9.0)
     assert ledger.claim(renewed, 18.0, 10.0) is None
     second = ledger.claim(renewed, 19.0, 10.0)
     assert second is not None
@@ -44,11 +44,48 @@ def test_a_claim_lasts_as_long_as_it_is_renewed() -> None:
     assert ledger.claim(ledger.release(second, 2), 19.1, 10.0) is not None
 
 
+def test_the_time_of_a_batch_is_what_its_holder_counts_wherever_the_wall_clock_jumps() -> None:
+    state = running()
+    for now, elapsed_s in ((1e6, 40.0), (-1e6, 99.9)):
+        state = ledger.renew(state, 1, now, 10.0, elapsed_s)
+        assert ledger.seal(state, 1, now).status == "in_progress"
+    assert ledger.renew(state, 1, 0.0, 10.0, 50.0).elapsed_s == 99.9
+    state = ledger.renew(state, 1, 0.0, 10.0, 100.0)
+    assert ledger.seal(state, 1, 0.0).status == "finalizing"
+
+
+@pytest.mark.parametrize(
+    ("now", "steady_now", "elapsed_s"),
+    [
+        (60.0, None, 60.0),  # Everything was switched off meanwhile.
+        (60.0, 60.0, 60.0),
+        (86_460.0, 60.0, 60.0),  # The clock has jumped while the new holder looked on.
+        (86_460.0, None, 86_460.0),
+        (-500.0, 60.0, 20.0),
+        (60.0, -500.0, 20.0),
+    ],
+)
+def test_between_two_claims_the_wall_clock_counts_without_the_jumps_that_were_seen(
+    now: float, steady_now: float | None, elapsed_s: float
+) -> None:
+    held = ledger.renew(running(), 1, 20.0, 10.0, 20.0)
+    taken = ledger.claim(held, now, 10.0, is_abandoned=True, steady_now=steady_now)
+    assert taken is not None
+    assert (taken.elapsed_s, taken.counted_at) == (elapsed_s, now)
+    assert taken.is_over == (elapsed_s > 100)
+
+
+def test_the_time_before_the_first_claim_counts() -> None:
+    claimed = ledger.claim(NEW, 101.0, 10.0)
+    assert claimed is not None
+    assert ledger.seal(ledger.begin(claimed, 1, 101.0, 3), 1, 101.0).status == "finalizing"
+
+
 def test_whoever_lost_the_claim_can_do_nothing() -> None:
     state = ledger.claim(running(), 100.0, 10.0)
     assert state is not None
     steps = [
-        lambda: ledger.renew(state, 1, 0.0, 1.0),
+        lambda: ledger.renew(state, 1, 0.0, 1.0, 0.0),
         lambda: ledger.release(state, 1),
         lambda: ledger.begin(state, 1, 0.0, 5),
         lambda: ledger.fail(state, 1, 0.0),
@@ -71,7 +108,7 @@ def test_a_line_is_done_once() -> None:
 
 
 def test_nothing_is_accepted_once_the_outcomes_are_sealed() -> None:
-    state = ledger.seal(running(), 1, 100.0)
+    state = ledger.seal(ledger.renew(running(), 1, 100.0, 10.0, 100.0), 1, 100.0)
     assert state.status == "finalizing"
     with pytest.raises(Fenced):
         ledger.commit(state, 1, [Outcome(0)])
@@ -130,7 +167,7 @@ def test_no_step_leads_backwards() -> None:
         lambda s: ledger.fail(s, s.epoch, 50.0),
         lambda s: ledger.commit(s, s.epoch, [Outcome(0), Outcome(1), Outcome(2)])[0],
         lambda s: ledger.seal(s, s.epoch, 50.0),
-        lambda s: ledger.seal(s, s.epoch, 200.0),
+        lambda s: ledger.seal(ledger.renew(s, s.epoch, 200.0, 10.0, 200.0), s.epoch, 200.0),
         lambda s: ledger.finish(s, s.epoch, 50.0),
         lambda s: ledger.request_cancel(s, 50.0),
         lambda s: ledger.claim(s, 1e6, 1.0) or s,

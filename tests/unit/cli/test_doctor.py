@@ -26,6 +26,7 @@ def test_no_fault_is_found_when_all_is_well() -> None:
     findings = list(doctor.examine(LOCAL))
     assert [finding for finding in findings if finding.state == "fault"] == []
     assert Finding("ok", "The database answers, and its tables are up to date") in findings
+    assert Finding("ok", "The object store answers, and belongs to the database") in findings
 
 
 def test_field_is_named_when_the_configuration_is_wrong(tmp_path: Path) -> None:
@@ -72,3 +73,11 @@ def test_a_key_of_the_web_search_that_is_nowhere_is_a_fault(tmp_path: Path) -> N
     search = "      web_search: {provider: {name: brave, api_key: {env: NO_SUCH_VARIABLE}}}\n"
     path.write_text(LOCAL.read_text().replace("    tools:\n", "    tools:\n" + search))
     assert any("NO_SUCH_VARIABLE" in fault for fault in faults_of(path))
+
+
+def test_object_store_of_another_database_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "objects" / "manta-marker").write_text("another")
+    (fault,) = faults_of(LOCAL)
+    assert "belongs to another database" in fault
+    assert "manta adopt-object-store" in fault

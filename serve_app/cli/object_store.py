@@ -1,0 +1,48 @@
+"""`manta adopt-object-store`: says that a database and an object store belong together from now on."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from deployments.state.config import ResolvedState
+from deployments.state.database import connect
+from deployments.state.objects import StoreUnavailable
+from deployments.state.references import StateError
+from deployments.state.store_marker import adopt, create_objects
+from serve_app.cli.database import ConfigOption, DatabaseUrlOption, Place, StateDirOption, fail, find_state
+
+
+def adopt_object_store(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    database_url: DatabaseUrlOption = None,
+) -> None:
+    """Have the database and the object store of a configuration belong together, where a start says they do not.
+
+    Files that the database knows and that are not in the object store stay lost. What is in the object store and not in
+    the database is deleted within hours of the next start. An object store belongs to one database only.
+    """
+    try:
+        state = find_state(Place(config, state_dir, database_url), may_create=False)
+        if not yes:
+            typer.confirm(
+                f"From now on {state.object_store.url} belongs to this database. Files that are not in both are lost. "
+                "Go on?",
+                abort=True,
+            )
+        asyncio.run(_adopt(state))
+    except StateError as error:
+        fail(str(error))
+    except StoreUnavailable:
+        fail(f"The object store {state.object_store.url} cannot be written. Try again when it can.")
+    typer.echo(f"{state.object_store.url} belongs to this database now. Start the service again.")
+
+
+async def _adopt(state: ResolvedState) -> None:
+    database = await connect(state.database_url)
+    try:
+        await adopt(database, create_objects(state.object_store))
+    finally:
+        await database.close()
