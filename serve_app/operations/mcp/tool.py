@@ -123,10 +123,12 @@ class McpInUse:
             return ToolAnswer({**item, "error": f"The tools could not be listed: {failure.message}"}, "")
         self._is_listed = True
         left_out = self._take(tools)
-        told = _left_out(left_out) if left_out else None
         tell(f"{_LIST}.completed")
-        usable = [tool for tool in tools if tool["name"] not in left_out]
-        return ToolAnswer({**item, "tools": usable, "error": told}, "")
+        told = {**item, "tools": [tool for tool in tools if tool["name"] not in left_out]}
+        del told["error"]  # Strict clients want no key where there is none.
+        if left_out:
+            told["error"] = _left_out(left_out)
+        return ToolAnswer(told, "")
 
     def _is_allowed(self, tool: Item) -> bool:
         return self._tool.is_allowed(tool["name"], is_read_only=_is_read_only(tool))
@@ -243,8 +245,8 @@ def _last_list(items: Sequence[Item], label: str) -> list[Item] | None:
 def _shown(tool: ListedTool) -> Item:
     """Return a tool as the item of a list has it."""
     hints = {**tool.annotations, "read_only": tool.annotations.get("readOnlyHint") is True}
-    head = {"name": tool.name, "description": tool.description}
-    return {**head, "input_schema": tool.input_schema, "annotations": hints}
+    about = {"description": tool.description} if tool.description is not None else {}
+    return {"name": tool.name, **about, "input_schema": tool.input_schema, "annotations": hints}
 
 
 def _is_read_only(tool: Item) -> bool:

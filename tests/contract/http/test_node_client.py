@@ -34,6 +34,23 @@ def node() -> str:
     return program
 
 
+async def run_tests(node: str, name: str, **environment: str) -> None:
+    """Run a file of tests of Node's."""
+    process = await asyncio.create_subprocess_exec(
+        node,
+        "--test",
+        "--test-reporter=tap",
+        name,
+        cwd=PLACE,
+        env={**os.environ, **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), 120)
+    assert process.returncode == 0, output.decode()
+    assert b"# fail 0" in output
+
+
 def scripts():
     """Return what the engine does, by what it is told."""
     busy = [Overloaded("full", 0.01), Overloaded("full", 0.01)]
@@ -60,18 +77,6 @@ async def test_node_client_works_unmodified(world, node):
     world.chat.script = scripts()
     async with serve(world.app()) as address:
         keys = {"API_KEY": SECRET, "LIMITED_KEY": LIMITED, "MODEL": MODEL, "EMBEDDING_MODEL": EMBEDDING_MODEL}
-        process = await asyncio.create_subprocess_exec(
-            node,
-            "--test",
-            "--test-reporter=tap",
-            "client.test.js",
-            cwd=PLACE,
-            env={**os.environ, **keys, "BASE_URL": address + "/v1"},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await asyncio.wait_for(process.communicate(), 120)
-        assert process.returncode == 0, output.decode()
-        assert b"# fail 0" in output
+        await run_tests(node, "client.test.js", BASE_URL=address + "/v1", **keys)
         hung = [stream for stream in world.chat.streams if b"hang" in stream.request.body]
         await eventually(lambda: hung[0].is_aborted)

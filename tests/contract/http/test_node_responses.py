@@ -1,15 +1,12 @@
 """Clients for Node over the responses interface, before the application behind a real server."""
 
-import asyncio
-import os
-
 import orjson
 
 from deployments.models.errors import EngineDied
 from deployments.models.events import Finished, ReasoningDelta, ToolArgumentsDelta, ToolCallStart
 from tests.contract.http.answers import MODEL, SECRET, USAGE, answer, pieces, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.test_node_client import PLACE, node
+from tests.contract.http.test_node_client import node, run_tests
 from tests.twins.engine import Script
 
 __all__ = ["node"]
@@ -39,16 +36,4 @@ def script(request):
 async def test_node_clients_work_unmodified(world, node):
     world.chat.script = script
     async with serve(world.app()) as address:
-        process = await asyncio.create_subprocess_exec(
-            node,
-            "--test",
-            "--test-reporter=tap",
-            "responses.test.js",
-            cwd=PLACE,
-            env={**os.environ, "API_KEY": SECRET, "MODEL": MODEL, "BASE_URL": address + "/v1"},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await asyncio.wait_for(process.communicate(), 120)
-        assert process.returncode == 0, output.decode()
-        assert b"# fail 0" in output
+        await run_tests(node, "responses.test.js", API_KEY=SECRET, MODEL=MODEL, BASE_URL=address + "/v1")
