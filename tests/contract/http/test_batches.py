@@ -425,36 +425,6 @@ async def test_a_strict_key_runs_no_batches(client, world):
     assert refused.value.code == "retention_policy"
 
 
-@pytest.mark.parametrize(
-    ("fields", "param", "code", "message"),
-    [
-        (
-            {"endpoint": "/v1/nothing"},
-            "endpoint",
-            "invalid_value",
-            "Invalid value: '/v1/nothing'. Supported values are: ",
-        ),
-        ({"completion_window": "1h"}, "completion_window", "invalid_value", "Invalid value: '1h'."),
-        ({"input_file_id": None}, "input_file_id", "invalid_type", "Invalid type for 'input_file_id'"),
-        ({"metadata": {"k": "v" * 513}}, "metadata", "string_above_max_length", "Invalid value in 'metadata'"),
-        (
-            {"output_expires_after": {"anchor": "created_at", "seconds": 1}},
-            "output_expires_after.seconds",
-            "integer_below_min_value",
-            "Invalid 'output_expires_after.seconds'",
-        ),
-        ({"more": 1}, "more", "unknown_parameter", "Unknown parameter: 'more'."),
-    ],
-)
-async def test_a_request_that_is_not_valid_is_refused(http, fields, param, code, message):
-    body = {"input_file_id": "file-x", "endpoint": CHAT, "completion_window": "24h", **fields}
-    refused = await http.post("/v1/batches", json=body)
-    assert refused.status_code == 400
-    error = refused.json()["error"]
-    assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", param, code)
-    assert error["message"].startswith(message)
-
-
 async def test_a_file_of_another_account_is_told_as_a_missing_one(client, world):
     world.principal(OTHER, key_id="key-2", account="acct-2", requests_per_minute=10_000)
     theirs = await world.client(OTHER).files.create(file=("in.jsonl", jsonl(line(0))), purpose="batch")
@@ -467,15 +437,6 @@ async def test_a_file_of_another_account_is_told_as_a_missing_one(client, world)
     assert told[0][:3] == ("invalid_request", "file_id", None)
     assert told[0][3] == "Cannot find file ID, or organization org-one does not have access to it."
     assert (await world.client(OTHER).files.retrieve(theirs.id)).id == theirs.id
-
-
-async def test_a_file_of_another_purpose_is_no_input(client):
-    file = await client.files.create(file=("in.jsonl", jsonl(line(0))), purpose="user_data")
-    batch = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
-    batch = await finish(client, batch)
-    assert batch.status == "failed"
-    assert (batch.errors.data[0].code, batch.errors.data[0].param) == ("invalid_request", "file_id")
-    assert (await client.files.retrieve(file.id)).id == file.id
 
 
 async def test_the_eleventh_unfinished_batch_is_refused(world, batch_stores):
