@@ -6,6 +6,7 @@ What is not public in Ray's interface is touched in `ServeChooser` alone.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Protocol, cast
 
 from ray import serve
@@ -109,6 +110,7 @@ class RemoteHosts:
         self._choose = choose
         self._channels: dict[str, Channel] = {}
         self._able_until = float("-inf")
+        self._endings: set[asyncio.Task[None]] = set()
 
     async def check_able(self) -> None:
         """Return if containers can be had at all; what has been found out holds for a minute."""
@@ -136,6 +138,11 @@ class RemoteHosts:
             except (ContainerGone, InterpreterAway) as error:
                 refusal = error
                 continue
+            except asyncio.CancelledError:  # It may be there by now, and nobody would know of it.
+                ending = asyncio.create_task(self._end_quietly(place, container_id))
+                self._endings.add(ending)
+                ending.add_done_callback(self._endings.discard)
+                raise
             return place
         raise InterpreterAway(refusal.message)
 
@@ -182,6 +189,10 @@ class RemoteHosts:
     async def end(self, place: Place, container_id: str) -> None:
         """End a container."""
         await self._ask(place, {"operation": "end", "container": container_id})
+
+    async def _end_quietly(self, place: Place, container_id: str) -> None:
+        with suppress(ContainerError):
+            await self.end(place, container_id)
 
     async def _ask(self, place: Place, header: dict[str, Any], body: bytes = b"") -> tuple[list[bytes], dict[str, Any]]:
         """Return the pieces and the last word of an answer."""

@@ -1,6 +1,7 @@
 """Pages as text: fetched through the guard, read in a process of their own where they are HTML."""
 
 import asyncio
+import codecs
 import json
 import re
 import subprocess
@@ -18,6 +19,11 @@ _MAX_CHARS = 1_000_000
 _TITLE_CHARS = 300
 _HTML = frozenset({"text/html", "application/xhtml+xml", ""})
 _TEXT = re.compile(r"text/.*|application/(?:.*\+)?(?:json|xml|yaml|javascript|x-ndjson)")
+# Encodings of the web. Python knows others, such as punycode, that take for ever where a page is made for it.
+_QUICK = re.compile(
+    r"utf-(?:8|16|32)(?:-[bl]e|-sig)?|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|mac-\w+|gb\w+|hz|big5\w*|euc_\w+|"
+    r"shift_jis\w*|iso2022_\w+|johab|tis-620"
+)
 _CHARSET = re.compile(r"charset=\"?([\w.:-]{1,40})", re.IGNORECASE)
 
 
@@ -78,9 +84,10 @@ def _encoding_of(page: Page) -> str | None:
 
 def _decode(page: Page) -> str:
     try:
-        return page.content.decode(_encoding_of(page) or "utf-8", errors="replace")
+        encoding = codecs.lookup(_encoding_of(page) or "utf-8").name
     except LookupError:  # An encoding that nobody knows.
-        return page.content.decode(errors="replace")
+        encoding = "utf-8"
+    return page.content.decode(encoding if _QUICK.fullmatch(encoding) else "utf-8", errors="replace")
 
 
 def _read_html(page: Page) -> PageText:

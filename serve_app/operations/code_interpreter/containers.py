@@ -4,6 +4,7 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, cast
 
 from deployments.state.containers import ContainerPage, ContainerStore, StoredContainer, TooManyContainers
@@ -159,6 +160,17 @@ class Containers:
             raise StoresAway(STORED_FILES_AWAY) from None
         return await upload.finish()
 
+    async def add_missing(self, container: StoredContainer, files: Sequence[StoredFile]) -> None:
+        """Copy those files into a container of whose names there is none in it yet.
+
+        Raises:
+            ContainerError, ApiError: it has ended, or one does not fit.
+        """
+        there = {file.path for file in await self._hosts.list_files(_place_of(container), container.container_id)}
+        for file in files:
+            if self.begin_file(container, file.filename).path not in there:
+                await self._copy(container, file)
+
     async def copy(self, principal: Principal, container_id: str, file_id: str, param: str) -> ContainerFile:
         """Copy a file of the account into a container.
 
@@ -272,7 +284,7 @@ class Containers:
     def begin_file(self, container: StoredContainer, filename: str) -> "FileCopy":
         """Return what writes a file into a container."""
         name = filename.replace("\\", "/").rpartition("/")[2]
-        path = name if is_safe_path(name) else f"file-{secrets.token_hex(8)}"
+        path = name if is_safe_path(name) else f"file-{sha256(filename.encode('utf-8', 'replace')).hexdigest()[:16]}"
         return FileCopy(self, container, path)
 
     async def write(

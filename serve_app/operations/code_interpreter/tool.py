@@ -3,13 +3,14 @@
 import asyncio
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
 from deployments.state.containers import StoredContainer
 from deployments.state.files import StoredFile
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerFile, ContainerGone
+from deployments.tools.sandbox.root import WORK_FOLDER
 from serve_app.errors import ApiError, NotFound, QuotaExceeded, Unavailable
 from serve_app.json_limits import is_json_object
 from serve_app.operations.code_interpreter.containers import (
@@ -35,6 +36,8 @@ _DESCRIPTION = (
     "imported; matplotlib's figures are shown to the user by themselves. To give the user a file, write it into "
     "/mnt/data and link to it as [name](sandbox:/mnt/data/name).{files}"
 )
+_FOLDER = re.compile(rf"(?:sandbox:)?{re.escape(WORK_FOLDER)}/")
+_GOES_ON = re.compile(r"[\w/-]|\.\w")
 _NO_CODE = 'The code interpreter was called without code. Call it with {"code": "..."}.'
 _ANEW = "[The container had expired, and its variables and files are gone. This ran in a new one.]"
 _GONE = "The container has expired, and everything in it is gone."
@@ -102,6 +105,8 @@ class CodeInUse:
         self._container = container
         self._next_id = container.container_id if container is not None else new_container_id()
         self._files = files
+        self._has_files = False
+        self._image_bytes_left = _MAX_SHOWN_IMAGE_BYTES
         self._made: list[str] = []
         self._written: dict[str, tuple[str, ContainerFile]] = {}
         self._uncited: dict[str, None] = {}
@@ -153,7 +158,7 @@ class CodeInUse:
             self._forget()
         told = {**item, "status": _STATUSES[result.status], "container_id": container_id}
         if OUTPUTS in self._context.include:
-            told["outputs"] = _outputs(result)
+            told["outputs"] = self._outputs(result)
         return ToolAnswer(told, _told(result, note))
 
     async def _run(self, code: str) -> tuple[CodeRun, str]:
@@ -161,6 +166,9 @@ class CodeInUse:
         note = ""
         if self._container is not None:
             try:
+                if self._files and not self._has_files:  # This request may name others than the one before.
+                    await self._containers.add_missing(self._container, self._files)
+                    self._has_files = True
                 return await self._containers.run(self._container, code), note
             except ContainerGone:
                 self._forget()
@@ -169,6 +177,7 @@ class CodeInUse:
             raise ContainerGone(_GONE)
         new = NewContainer(memory_limit=self._auto.memory_limit, file_ids=[file.file_id for file in self._files])
         self._container = await self._create(new)
+        self._has_files = True
         self._made.append(self._container.container_id)
         return await self._containers.run(self._container, code), note
 
@@ -182,9 +191,19 @@ class CodeInUse:
                     raise
             await asyncio.sleep(_ROOM_EVERY_S)
 
+    def _outputs(self, result: CodeRun) -> list[Item]:
+        """Return what came of a call as clients see it; figures beyond a size, in all calls, are files only."""
+        outputs: list[Item] = [{"type": "logs", "logs": result.logs}] if result.logs else []
+        for _, image in result.images:
+            if len(image) > self._image_bytes_left:
+                break
+            self._image_bytes_left -= len(image)
+            outputs.append({"type": "image", "url": "data:image/png;base64," + base64.b64encode(image).decode()})
+        return outputs
+
     def _forget(self) -> None:
         """Have the next call make a new container, where one may be made; what was written is gone."""
-        self._container = None
+        self._container, self._has_files = None, False
         self._written.clear()
         self._uncited.clear()
         if self._auto is not None:
@@ -197,16 +216,12 @@ class CodeInUse:
         """
         if not self._outlives:  # Nobody can fetch them when the response has ended.
             return []
-        cited = []
-        for path, (container_id, file) in self._written.items():
-            place = re.compile(rf"(?:sandbox:)?{re.escape(path_in(file))}(?![\w/-]|\.\w)")
-            found = [match.span() for match in place.finditer(text)]
-            if not found and path in self._uncited and text:
-                found = [(0, 0)]
-            if found:
-                self._uncited.pop(path, None)
-            cited += [_citation(container_id, file, start, end) for start, end in found]
-        return sorted(cited, key=lambda one: one["start_index"])
+        found = list(_links(text, self._written))
+        linked = {path for path, _, _ in found}
+        if text:
+            found = [(path, 0, 0) for path in self._uncited if path not in linked] + found
+            self._uncited.clear()
+        return [_citation(*self._written[path], start, end) for path, start, end in found]
 
     @property
     def _outlives(self) -> bool:
@@ -219,6 +234,19 @@ class CodeInUse:
             for container_id in self._made:
                 with suppress(NotFound):
                     await self._containers.delete(self._context.principal.account, container_id)
+
+
+def _links(text: str, paths: Collection[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield the places where a text names files of the work folder, the longest name that fits; reads it once."""
+    lengths = sorted({len(path) for path in paths}, reverse=True)
+    for begun in _FOLDER.finditer(text):
+        start = begun.end()
+        for length in lengths:
+            path = text[start : start + length]
+            end = start + len(path)
+            if path in paths and _GOES_ON.match(text, end) is None:
+                yield path, begun.start(), end
+                break
 
 
 def _citation(container_id: str, file: ContainerFile, start: int, end: int) -> Item:
@@ -239,18 +267,6 @@ def _code_of(arguments: str) -> str | None:
     code = TextMember("code")
     code.take(arguments)
     return code.text
-
-
-def _outputs(result: CodeRun) -> list[Item]:
-    """Return what came of a call as clients see it; figures beyond a size are files only."""
-    outputs: list[Item] = [{"type": "logs", "logs": result.logs}] if result.logs else []
-    left = _MAX_SHOWN_IMAGE_BYTES
-    for _, image in result.images:
-        left -= len(image)
-        if left < 0:
-            break
-        outputs.append({"type": "image", "url": "data:image/png;base64," + base64.b64encode(image).decode()})
-    return outputs
 
 
 def _told(result: CodeRun, note: str) -> str:

@@ -244,9 +244,15 @@ def _last_list(items: Sequence[Item], label: str) -> list[Item] | None:
 
 def _shown(tool: ListedTool) -> Item:
     """Return a tool as the item of a list has it."""
-    hints = {**tool.annotations, "read_only": tool.annotations.get("readOnlyHint") is True}
-    about = {"description": tool.description} if tool.description is not None else {}
+    hints = {name: _short(value) for name, value in tool.annotations.items()}
+    hints["read_only"] = tool.annotations.get("readOnlyHint") is True
+    about = {"description": _short(tool.description)} if tool.description is not None else {}
     return {"name": tool.name, **about, "input_schema": tool.input_schema, "annotations": hints}
+
+
+def _short(value: Any) -> Any:
+    """Return what a server says of a tool, no more of it than a model would read: it is kept with the response."""
+    return value[:_MAX_DESCRIPTION_CHARS] if isinstance(value, str) else value
 
 
 def _is_read_only(tool: Item) -> bool:

@@ -330,7 +330,8 @@ class ResponseRun:
 
     async def _work(self, opened: OpenTool, work: Work, told: list[str]) -> AsyncGenerator[list[bytes]]:
         """Have a tool work on an item; yield the item's events, and put the text for the model into `told`."""
-        running = RunningTool(work, opened, max(0.0, self._bounds.max_s - self._tool_time.spent_s))
+        left_s = max(0.0, self._bounds.max_s - self._tool_time.spent_s)
+        running = RunningTool(work, opened, left_s, self.turn.request_id)
         started = time.perf_counter()
         try:
             async for batch in running.events():

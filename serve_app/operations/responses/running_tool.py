@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from deployments.models.engine import Usage
+from serve_app.observability import log_bug
 from serve_app.operations.responses.server_call import OpenTool
 from serve_app.operations.responses.tools import CALL_FAILED, TIME_IS_UP, Tell, ToolAnswer
 from serve_app.operations.responses.writer import Item
@@ -16,13 +17,14 @@ Work = Callable[[Item, Tell], Coroutine[Any, Any, ToolAnswer]]
 class RunningTool:
     """A tool at work, in a task of its own; its events are handed on as they come."""
 
-    def __init__(self, work: Work, opened: OpenTool, max_s: float) -> None:
+    def __init__(self, work: Work, opened: OpenTool, max_s: float, request_id: str) -> None:
         self.output = CALL_FAILED
         self.usage: Usage | None = None
         self._opened = opened
         self._told: list[tuple[str, dict[str, Any]]] = []
         self._has_news = asyncio.Event()
         self._max_s = max_s
+        self._request_id = request_id
         self._task = asyncio.create_task(work(opened.item, self._tell))
         self._task.add_done_callback(lambda _: self._has_news.set())
 
@@ -46,7 +48,11 @@ class RunningTool:
                 yield [self._opened.tell(kind, **fields) for kind, fields in told]
             if self._task.done():
                 break
-        if self._task.cancelled() or self._task.exception() is not None:
+        if self._task.cancelled():
+            return
+        error = self._task.exception()
+        if error is not None:  # The model is told that the call failed; why is for the log.
+            log_bug(self._request_id, error)
             return
         answer: ToolAnswer = self._task.result()
         self.output, self.usage = answer.output, answer.usage

@@ -38,6 +38,24 @@ async def read(hosts, place, file_id):
     return b"".join([piece async for piece in hosts.read(place, "cntr_1", file_id)])
 
 
+async def test_a_container_whose_maker_is_cancelled_is_ended(interpreter, monkeypatch):
+    hosts, holder = interpreter.hosts, interpreter.replicas[0].holder
+    ask = hosts._ask
+
+    async def ask_and_hear_nothing(place, header, body=b""):
+        answer = await ask(place, header, body)
+        if header["operation"] == "create":
+            await asyncio.Event().wait()
+        return answer
+
+    monkeypatch.setattr(hosts, "_ask", ask_and_hear_nothing)
+    making = asyncio.create_task(hosts.create("cntr_1", 60))
+    await eventually(lambda: holder.num_containers == 1 and not holder._num_coming)
+    making.cancel()
+    await eventually(lambda: holder.num_containers == 0)
+    assert making.cancelled()
+
+
 async def test_variables_live_on_between_calls(container):
     hosts, place = container
     assert (await hosts.run(place, "cntr_1", "x = 20")).logs == ""

@@ -152,6 +152,22 @@ async def test_files_are_put_into_an_automatic_container_and_the_model_hears_of_
     assert final["tools"] == [tool]
 
 
+async def test_files_that_a_later_request_names_are_put_into_the_container_that_is_there(world, interpreter):
+    upload = world.client().files.create
+    one, two = [(await upload(file=(name, name.encode()), purpose="user_data")).id for name in ("a.txt", "b.txt")]
+
+    def tool(*file_ids):
+        return {"type": "code_interpreter", "container": {"type": "auto", "file_ids": file_ids}}
+
+    changed = "open('a.txt', 'a').write('+')"
+    read = "[open(name).read() for name in ('a.txt', 'b.txt')]"
+    script(world, runs(changed), said("Done."), runs(read), said("There."))
+    first = await respond(world, tools=[tool(one)])
+    second = await respond(world, tools=[tool(one, two)], previous_response_id=first["id"], include=OUTPUTS)
+    assert calls_of(second)[0]["container_id"] == calls_of(first)[0]["container_id"]
+    assert calls_of(second)[0]["outputs"][0]["logs"] == "['a.txt+', 'b.txt']\n"
+
+
 async def test_figures_are_images_and_files_are_cited(world, interpreter):
     code = (
         "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n"

@@ -183,13 +183,15 @@ async def test_time_is_bounded(world, tool, monkeypatch):
     assert final["status"] == "completed"
 
 
-async def test_a_tool_that_breaks_fails_its_call_only(world, tool):
+async def test_a_tool_that_breaks_fails_its_call_only(world, tool, caplog):
     tool.error = RuntimeError("secret")
     script(world, SEARCH, said("Sorry."))
     final = fold(await stream(world))
     assert final["output"][1]["status"] == "failed"
     assert messages(world)[2]["content"] == CALL_FAILED
     assert "secret" not in str(final)
+    assert "RuntimeError" in caplog.text
+    assert "secret" not in caplog.text
 
 
 async def test_functions_of_the_client_end_the_turn_also_beside_the_services(world, tool):

@@ -7,7 +7,7 @@ import pytest
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.outbound.errors import AddressRefused
 from deployments.tools.outbound.fetching import Fetcher, Page
-from deployments.tools.web_search.reader import PageReader, PageUnreadable, _read_html
+from deployments.tools.web_search.reader import PageReader, PageUnreadable, _decode, _read_html
 from tests.contract.http.conftest import serve
 from tests.twins.web import SITES, Web, resolve
 
@@ -43,6 +43,25 @@ async def test_a_short_page_is_read_whole(web, reader):
 async def test_text_is_taken_as_it_is(web, reader):
     page = await reader.read(web.url(SITES[5]))
     assert (page.title, page.text) == (page.url, '{"degrees": 24}')
+
+
+@pytest.mark.parametrize(
+    ("charset", "content", "text"),
+    [
+        ("utf-8", "é".encode(), "é"),
+        ("ISO-8859-1", b"\xe9", "é"),
+        ("windows-1252", b"\x80", "€"),
+        ("shift_jis", "日".encode("shift_jis"), "日"),
+        ("utf-16le", "é".encode("utf-16le"), "é"),
+        ("nobody-knows-it", "é".encode(), "é"),
+        ("punycode", b"abc-" + b"a" * 200_000, "abc-" + "a" * 200_000),  # Decoded, it would take minutes.
+        ("idna", b"xn--9ca", "xn--9ca"),
+        ("unicode_escape", b"\\x41", "\\x41"),
+    ],
+)
+def test_text_is_decoded_as_it_says_if_that_is_quick(charset, content, text):
+    page = Page("http://weather.example/", 200, f'text/plain; charset="{charset}"', content)
+    assert _decode(page) == text
 
 
 async def test_what_is_no_text_or_not_there_is_told(web, reader):

@@ -1,0 +1,27 @@
+"""The tools of a remote server, as they are kept with a response."""
+
+from deployments.state.protocol import Principal
+from deployments.tools.mcp.messages import ListedTool
+from serve_app.operations.mcp.tool import McpInUse
+from serve_app.operations.responses.tools import ToolContext
+from serve_app.schemas.mcp import McpTool
+
+WHO = Principal("key_1", "acct_1", "org", "standard", 1000, 1_000_000)
+
+
+class Session:
+    """A session with a server that has much to say of its tool."""
+
+    async def list_tools(self) -> list[ListedTool]:
+        return [ListedTool("stock", "x" * 1_000_000, {"type": "object"}, {"title": "y" * 1_000_000})]
+
+
+async def test_no_more_is_kept_of_what_a_server_says_than_a_model_would_read():
+    told = McpTool(type="mcp", server_label="store", server_url="https://store.example/mcp")
+    used = McpInUse(told, Session(), ToolContext(WHO, ()), 8)  # type: ignore[arg-type]
+    item = used.begin_list()
+    assert item is not None
+    answer = await used.list_functions(item, lambda kind, **fields: None)
+    (tool,) = answer.item["tools"]
+    assert (len(tool["description"]), len(tool["annotations"]["title"])) == (4096, 4096)
+    assert tool["annotations"]["read_only"] is False
