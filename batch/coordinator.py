@@ -110,7 +110,7 @@ class Coordinator:
             elapsed_s += self._config.sweep_interval_s
 
     async def _sweep_segments(self) -> int:
-        before = self._stores.files.clock() - ORPHAN_AGE_S
+        before = self._stores.files.past() - ORPHAN_AGE_S
         old = [one.key async for one in self._stores.objects.list_objects("segments") if one.modified_at < before]
         num_dropped = 0
         for start in range(0, len(old), 400):

@@ -118,17 +118,17 @@ class BatchState:
 
 
 def claim(
-    state: BatchState, now: float, lease_s: float, *, is_abandoned: bool = False, steady_now: float | None = None
+    state: BatchState, now: float, lease_s: float, *, is_abandoned: bool = False, past: float | None = None
 ) -> BatchState | None:
     """Return the batch under a new claim; None while somebody holds one, or when it has ended.
 
-    `is_abandoned` says that nobody has renewed the claim for its whole length, whatever time it names; `steady_now` is
-    the time without the jumps that the wall clock has made before the claimant's eyes.
+    `is_abandoned` says that nobody has renewed the claim for its whole length, whatever time it names; `past` is the
+    time without the jumps ahead that the wall clock has made before the claimant's eyes.
     """
     if state.has_ended or (state.lease_until > now and not is_abandoned):
         return None
     counted_at = state.created_at if state.counted_at is None else state.counted_at
-    elapsed_s = state.elapsed_s + max(0.0, min(now, now if steady_now is None else steady_now) - counted_at)
+    elapsed_s = state.elapsed_s + max(0.0, min(now, now if past is None else past) - counted_at)
     return replace(state, epoch=state.epoch + 1, lease_until=now + lease_s, elapsed_s=elapsed_s, counted_at=now)
 
 

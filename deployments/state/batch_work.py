@@ -24,7 +24,7 @@ from deployments.state.batch_rows import (
     values_of,
 )
 from deployments.state.batches import BatchStore, one_row, write_row
-from deployments.state.clock import SteadyClock, uptime
+from deployments.state.clock import PastClock, uptime
 from deployments.state.files import record_file
 from deployments.state.lease_watch import LeaseWatch
 from deployments.state.tables import api_keys, batch_segments, batches, files, request_log, usage
@@ -39,7 +39,7 @@ class BatchWork:
         self._store = store
         self._database = store.database
         self._watch = LeaseWatch(uptime)
-        self._steady_clock = SteadyClock(wall=store.clock, monotonic=uptime)
+        self._past = PastClock(store.clock, uptime)
 
     async def claim(self, lease_s: float, running: Sequence[Batch] = ()) -> Batch | None:
         """Return a batch under a new claim, None where there is nothing to do.
@@ -58,8 +58,8 @@ class BatchWork:
                     continue
                 before = state_of(dict(row))
                 is_abandoned = self._watch.is_abandoned(batch_id, (before.epoch, before.lease_until), lease_s)
-                now, steady = self._store.clock(), self._steady_clock()
-                state = batch_ledger.claim(before, now, lease_s, is_abandoned=is_abandoned, steady_now=steady)
+                now, past = self._store.clock(), self._past()
+                state = batch_ledger.claim(before, now, lease_s, is_abandoned=is_abandoned, past=past)
                 if state is None:
                     continue
                 await write_row(connection, batch_id, values_of(state))

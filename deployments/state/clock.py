@@ -28,3 +28,19 @@ class SteadyClock:
     def __call__(self) -> float:
         """Return the time."""
         return self._monotonic() + self._offset
+
+
+class PastClock:
+    """Unix seconds by the wall clock, without its jumps into the future since this clock was made.
+
+    What is destroyed because its time has come is destroyed by this clock: where the wall clock is wrong, what it has
+    hidden comes back when it is put right.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = uptime) -> None:
+        self._wall = wall
+        self._steady = SteadyClock(wall=wall, monotonic=monotonic)
+
+    def __call__(self) -> float:
+        """Return the time, which may be behind and never is ahead."""
+        return min(self._wall(), self._steady())

@@ -2,6 +2,8 @@
 
 A file that belongs to another account does not exist, nor does one past its expiry. Content is written before its
 row and deleted after it, so that a row never names what is not there; what has no row is swept away.
+
+A file past its expiry is out of sight by the wall clock, and destroyed by one that does not jump ahead.
 """
 
 import secrets
@@ -16,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.account_keys import Vault
 from deployments.state.batch_ledger import ENDED
+from deployments.state.clock import PastClock, uptime
 from deployments.state.database import Database
 from deployments.state.encryption import DataKey
 from deployments.state.file_content import ContentReader, FileWriter, NewFile, open_name
@@ -66,12 +69,18 @@ class FileStore:
     """The files of one database and object store. Any number of processes may hold one."""
 
     def __init__(
-        self, database: Database, objects: ObjectStore, vault: Vault, clock: Callable[[], float] = time.time
+        self,
+        database: Database,
+        objects: ObjectStore,
+        vault: Vault,
+        clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = uptime,
     ) -> None:
         self.objects = objects
         self.vault = vault
         self._database = database
         self.clock = clock
+        self.past = PastClock(clock, uptime)
 
     @asynccontextmanager
     async def create(self, new: NewFile) -> AsyncIterator[FileWriter]:
@@ -178,7 +187,7 @@ class FileStore:
         """Destroy what has expired and no batch needs any more; return how many files that was."""
         query = (
             select(files.c.file_id, files.c.object_key)
-            .where(files.c.expires_at <= self.clock(), ~exists(_users_of(files.c.file_id)))
+            .where(files.c.expires_at <= self.past(), ~exists(_users_of(files.c.file_id)))
             .limit(1000)
         )
         async with self._database.write() as connection:
@@ -197,7 +206,7 @@ class FileStore:
         Raises:
             StoreUnavailable: the object store fails.
         """
-        before = self.clock() - older_than_s
+        before = self.past() - older_than_s
         old = [one.key async for one in self.objects.list_objects("files") if one.modified_at < before]
         num_dropped = await self.objects.drop_unfinished(older_than_s)
         for start in range(0, len(old), 400):

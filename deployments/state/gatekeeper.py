@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from deployments.state.account_keys import Vault
 from deployments.state.background import BackgroundLoop
-from deployments.state.clock import SteadyClock
+from deployments.state.clock import PastClock, SteadyClock
 from deployments.state.config import ResolvedState
 from deployments.state.containers import ContainerStore
 from deployments.state.conversations import ConversationStore
@@ -56,6 +56,7 @@ class Gatekeeper:
 
     def __init__(self, state: ResolvedState) -> None:
         self._state = state
+        self._past = PastClock()
         self._epoch = secrets.token_hex(8)
         self._core: GatekeeperCore | None = None
         self._journal: FileJournal | None = None
@@ -235,10 +236,10 @@ class Gatekeeper:
         database = self._database
         assert database is not None
         vault = Vault(database, self._state.master_key)
-        await ResponseStore(database, vault).sweep()
-        await ConversationStore(database, vault).sweep()
-        await ContainerStore(database, vault).sweep()
-        await VectorStores(database, vault).sweep()
+        await ResponseStore(database, vault, self._past).sweep()
+        await ConversationStore(database, vault, self._past).sweep()
+        await ContainerStore(database, vault, self._past).sweep()
+        await VectorStores(database, vault, self._past).sweep()
 
     async def _stop(self) -> None:
         if self._core is not None:

@@ -177,7 +177,8 @@ def files_url(tmp_path) -> str:
 async def file_store(files_url, world) -> AsyncIterator[FileStore]:
     """The real file store behind the routes, over a database of its own and objects in memory."""
     database = await connect(files_url)
-    world.files = FileStore(database, world.objects, Vault(database, b"m" * 32), world.clock)
+    # Time passes by both clocks at once.
+    world.files = FileStore(database, world.objects, Vault(database, b"m" * 32), world.clock, world.clock)
     yield world.files
     await database.close()
 

@@ -12,6 +12,7 @@ from sqlalchemy import Engine, event, func, select, text
 
 from deployments.state.account_keys import Vault
 from deployments.state.background_responses import BackgroundStore
+from deployments.state.clock import PastClock
 from deployments.state.conversations import ConversationStore
 from deployments.state.database import connect
 from deployments.state.gatekeeper import Gatekeeper
@@ -396,6 +397,23 @@ async def test_the_gatekeeper_sweeps_what_has_expired(database, database_url, tm
     async with database.read() as connection:
         for name in ("responses", "response_items", "conversations", "conversation_items"):
             assert await connection.scalar(select(func.count()).select_from(metadata.tables[name])) == 0
+
+
+async def test_the_gatekeeper_sweeps_nothing_because_a_clock_has_jumped(database, database_url, tmp_path):
+    state, wall = resolved(database_url, tmp_path / "state"), TestClock()
+    vault = Vault(database, state.master_key)
+    await ResponseStore(database, vault).save(ME, turn("a"), expires_at=wall.now + 1e6)
+    await ConversationStore(database, vault).create(ME, {}, [message("m")], expires_at=wall.now + 1e6)
+    gatekeeper = Gatekeeper(state)
+    gatekeeper._past = PastClock(wall, TestClock(0.0))
+    wall.advance(1e9)
+    try:
+        await asyncio.to_thread(gatekeeper._background.run, gatekeeper._sweep_responses())
+    finally:
+        gatekeeper.stop()
+    async with database.read() as connection:
+        for name in ("responses", "conversations"):
+            assert await connection.scalar(select(func.count()).select_from(metadata.tables[name])) == 1
 
 
 async def test_many_at_once_are_saved_together_and_one_that_fails_fails_alone(database, monkeypatch):

@@ -72,13 +72,13 @@ class Coordinator:
 def step(one: Coordinator, database: Database, now: float, random: Random) -> None:
     """Have a coordinator do the next thing that it believes is to be done."""
     one.uptime.now = now
-    steady_now = now + one.start_skew_s
+    past = now + one.start_skew_s
     now += one.skew_s
     try:
         if one.epoch is None:
             held = database.state
             is_abandoned = one.watch.is_abandoned("batch", (held.epoch, held.lease_until), LEASE_S)
-            claimed = ledger.claim(held, now, LEASE_S, is_abandoned=is_abandoned, steady_now=steady_now)
+            claimed = ledger.claim(held, now, LEASE_S, is_abandoned=is_abandoned, past=past)
             if claimed is not None:
                 database.unseen_s += max(0.0, min(one.skew_s, one.start_skew_s) - database.off_s)
                 database.off_s = one.skew_s

@@ -55,7 +55,7 @@ def test_the_time_of_a_batch_is_what_its_holder_counts_wherever_the_wall_clock_j
 
 
 @pytest.mark.parametrize(
-    ("now", "steady_now", "elapsed_s"),
+    ("now", "past", "elapsed_s"),
     [
         (60.0, None, 60.0),  # Everything was switched off meanwhile.
         (60.0, 60.0, 60.0),
@@ -66,10 +66,10 @@ def test_the_time_of_a_batch_is_what_its_holder_counts_wherever_the_wall_clock_j
     ],
 )
 def test_between_two_claims_the_wall_clock_counts_without_the_jumps_that_were_seen(
-    now: float, steady_now: float | None, elapsed_s: float
+    now: float, past: float | None, elapsed_s: float
 ) -> None:
     held = ledger.renew(running(), 1, 20.0, 10.0, 20.0)
-    taken = ledger.claim(held, now, 10.0, is_abandoned=True, steady_now=steady_now)
+    taken = ledger.claim(held, now, 10.0, is_abandoned=True, past=past)
     assert taken is not None
     assert (taken.elapsed_s, taken.counted_at) == (elapsed_s, now)
     assert taken.is_over == (elapsed_s > 100)
