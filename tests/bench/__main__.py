@@ -192,6 +192,14 @@ def run_file_search(lineup: Lineup, options: argparse.Namespace, console: Consol
     return {"vector stores": (file_search.COLUMNS, rows)}, rows
 
 
+def run_tools(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
+    """Scenario `tools`: what the service's own tools take, and what they add where none is called; needs no peer."""
+    from tests.bench import tools  # It loads much that the other scenarios need not.
+
+    rows = tools.run(max(5, options.rounds), options.scale)
+    return {"the service's own tools": (tools.COLUMNS, rows)}, rows
+
+
 def columns_and_rows(records: dict[str, dict[str, object]]) -> Table:
     """Return a table with a row per figure and a column per peer."""
     names = next(iter(records.values()))
@@ -213,6 +221,7 @@ RUNNERS: dict[str, Callable[[Lineup, argparse.Namespace, Console], tuple[Tables,
     "beside-batch": run_interactive_beside_batch,
     "code-interpreter": run_code_interpreter,
     "file-search": run_file_search,
+    "tools": run_tools,
 }
 
 if __name__ == "__main__":

@@ -63,12 +63,6 @@ HELD_OUT = [
     ('Is the string "1" accepted where a number is wanted?', 'no "1" for 1, no true for 1'),
     ("Why do the demo models never stop by themselves?", "so a request ends at its token limit"),
     ("Where is the content of a container kept on disk?", "Nothing of a container is ever written to a disk"),
-    (
-        "How is one file's data made impossible to decrypt when its row is deleted?",
-        (
-            "What is found under the id of somebody else's file?",
-            "A file that belongs to another account does not exist",
-        ),
-    ),
+    ("What is found under the id of somebody else's file?", "A file that belongs to another account does not exist"),
     ("Does a large upload lie in memory while it is received?", "so that no file in one is ever held whole"),
 ]
