@@ -10,6 +10,7 @@ import ast
 import asyncio
 import os
 import random
+import secrets
 import subprocess
 import tempfile
 import time
@@ -77,8 +78,8 @@ class Bench:
     ) -> tuple[StoredStore, float]:
         """Return a store that holds documents, and the seconds that indexing them took."""
         ids = []
-        for number, (name, text) in enumerate(documents.items()):
-            async with self.files.create(NewFile(WHO.account, WHO.key_id, f"file-{number:032x}")) as writer:
+        for name, text in documents.items():
+            async with self.files.create(NewFile(WHO.account, WHO.key_id, f"file-{secrets.token_hex(16)}")) as writer:
                 await writer.write(text.encode())
             now = time.time()
             row = writer.row(purpose="assistants", filename=name, created_at=now, expires_at=now + 86_400)
