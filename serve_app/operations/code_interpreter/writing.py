@@ -16,6 +16,7 @@ _HIGH, _LOW = r"[dD][89abAB][0-9a-fA-F]{2}", r"[dD][c-fC-F][0-9a-fA-F]{2}"
 _WHOLE = re.compile(rf'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{{4}}|\\u{_HIGH}\\u{_LOW})*+')
 # The beginning of an escape sequence of which the rest may still come; a pair of surrogates is one character.
 _BEGUN = re.compile(rf"\\(?:u[0-9a-fA-F]{{0,3}}|u{_HIGH}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?)?")
+_INSIDE = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _BETWEEN = re.compile(r'[^"{}\[\],]++')
 
 
@@ -43,16 +44,17 @@ class TextMember:
 
     def take(self, piece: str) -> str:
         """Return what a piece of the JSON text adds to the text."""
-        rest, self._held = self._held + piece, ""
-        while rest and not self._has_ended and not self._is_begun:
-            rest = self._read_string(rest) if self._string is not None else self._read_between(rest)
-        return self._read_text(rest) if self._is_begun and not self._has_ended else ""
+        read, self._held = self._held + piece, ""
+        at = 0
+        while at < len(read) and not self._has_ended and not self._is_begun:
+            at = self._read_string(read, at) if self._string is not None else self._read_between(read, at)
+        return self._read_text(read, at) if self._is_begun and not self._has_ended else ""
 
-    def _read_between(self, rest: str) -> str:
-        """Read up to the next string, bracket or comma, that included; return the rest."""
-        between = _BETWEEN.match(rest)
-        rest = rest[between.end() :] if between is not None else rest
-        match rest[:1]:
+    def _read_between(self, read: str, at: int) -> int:
+        """Read up to the next string, bracket or comma, that included; return where the rest begins."""
+        between = _BETWEEN.match(read, at)
+        at = between.end() if between is not None else at
+        match read[at : at + 1]:
             case '"' if self._depth == 1 and self._key == self._name:
                 self._is_begun = True
             case '"':
@@ -64,21 +66,21 @@ class TextMember:
                 self._has_ended = self._depth < 1
             case "," if self._depth == 1:
                 self._key, self._is_key_next = None, True
-        return rest[1:]
+        return at + 1
 
-    def _read_string(self, rest: str) -> str:
-        """Read a string that is not the text, maybe the name of a member; return the rest."""
+    def _read_string(self, read: str, at: int) -> int:
+        """Read a string that is not the text, maybe the name of a member; return where the rest begins."""
         assert self._string is not None
-        end = re.match(r'(?:[^"\\]++|\\.)*+', rest, re.DOTALL)
+        end = _INSIDE.match(read, at)
         assert end is not None
         self._string.append(end[0])
-        rest = rest[end.end() :]
-        if rest[:1] == '"':
+        at = end.end()
+        if read[at : at + 1] == '"':
             self._end_string("".join(self._string))
-        elif rest:
-            self._held = rest  # A backslash, alone as yet.
-            return ""
-        return rest[1:]
+        elif at < len(read):
+            self._held = read[at:]  # A backslash, alone as yet.
+            return len(read)
+        return at + 1
 
     def _end_string(self, raw: str) -> None:
         self._string = None
@@ -89,10 +91,10 @@ class TextMember:
                 self._has_ended = True
             self._is_key_next = False
 
-    def _read_text(self, rest: str) -> str:
-        whole = _WHOLE.match(rest)
+    def _read_text(self, read: str, at: int) -> str:
+        whole = _WHOLE.match(read, at)
         assert whole is not None
-        rest = rest[whole.end() :]
+        rest = read[whole.end() :]
         if rest and _BEGUN.fullmatch(rest):
             self._held = rest
         elif rest:  # The closing quote, or what no JSON has.

@@ -118,6 +118,9 @@ class McpInUse:
                     f"The server has {len(tools)} tools, and a response may use {self._max_tools} of one. Name those "
                     "that are wanted in 'allowed_tools'."
                 )
+        except asyncio.CancelledError:
+            tell(f"{_LIST}.failed")
+            raise
         except McpFailure as failure:
             tell(f"{_LIST}.failed")
             return ToolAnswer({**item, "error": f"The tools could not be listed: {failure.message}"}, "")
@@ -184,6 +187,7 @@ class McpInUse:
             result = await self._session.call(self._name_of(name), parsed)
         except asyncio.CancelledError:
             item["error"] = McpFailure(_STOPPED).to_wire()
+            tell(f"{_CALL}.failed")
             raise
         except McpFailure as failure:
             tell(f"{_CALL}.failed")

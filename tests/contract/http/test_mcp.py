@@ -10,9 +10,10 @@ import pytest
 
 from deployments.models.errors import RequestRejected
 from deployments.tools.config import McpConfig, OutboundConfig
-from deployments.tools.mcp.client import McpServers
+from deployments.tools.mcp.client import McpServers, McpSession
 from serve_app.operations.mcp.tool import RemoteMcp
 from serve_app.operations.responses.background import NOT_TAKEN_OVER
+from serve_app.operations.responses.tools import ToolBounds
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
 from tests.contract.http.test_responses import WEATHER, calling
@@ -554,6 +555,23 @@ async def test_a_call_that_takes_too_long_is_ended(world, mcp_server):
     servers.close()
     assert "longer than 1 s" in of_type(final, "mcp_call")[0]["error"]["message"]
     assert final["status"] == "completed"
+
+
+async def test_a_call_and_a_list_that_use_up_the_time_of_tools_have_failed(world, mcp_server, monkeypatch):
+    script(world, said("Hello."), ORDERING, said("Too slow."))
+    first = await respond(world, tools=[tool(mcp_server)])
+    monkeypatch.setattr("serve_app.operations.responses.operation.ToolBounds", lambda: ToolBounds(max_s=0.2))
+    mcp_server.hold = asyncio.Event()
+    events = await stream(world, tools=[tool(mcp_server)], previous_response_id=first["id"])
+    (call,) = of_type(fold(events), "mcp_call")
+    assert (call["status"], call["arguments"]) == ("failed", '{"thing":"nails","amount":3}')
+    assert call["error"]["message"] == "The server took too long."
+    assert "response.mcp_call.failed" in [event["type"] for event in events]
+    monkeypatch.setattr(McpSession, "list_tools", lambda session: asyncio.Event().wait())
+    events = await stream(world, tools=[tool(mcp_server)])
+    (listed,) = of_type(fold(events), "mcp_list_tools")
+    assert (listed["tools"], listed["error"]) == ([], "The server took too long.")
+    assert "response.mcp_list_tools.failed" in [event["type"] for event in events]
 
 
 async def test_in_the_background_it_runs_and_can_be_cancelled(world, mcp_server):

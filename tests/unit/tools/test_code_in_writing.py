@@ -97,6 +97,11 @@ def test_which_text_is_the_code(text, code):
     assert read([text]) == read(list(text)) == (code or "", code)
 
 
+def test_arguments_without_end_are_read_in_time():
+    text = '{"a": [' + "[]," * 300_000 + '"\\"", 1], "code": "' + "x\\n" * 300_000 + '"}'
+    assert read([text]) == ("x\n" * 300_000,) * 2
+
+
 def test_a_character_is_shown_once_it_is_whole():
     member = TextMember("code")
     pieces = ['{"code":"a', "\\", "n", "\\u00", "e9", "\\ud83d", "\\ude", "00", '"', "}"]
