@@ -16,6 +16,7 @@ from deployments.state.objects import BucketStore, ObjectMissing, ObjectStore
 from deployments.state.references import StateError
 from deployments.state.store_marker import MARKER_KEY, adopt, check, mark, open_objects
 from serve_app.cli import main
+from serve_app.cli.serve import _open_state
 from tests.contract.objects.conftest import bucket, objects, s3_endpoint
 from tests.twins.objects import MemoryObjects
 
@@ -137,3 +138,11 @@ def test_an_operator_is_told_of_a_disk_that_is_not_mounted_and_may_go_on_without
     assert done.exit_code == 0, done.output
     assert "belongs to this database now" in done.stdout
     asyncio.run(start())
+
+
+def test_manta_serve_refuses_before_it_starts_anything(state: ResolvedState) -> None:
+    assert asyncio.run(_open_state(state)) is not None
+    assert asyncio.run(_open_state(state)) is None
+    shutil.rmtree(state.state_dir / "objects")
+    with pytest.raises(StateError, match="whether its disk is mounted"):
+        asyncio.run(_open_state(state))
