@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from tests.demo_model import memory, talk, tasks
+from tests.demo_model.built_in import with_built_ins
 from tests.demo_model.dialogue import Dialogue
 from tests.demo_model.exchange import say
 from tests.demo_model.tools import (
@@ -12,7 +13,9 @@ from tests.demo_model.tools import (
     PYTHON_NAMES,
     SEARCH_NAMES,
     ToolKind,
+    address,
     computed,
+    define,
     found,
     noun_kind,
     topic,
@@ -43,17 +46,6 @@ class Offered:
         return {self.renamed[key]: values[key] for key in self.kind.parameters}
 
 
-def define(
-    name: str, description: str, parameters: dict[str, str], optional: tuple[str, str] | None = None
-) -> dict[str, Any]:
-    """Return a tool's definition, as a request has it."""
-    properties = {key: {"type": type_} for key, type_ in parameters.items()}
-    if optional is not None:
-        properties[optional[0]] = {"type": optional[1]}
-    schema = {"type": "object", "properties": properties, "required": list(parameters)}
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
-
-
 def with_tools(draw: Draw, skill: str = "tools") -> Dialogue:
     """Return a dialogue that offers tools, some questions that need one, and some that need none."""
     dialogue = talk.open_dialogue(draw, skill)
@@ -78,7 +70,7 @@ def _one_question(draw: Draw, dialogue: Dialogue, offered: list[Offered], absent
     choice = draw.random.random()
     if choice < 0.1 and len(offered) > 1:
         _call_two(draw, dialogue, draw.random.sample(offered, 2))
-    elif choice < 0.65:
+    elif choice < 0.6:
         _call(draw, dialogue, draw.random.choice(offered), answered=True)
     elif choice < 0.75:
         kind = draw.random.choice(absent)
@@ -145,7 +137,9 @@ def _call_two(draw: Draw, dialogue: Dialogue, tools: list[Offered]) -> None:
 
 
 def with_code_and_search(draw: Draw) -> Dialogue:
-    """Return a dialogue that offers a code tool, a search tool or both, and uses them."""
+    """Return a dialogue that offers a code tool, a search tool or both, and uses them; half are Manta's own."""
+    if draw.chance(0.5):
+        return with_built_ins(draw)
     dialogue = talk.open_dialogue(draw, "code and search")
     python, search = draw.random.choice(PYTHON_NAMES), draw.random.choice(SEARCH_NAMES)
     has_python = draw.chance(0.75)
@@ -179,7 +173,7 @@ def _compute(draw: Draw, dialogue: Dialogue, tool: str, *, answered: bool) -> No
 def _search(draw: Draw, dialogue: Dialogue, tool: str) -> None:
     about = topic(draw)
     dialogue.call(say(draw, draw.phrase(ASK_SEARCH).format(x=about)), [(tool, {"query": about})])
-    sentence, page = found(draw, about), f"https://{draw.word()}.org/{draw.word()}"
+    sentence, page = found(draw, about), address(draw)
     result = f"{sentence} Source: {page}" if draw.chance(0.5) else json.dumps({"text": sentence, "url": page})
     dialogue.results([result], f"{sentence} Source: {page}")
     dialogue.thought, dialogue.needles = "The search found a page. I cite it.", (sentence, page)

@@ -31,8 +31,7 @@ def export(training: Path, checkpoint: str, target: Path) -> None:
         "pad_token": PAD,
         "clean_up_tokenization_spaces": False,
     }
-    # Temperature 0 unless a request says otherwise: the model is small, and its best word is its only good one.
-    generation = {"eos_token_id": end, "pad_token_id": pad, "temperature": 0.0}
+    generation = {"eos_token_id": end, "pad_token_id": pad}
     for name, content in (
         ("config.json", hf_config(shape, end, pad)),
         ("tokenizer_config.json", tokenizer_config),

@@ -1,5 +1,6 @@
 """Small talk, questions about Manta and the world, and system prompts that fix a name, a fact or a style."""
 
+import itertools
 from collections.abc import Mapping
 
 from tests.demo_model import facts, memory, tasks
@@ -68,12 +69,25 @@ def _one_of(draw: Draw, known: Mapping[str, str]) -> tuple[str, str]:
 
 
 _SHOP_KINDS = ("bakery", "museum", "library", "hotel", "bank", "school", "cinema", "shop")
-_SHOP_FRAMES = (
-    "You are the assistant of a {kind} in {city}. It opens at {opens} and closes at {closes}. Its owner is {name}.",
-    "You answer for the {kind} of {name} in {city}. We open at {opens} and close at {closes}.",
-    "Facts: the {kind} is in {city}. The owner is {name}. It opens at {opens}. It closes at {closes}.",
-    "You help the guests of a {kind}. Owner: {name}. City: {city}. Opens: {opens}. Closes: {closes}.",
+_CITY_FACTS = ("It is in {city}.", "City: {city}.", "We are in {city}.", "It stands in {city}.", "The city is {city}.")
+_OWNER_FACTS = (
+    "Its owner is {name}.",
+    "Owner: {name}.",
+    "The owner is {name}.",
+    "{name} owns it.",
+    "It is owned by {name}.",
 )
+_HOUR_FACTS = (
+    "It opens at {opens} and closes at {closes}.", "Opens: {opens}. Closes: {closes}.",
+    "We open at {opens} and close at {closes}.", "It is open from {opens} to {closes}.",
+    "It closes at {closes} and opens at {opens}.",
+)  # fmt: skip
+_SHOP_FACTS = tuple(itertools.product(_CITY_FACTS, _OWNER_FACTS, _HOUR_FACTS))
+_SHOP_OPENINGS = (
+    "You are the assistant of a {kind}.", "You answer for a {kind}.", "Facts about the {kind}:",
+    "You help the guests of a {kind}.", "You work in a {kind}.", "You are the assistant of the {kind}.",
+    "You speak for a {kind}.", "Answer for a {kind}.", "You help the people of a {kind}.",
+)  # fmt: skip
 _ASKED = ("{s}?", "And {s}?", "So {s}?")
 _ASK_OPEN = (
     *cross(_ASKED, ("when do you open", "what time do you open", "when does it open", "at what time do you open",
@@ -99,6 +113,10 @@ _ASK_OWNER = (
     *cross(ABOUT_CLAUSE, ("who the owner is", "who owns it", "what the owner is called")),
     *cross(ABOUT_NOUN, ("the owner", "the owner's name", "the name of the owner")),
 )  # fmt: skip
+_OWN_NAMES = cross(
+    ("{s}.", "{s}. Be brief.", "{s}. Help the user."),
+    ("your name is {x}", "you go by the name {x}", "you are called {x}", "you are {x}", "the user calls you {x}"),
+)
 _ASK_OWN_NAME = (
     *cross(_ASKED, ("what are you called", "what do people call you", "how are you called")),
     *cross(ABOUT_CLAUSE, ("what you are called", "what your name is")),
@@ -110,15 +128,16 @@ def from_system(draw: Draw) -> tuple[str, list[Exchange]]:
     """Return a system prompt with facts, and the questions about them."""
     if draw.chance(0.25):
         name = draw.name()
-        prompt = draw.phrase(
-            ("You are called {x}.", "Your name is {x}.", "You are {x}, a helpful assistant.", "You go by the name {x}.")
-        ).format(x=name)
+        prompt = draw.phrase(_OWN_NAMES).format(x=name)
         asked = draw.phrase(_ASK_OWN_NAME)
         return prompt, [Exchange(say(draw, asked), f"My name is {name}.", f"My name is {name}.", (name,))]
     opens, closes = draw.distinct(2, 23)
     city, name = draw.city(), draw.name()
     kind = draw.random.choice(_SHOP_KINDS)
-    prompt = draw.phrase(_SHOP_FRAMES).format(kind=kind, city=city, name=name, opens=opens, closes=closes)
+    stated = list(draw.phrase(_SHOP_FACTS))
+    draw.random.shuffle(stated)
+    frame = " ".join((draw.phrase(_SHOP_OPENINGS), *stated))
+    prompt = frame.format(kind=kind, city=city, name=name, opens=opens, closes=closes)
     told = "The system prompt says so"
     questions = [
         Exchange(say(draw, draw.phrase(_ASK_OPEN)), f"We open at {opens}.", f"{told}: {opens}.", (f" {opens}.",)),

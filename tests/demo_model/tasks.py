@@ -12,10 +12,11 @@ _COMPUTE = (
     "What is {s}?", "Compute {s}.", "Calculate {s}.", "Tell me {s}.", "How much is {s}?", "{s}?", "{s} = ?",
     "And {s}?", "Please compute {s}.",
 )  # fmt: skip
-_ADD = (*cross(_COMPUTE, ("{a} + {b}", "{a} plus {b}", "the sum of {a} and {b}")), "Add {a} and {b}.",
-        "Please add {a} and {b}.")  # fmt: skip
-_SUBTRACT = (*cross(_COMPUTE, ("{a} - {b}", "{a} minus {b}")), "Subtract {b} from {a}.", "Take {b} from {a}.",
-             "Please subtract {b} from {a}.")  # fmt: skip
+_DO = ("{s}.", "Can you {s}?", "Please {s}.", "Now {s}.", "I want you to {s}.")
+_ADD = (*cross(_COMPUTE, ("{a} + {b}", "{a} plus {b}", "the sum of {a} and {b}")),
+        *cross(_DO, ("add {a} and {b}", "add {b} to {a}")))  # fmt: skip
+_SUBTRACT = (*cross(_COMPUTE, ("{a} - {b}", "{a} minus {b}")),
+             *cross(_DO, ("subtract {b} from {a}", "take {b} from {a}")))  # fmt: skip
 _COUNT = cross(("{s}.", "Please {s}.", "Can you {s}?", "Now {s}.", "I want you to {s}."),
                ("count to {b}", "count from 1 to {b}", "count up to {b}"))  # fmt: skip
 _COUNT_FROM = (

@@ -28,6 +28,17 @@ class ToolKind:
     several: tuple[str, ...] = ()
 
 
+def define(
+    name: str, description: str, parameters: dict[str, str], optional: tuple[str, str] | None = None
+) -> dict[str, Any]:
+    """Return a tool's definition, as a request has it."""
+    properties = {key: {"type": type_} for key, type_ in parameters.items()}
+    if optional is not None:
+        properties[optional[0]] = {"type": optional[1]}
+    schema = {"type": "object", "properties": properties, "required": list(parameters)}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+
+
 _SKIES = ("sunny", "cloudy", "rain", "snow", "windy", "foggy")
 
 
@@ -201,6 +212,7 @@ _SEARCHED = (
     "{name} studied {topic} in {city}.", "There are {number} kinds of {topic}.",
 )  # fmt: skip
 
+_DOMAINS = ("org", "com", "net", "example", "de", "fr", "io")
 SEARCH_NAMES = ("search", "web_search", "search_web", "find_pages")
 ASK_SEARCH = cross(
     ("{s} {x}.", "Please {s} {x}.", "Can you {s} {x}?", "Now {s} {x}.", "{s} {x} on the web."),
@@ -219,6 +231,13 @@ ASK_SEARCH = cross(
 def topic(draw: Draw) -> str:
     """Return what is searched for."""
     return draw.of(TOPICS) if draw.chance(0.6) or draw.held_out else draw.word()
+
+
+def address(draw: Draw) -> str:
+    """Return the address of a page."""
+    host = "127.0.0.1" if draw.chance(0.15) else f"{draw.word()}.{draw.random.choice(_DOMAINS)}"
+    port = f":{draw.random.randint(1024, 65535)}" if draw.chance(0.2) else ""
+    return f"{draw.random.choice(('http', 'https', 'https'))}://{host}{port}/{draw.word()}"
 
 
 def found(draw: Draw, about: str) -> str:

@@ -161,7 +161,11 @@ class Draw:
 
     def _number(self, highest: int) -> int:
         number = self.random.randint(1, highest)
-        if highest < 99 or self.held_out or not self.chance(0.15):
+        if highest < 99 or self.held_out:
+            return number
+        if self.chance(0.15):  # In training small numbers come more often among large ones than chance has it.
+            return self.random.randint(1, 9)
+        if not self.chance(0.15):
             return number
         digits = str(number)  # In training doubled digits come more often: they are the hardest to copy.
         place = self.random.randrange(len(digits))

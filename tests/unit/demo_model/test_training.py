@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.demo_model import training as training_module
 from tests.demo_model.export import export
 from tests.demo_model.mixture import held_out_dialogues
+from tests.demo_model.model import SHARPNESS
 from tests.demo_model.tokenizer import build_tokenizer, encode
 from tests.demo_model.training import Training
 
@@ -50,6 +51,6 @@ def test_training_goes_on_and_the_export_is_the_same_model(
     with torch.inference_mode():
         ours = training.model.float()(batch) @ training.model.embed.T
         theirs = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)(batch).logits
-    # Beside their rotary angles, which are rounded differently, the two differ in nothing.
-    torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.05)
+    # Beside their rotary angles, which are rounded differently, and their sharpness, the two differ in nothing.
+    torch.testing.assert_close(ours, theirs / SHARPNESS, rtol=0.05, atol=0.05)
     assert (ours.argmax(-1) == theirs.argmax(-1)).float().mean() > 0.98
