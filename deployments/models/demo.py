@@ -1,8 +1,9 @@
-"""Models that need no network: tiny ones built on the spot, and real ones that come inside a Python package.
+"""Models that need no network: one that comes with Manta, tiny ones built on the spot, real ones in Python packages.
 
 The built models have random weights and write words without sense, quickly. They make every path of the
 service real on a machine without a GPU: the tokenizer, the chat template, tool calls, a million tokens of
-context. They never choose to stop, so a request ends at its token limit or at a stop string.
+context. They never choose to stop, so a request ends at its token limit or at a stop string. The one that comes
+with Manta, `demo:trained`, is small too, but makes sense: its card is configs/models/demo/README.md.
 """
 
 import hashlib
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _HERE = Path(__file__).parent
+_TRAINED = "trained"
 _VOCABULARY_SIZE = 1536
 _SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _MARKUP_TOKENS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
@@ -58,13 +60,15 @@ DEMO_MODELS = {
 def resolve_source(source: str) -> str:
     """Return where vLLM can load a model from: a directory for `demo:` and `package:`, else the source as it is.
 
-    `demo:NAME` builds the model on its first use. `package:NAME` is the directory of the model that an
-    installed Python package carries. A hub id, a path or a bucket's address comes back unchanged.
+    `demo:NAME` builds the model on its first use; `demo:trained` lies in the checkout. `package:NAME` is the directory
+    of the model that an installed Python package carries. A hub id, a path or a bucket's address comes back unchanged.
 
     Raises:
         ValueError: there is no such demo model, or the package is missing or carries no model.
     """
     kind, _, name = source.partition(":")
+    if kind == "demo" and name == _TRAINED:
+        return str(_find_trained_model())
     if kind == "demo":
         return str(build_demo_model(name))
     if kind == "package":
@@ -91,7 +95,7 @@ def build_demo_model(name: str, cache_dir: Path | None = None) -> Path:
         ValueError: there is no demo model of that name.
     """
     if name not in DEMO_MODELS:
-        known = ", ".join(f"demo:{known}" for known in DEMO_MODELS)
+        known = ", ".join(f"demo:{known}" for known in (_TRAINED, *DEMO_MODELS))
         raise ValueError(f"There is no demo model {name!r}. Use one of {known}.")
     cache_dir = cache_dir or model_cache_dir()
     target = cache_dir / f"demo-{name}-{_recipe_digest()}"
@@ -116,6 +120,13 @@ def _recipe_digest() -> str:
     for name in ("demo.py", "demo_text.txt", "demo_template.jinja"):
         digest.update((_HERE / name).read_bytes())
     return digest.hexdigest()[:12]
+
+
+def _find_trained_model() -> Path:
+    directory = _HERE.parents[1] / "configs" / "models" / "demo"
+    if not (directory / "model.safetensors").exists():
+        raise ValueError("demo:trained is in Manta's checkout, in configs/models/demo: install Manta from a checkout.")
+    return directory
 
 
 def _find_packaged_model(package: str) -> Path:

@@ -33,6 +33,8 @@ ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 COMMAND = [sys.executable, "-c", "from serve_app.cli import main; main()"]
 CHAT, SMALL, LONG, EMBED = "manta/demo-chat", "manta/demo-small", "manta/demo-long", "all-minilm-l6-v2"
+TRAINED = "manta/demo-trained"
+"""The chat model of local.yaml, which makes sense; the others have random weights, and write until they must stop."""
 CANARY = "Kanarienvogel-93f1"
 """Content that must be found nowhere: what requests say that are cut short, and that test_privacy looks for."""
 START_S, STOP_S = 300.0, 120.0
@@ -81,6 +83,7 @@ class Service:
             **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
             "MANTA_STATE_DIR": str(self.state_dir),
             "RAY_TMPDIR": str(self.folder),
+            "VLLM_RPC_BASE_PATH": str(self.folder),  # An engine that is killed leaves its socket.
             "RAY_AUTH_TOKEN": self.token,
             "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
             "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),

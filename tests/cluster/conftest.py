@@ -1,13 +1,17 @@
 """One running service for nearly every test; the few that start their own come before it."""
 
+import socket
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 from openai import AsyncOpenAI, OpenAI
 
-from tests.cluster.cluster import CHAT, EMBED, LONG, SMALL, Service, read_config
+from tests.cluster.cluster import CHAT, EMBED, LONG, SMALL, TRAINED, Service, read_config
+from tests.twins.web import Web
 
 QUICK = {"upscale_delay_s": 1, "downscale_delay_s": 10, "metrics_interval_s": 0.5, "look_back_period_s": 4}
 
@@ -17,15 +21,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "service" in getattr(item, "fixturenames", ()))
 
 
-def main_config() -> dict[str, Any]:
-    """Return two_chat_models.yaml with quick autoscaling, small queues, and a third model that scales to zero."""
+def main_config(search_url: str) -> dict[str, Any]:
+    """Return two_chat_models.yaml, scaling quickly, with small queues and tools, and with two more models."""
     config = read_config("two_chat_models.yaml")
     args = config["applications"][0]["args"]
     models = {model["id"]: model for model in args["models"]}
     (long,) = read_config("long_context.yaml")["applications"][0]["args"]["models"]
-    args["models"].append(long)
+    trained = read_config("local.yaml")["applications"][0]["args"]["models"][0] | {"id": TRAINED, "aliases": []}
+    args["models"] += [long, trained]
     for model in args["models"]:
-        model["placement_group_config"] = {"bundles": [{"CPU": 0.2}]}
+        model["placement_group_config"] = {"bundles": [{"CPU": 0.15}]}
     models[CHAT]["autoscaling_config"] = {"min_replicas": 1, "max_replicas": 1}
     models[SMALL] |= {
         "max_concurrent_requests": 16,
@@ -56,6 +61,7 @@ def main_config() -> dict[str, Any]:
         "code_interpreter": {"num_warm": 1, "preload": [], "max_containers": 8},
         "mcp": {},
         "file_search": {"embedding_model": EMBED},
+        "web_search": {"provider": {"name": "searxng", "url": search_url}},
     }
     assert {CHAT, SMALL, EMBED} == models.keys()
     assert long["id"] == LONG
@@ -63,9 +69,23 @@ def main_config() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def service() -> Iterator[Service]:
+def web() -> Iterator[Web]:
+    """A small web and the SearXNG that knows it, in a thread."""
+    web = Web()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        web.port = listener.getsockname()[1]
+        server = uvicorn.Server(uvicorn.Config(web.app(), log_config=None, lifespan="off"))
+        running = threading.Thread(target=server.run, args=([listener],))
+        running.start()
+        yield web
+        server.should_exit = True
+        running.join()
+
+
+@pytest.fixture(scope="session")
+def service(web: Web) -> Iterator[Service]:
     """The service that nearly every test uses."""
-    service = Service(main_config())
+    service = Service(main_config(f"http://127.0.0.1:{web.port}"))
     try:
         service.start()
         yield service

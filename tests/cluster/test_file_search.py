@@ -1,10 +1,9 @@
 """File search on the real service: real vectors, an index that every ingress replica searches, a model that asks."""
 
-import httpx2
 import pytest
 from openai import OpenAI
 
-from tests.cluster.cluster import CHAT, Service
+from tests.cluster.cluster import TRAINED, Service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -12,6 +11,7 @@ DOCUMENTS = {
     "pets.md": "A cat sleeps on the warm window sill all afternoon, and wakes when somebody opens a tin.",
     "banks.md": "Central banks raised interest rates again, to slow the rise of prices.",
     "boats.md": "Before the storm the fishermen pulled their boats ashore and mended the nets.",
+    "mills.md": "Windmills came from Tallinn.",
 }
 
 
@@ -41,22 +41,26 @@ def test_what_was_put_in_is_found_by_its_meaning_from_every_ingress_replica(
                 assert (first.filename, first.content[0].text) == (name, DOCUMENTS[name])
 
 
-def test_the_model_calls_it_and_the_response_goes_on(http: httpx2.Client, store_id: str) -> None:
-    body = {
-        "model": CHAT,
-        "tools": [{"type": "file_search", "vector_store_ids": [store_id], "max_num_results": 2}],
-        "tool_choice": {"type": "file_search"},
-        "max_tool_calls": 1,
-        "max_output_tokens": 1000,
-        "include": ["file_search_call.results"],
-    }
-    # Random weights do not always end what they begin within the tokens that they have.
-    answers = (http.post("/v1/responses", json={**body, "input": "x" * number}).json() for number in range(1, 10))
-    calls = (item for told in answers for item in told["output"] if item["type"] == "file_search_call")
-    call = next(one for one in calls if one["status"] == "completed")
-    assert call["queries"]
-    assert {one["filename"] for one in call["results"]} <= DOCUMENTS.keys()
-    assert call["results"]
+def test_the_model_asks_it_and_cites_the_file(client: OpenAI, store_id: str) -> None:
+    response = client.responses.create(
+        model=TRAINED,
+        input="What do the files say about windmills?",
+        tools=[{"type": "file_search", "vector_store_ids": [store_id], "max_num_results": 2}],
+        include=["file_search_call.results"],
+        temperature=0,
+    )
+    call, message = response.output
+    assert call.type == "file_search_call"
+    assert (call.status, call.queries) == ("completed", ["windmills"])
+    assert call.results is not None
+    assert call.results[0].filename == "mills.md"
+    assert message.type == "message"
+    (part,) = message.content
+    assert part.type == "output_text"
+    assert part.text.startswith(DOCUMENTS["mills.md"])
+    assert [(one.type, one.filename) for one in part.annotations if one.type == "file_citation"] == [
+        ("file_citation", "mills.md")
+    ]
 
 
 def test_a_file_that_is_deleted_is_found_no_more(client: OpenAI, store_id: str) -> None:

@@ -90,12 +90,12 @@ def test_printed_lines_work_as_pasted_and_nothing_is_left_when_stopped(
 
         curl = next(line for line in printed.splitlines() if line.startswith("curl "))
         answer = subprocess.run(["bash", "-c", f"{curl} -sS"], capture_output=True, text=True, timeout=60, check=True)
-        assert '"finish_reason":"length"' in answer.stdout.replace(" ", ""), answer.stdout
+        assert "This is a test." in answer.stdout, answer.stdout
 
         code = printed[printed.index("from openai") : printed.index("Ctrl-C")]
         assert len(code.strip().splitlines()) == 6
         ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-        assert len(ran.stdout.split()) > 10, ran.stderr
+        assert ran.stdout.strip() == "This is a test.", ran.stderr
 
         second = subprocess.run(
             [*COMMAND, str(config)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False

@@ -115,7 +115,8 @@ def _call(draw: Draw, dialogue: Dialogue, tool: Offered, *, answered: bool) -> N
 
 
 def _call_two(draw: Draw, dialogue: Dialogue, tools: list[Offered]) -> None:
-    """Ask for two different tools at once."""
+    """Ask for two different tools at once; a text that one of them takes stands last, as nothing says where it ends."""
+    tools = sorted(tools, key=lambda tool: "text" in tool.kind.parameters)
     all_values = [tool.kind.values(draw) for tool in tools]
     first, second = (
         draw.phrase(tool.kind.asks).format(**values) for tool, values in zip(tools, all_values, strict=True)

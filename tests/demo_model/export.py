@@ -22,6 +22,7 @@ def export(training: Path, checkpoint: str, target: Path) -> None:
     end, pad = tokenizer.token_to_id(END), tokenizer.token_to_id(PAD)
     target.mkdir(parents=True, exist_ok=True)
     save_file(state_to_hf(state, shape), target / "model.safetensors", metadata={"format": "pt"})
+    (target / "model.safetensors").chmod(0o644)
     shutil.copyfile(training / "tokenizer.json", target / "tokenizer.json")
     shutil.copyfile(TEMPLATE, target / "chat_template.jinja")
     tokenizer_config = {

@@ -51,6 +51,7 @@ SITES = (
     Site("files.example", "/report.pdf", "Report on Lisbon", "A report.", "%PDF-1.7", "application/pdf"),
     Site("files.example", "/data.json", "Data of Lisbon", "Numbers.", '{"degrees": 24}', "application/json"),
     Site("files.example", "/gone", "Gone from Lisbon", "It was here.", "<p>Gone.", status=404),
+    Site("mills.example", "/old", "Windmills", "Windmills came from Tallinn.", "<title>Windmills</title><p>Old."),
 )
 
 

@@ -46,7 +46,7 @@ def test_address_is_one_to_call_when_every_interface_is_bound(console: Console, 
 
 def test_field_is_named_when_the_configuration_is_wrong(console: Console, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text((CONFIGS / "local.yaml").read_text().replace("source: demo:chat", "sauce: demo:chat"))
+    path.write_text((CONFIGS / "local.yaml").read_text().replace("source: demo:trained", "sauce: demo:chat"))
     with pytest.raises(typer.Exit):
         load_plan(path, console)
     assert "sauce" in printed(console)

