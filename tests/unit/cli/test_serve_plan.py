@@ -106,7 +106,7 @@ def test_other_cluster_is_suspected_when_its_front_is_there(console: Console, mo
 
 def test_first_key_is_issued_once(console: Console) -> None:
     state = load_plan(CONFIGS / "local.yaml", console).state
-    secret = asyncio.run(serve._issue_first_key(state))
+    secret = asyncio.run(serve._open_state(state))
     assert secret is not None
     assert secret.startswith("sk-manta-")
-    assert asyncio.run(serve._issue_first_key(state)) is None
+    assert asyncio.run(serve._open_state(state)) is None
