@@ -24,7 +24,7 @@ from tests.waiting import eventually
 
 TOOL = {"type": "web_search"}
 SOURCES = ["web_search_call.action.sources"]
-LISBON, OUTLOOK, STORM, SPORT, REPORT, DATA, GONE = SITES
+LISBON, OUTLOOK, STORM, SPORT, REPORT, DATA, GONE, *_ = SITES
 
 
 def calls(*asked: tuple[str, dict[str, str]], words: tuple[str, ...] = ()):
