@@ -16,7 +16,9 @@ CHECK = """
 import dataclasses, sys
 from pathlib import Path
 import yaml
+from vllm.config import StructuredOutputsConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.entrypoints.launchers.cli_args import FrontendArgs
 from ray.serve.llm.deployment import LLMServer
 from deployments.models.builder import deployment_options
 from deployments.models.replica.options import llm_config_of
@@ -26,7 +28,7 @@ known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
 for file in sys.argv[1:]:
     document = yaml.safe_load(Path(file).read_text())
     for model in ServiceConfig.model_validate(document["applications"][0]["args"]).models:
-        unknown = set(model.engine_kwargs) - known
+        unknown = set(model.engine_kwargs) - known - {field.name for field in dataclasses.fields(FrontendArgs)}
         if unknown:
             sys.exit(f"{file}: {model.id}: vLLM has no option {sorted(unknown)}")
         config, ours = llm_config_of(model), deployment_options(model)
@@ -37,6 +39,7 @@ for file in sys.argv[1:]:
                 sys.exit(f"{file}: {model.id}: {name} is {ours[name]}, Ray says {rays[name]}")
         if model.device == "cpu":
             kwargs = {name: value for name, value in config.engine_kwargs.items() if name in known}
+            kwargs["structured_outputs_config"] = StructuredOutputsConfig(**kwargs.get("structured_outputs_config", {}))
             options = AsyncEngineArgs(model=config.model_loading_config.model_source, **kwargs)
             created = options.create_engine_config()
             print(model.id, created.model_config.max_model_len)
