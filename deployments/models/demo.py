@@ -67,10 +67,8 @@ def resolve_source(source: str) -> str:
         ValueError: there is no such demo model, or the package is missing or carries no model.
     """
     kind, _, name = source.partition(":")
-    if kind == "demo" and name == _TRAINED:
-        return str(_find_trained_model())
     if kind == "demo":
-        return str(build_demo_model(name))
+        return str(_find_trained_model() if name == _TRAINED else build_demo_model(name))
     if kind == "package":
         return str(_find_packaged_model(name))
     return source

@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,10 @@ import orjson
 from deployments.models.events import Finished, TextDelta
 from deployments.models.render import EventLines
 from deployments.state.containers import ContainerStore
-from deployments.tools.config import CodeInterpreterConfig, McpConfig, ToolsConfig
+from deployments.tools.config import CodeInterpreterConfig, McpConfig
 from deployments.tools.outbound.addresses import AddressRules
-from deployments.tools.outbound.fetching import Fetcher
-from deployments.tools.web_search.providers import Search
+from deployments.tools.web_search.providers import Search, SearchProvider
 from deployments.tools.web_search.reader import PageReader
-from deployments.tools.web_search.setup import create_provider
 from serve_app.operations.code_interpreter.containers import Containers
 from serve_app.operations.code_interpreter.tool import CodeInterpreter
 from serve_app.operations.file_search.tool import FileSearchBuiltIn
@@ -42,7 +39,7 @@ from tests.bench.local_embeddings import LocalEmbeddings, hash_embeddings, load_
 from tests.twins.engine import MemoryDirectory, Script, ScriptedEngine, model_card
 from tests.twins.interpreter import run_interpreter
 from tests.twins.responses import MemoryBackground, MemoryConversations, MemoryResponses, MemorySealer, MemoryState
-from tests.twins.web import SITES, Web, resolve
+from tests.twins.web import SITES, Web
 
 COLUMNS = ("what", "a second", "p50 ms", "p95 ms", "most ms", "times")
 MODEL = "bench/chat"
@@ -65,12 +62,17 @@ def run(rounds: int, scale: float = 1.0) -> list[list[str]]:
 
 
 async def _run(rounds: int, scale: float) -> list[list[str]]:
+    from tests.contract.http.conftest import open_web  # It loads what no other scenario needs.
+
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        async with open_bench(Path(folder), LocalEmbeddings(hash_embeddings)) as bench, open_web() as (web, tool):
+        async with (
+            open_bench(Path(folder), LocalEmbeddings(hash_embeddings)) as bench,
+            open_web() as (web, provider, reader),
+        ):
             rows += await _file_searches(bench, 10 * rounds, max(1, round(NUM_FILES * scale)))
-            rows += await _web_searches(web, tool, 10 * rounds)
-            rows += await _turns(bench, tool, Path(folder), max(1, round(NUM_TURNS * scale)))
+            rows += await _web_searches(web, provider, reader, 10 * rounds)
+            rows += await _turns(bench, WebSearch(provider, reader), Path(folder), max(1, round(NUM_TURNS * scale)))
     with tempfile.TemporaryDirectory() as folder:
         async with open_bench(Path(folder), LocalEmbeddings(load_minilm())) as bench:
             store, took_s = await bench.fill(read_documents(DOCUMENTS))
@@ -97,28 +99,12 @@ async def _file_searches(bench: Bench, times: int, num_files: int) -> list[list[
     ]
 
 
-@asynccontextmanager
-async def open_web() -> AsyncIterator[tuple[Web, WebSearch]]:
-    """Serve a small web with its search service on loopback; yield it, and the web search over it."""
-    from tests.contract.http.conftest import serve  # It loads what no other scenario needs.
-
-    web = Web()
-    async with serve(web.app()) as address:
-        web.port = int(address.rpartition(":")[2])
-        told = {"web_search": {"provider": {"name": "searxng", "url": address}}}
-        provider = create_provider(ToolsConfig.model_validate(told))
-        reader = PageReader(Fetcher(AddressRules((IPv4Network("127.0.0.1/32"),)), resolve=resolve))
-        yield web, WebSearch(provider, reader)
-        await provider.aclose()
-        await reader.aclose()
-
-
-async def _web_searches(web: Web, tool: WebSearch, times: int) -> list[list[str]]:
+async def _web_searches(web: Web, provider: SearchProvider, reader: PageReader, times: int) -> list[list[str]]:
     async def search() -> None:
-        assert await tool._provider.search(Search("lisbon", 8))
+        assert await provider.search(Search("lisbon", 8))
 
     async def read() -> None:
-        assert (await tool._reader.read(web.url(SITES[0]))).text
+        assert (await reader.read(web.url(SITES[0]))).text
 
     return [
         await _measure("web search", search, times),

@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 
 from serve_app.operations.responses.writer import Item
-from serve_app.operations.responses.written_call import Told
+from serve_app.operations.responses.written_call import FieldInWriting, Told
 
 EVENT: Final = "response.code_interpreter_call"
 _HIGH, _LOW = r"[dD][89abAB][0-9a-fA-F]{2}", r"[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -104,23 +104,13 @@ class TextMember:
         return text
 
 
-class CodeInWriting:
-    """A call of the code interpreter while the model writes it; keeps `responses.written_call.WrittenCall`."""
+class CodeInWriting(FieldInWriting):
+    """A call of the code interpreter while the model writes it."""
 
     def __init__(self, item: Item) -> None:
-        self.item = item
+        super().__init__(item, f"{EVENT}_code", "code", f"{EVENT}.in_progress")
         self._code = TextMember("code")
-
-    def begin(self) -> list[Told]:
-        """Return the event that says that there is a call."""
-        return [(f"{EVENT}.in_progress", {})]
 
     def take(self, text: str) -> list[Told]:
         """Return the event for more of the code, if there is more."""
-        delta = self._code.take(text)
-        return [(f"{EVENT}_code.delta", {"delta": delta})] if delta else []
-
-    def end(self) -> list[Told]:
-        """Put the code into the item; return the event that has the whole of it."""
-        self.item["code"] = self._code.text or ""
-        return [(f"{EVENT}_code.done", {"code": self.item["code"]})]
+        return super().take(self._code.take(text))

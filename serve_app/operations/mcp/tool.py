@@ -18,7 +18,7 @@ from serve_app.operations.responses.approvals import approved_requests, function
 from serve_app.operations.responses.history import CALL_WENT_WRONG, NO_OUTPUT
 from serve_app.operations.responses.tools import CUT, ApprovedCall, Tell, ToolAnswer, ToolContext
 from serve_app.operations.responses.writer import Item, new_id
-from serve_app.operations.responses.written_call import Told
+from serve_app.operations.responses.written_call import FieldInWriting
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.mcp import MAX_TOOL_NAME_CHARS, McpTool
 
@@ -172,9 +172,9 @@ class McpInUse:
         server = {"server_label": self._tool.server_label, "name": name}
         return {**head, **server, "arguments": "", "output": None, "error": None}
 
-    def write(self, item: Item) -> "ArgumentsInWriting":
+    def write(self, item: Item) -> FieldInWriting:
         """Return what shows the arguments of a call while the model writes them."""
-        return ArgumentsInWriting(item)
+        return FieldInWriting(item, f"{_CALL}_arguments", "arguments", f"{_CALL}.in_progress")
 
     async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
         """Carry a call out; whoever cancels this takes it back."""
@@ -213,28 +213,6 @@ class McpInUse:
     async def close(self) -> None:
         """Let go of the server."""
         self._session.close()
-
-
-class ArgumentsInWriting:
-    """A call of a server's tool while the model writes it; keeps `responses.written_call.WrittenCall`."""
-
-    def __init__(self, item: Item) -> None:
-        self.item = item
-        self._pieces: list[str] = []
-
-    def begin(self) -> list[Told]:
-        """Return the event that says that there is a call."""
-        return [(f"{_CALL}.in_progress", {})]
-
-    def take(self, text: str) -> list[Told]:
-        """Return the event for more of the arguments."""
-        self._pieces.append(text)
-        return [(f"{_CALL}_arguments.delta", {"delta": text})] if text else []
-
-    def end(self) -> list[Told]:
-        """Put the arguments into the item; return the event that has the whole of them."""
-        self.item["arguments"] = "".join(self._pieces)
-        return [(f"{_CALL}_arguments.done", {"arguments": self.item["arguments"]})]
 
 
 def _last_list(items: Sequence[Item], label: str) -> list[Item] | None:

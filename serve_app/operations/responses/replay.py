@@ -11,7 +11,7 @@ from deployments.state.response_protocol import StoredTurn
 from serve_app.operations.responses.items import Status, TextKind
 from serve_app.operations.responses.state import ResponseState, Said
 from serve_app.operations.responses.writer import Item, new_id
-from serve_app.operations.responses.written_call import Told
+from serve_app.operations.responses.written_call import FieldInWriting
 
 _KINDS: dict[str, TextKind] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
 _PLACE = ("type", "sequence_number", "item_id", "output_index")
@@ -59,27 +59,6 @@ def resume(response: Item, events: Sequence[bytes], seal_reasoning: Callable[[st
     return state
 
 
-class _Shown:
-    """A call that was under way: what of it the model had written; keeps `written_call.WrittenCall`."""
-
-    def __init__(self, item: Item, event: str, field: str) -> None:
-        self.item = item
-        self._event = event
-        self._field = field
-        self._pieces: list[str] = []
-
-    def begin(self) -> list[Told]:
-        return []
-
-    def take(self, text: str) -> list[Told]:
-        self._pieces.append(text)
-        return [(f"{self._event}.delta", {"delta": text})]
-
-    def end(self) -> list[Told]:
-        self.item[self._field] = "".join(self._pieces)
-        return [(f"{self._event}.done", {self._field: self.item[self._field]})]
-
-
 _WRITTEN = {
     "code_interpreter_call": ("response.code_interpreter_call_code", "code"),
     "mcp_call": ("response.mcp_call_arguments", "arguments"),
@@ -124,7 +103,7 @@ def _resume_item(state: ResponseState, event: Item) -> Any:
         return state.take([ToolCallStart("tool_call", 0, event["output_index"], item["call_id"], item["name"])])
     if item["type"] in _READERS:
         return None
-    return state.open_tool(item, _Shown(item, *_WRITTEN[item["type"]]) if item["type"] in _WRITTEN else None)
+    return state.open_tool(item, FieldInWriting(item, *_WRITTEN[item["type"]]) if item["type"] in _WRITTEN else None)
 
 
 _RESUMERS: dict[str, Callable[[ResponseState, Item], Any]] = {

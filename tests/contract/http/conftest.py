@@ -30,6 +30,7 @@ from deployments.state.retention import FilesConfig
 from deployments.tools.config import CodeInterpreterConfig, FileSearchConfig, ToolsConfig
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.outbound.fetching import Fetcher
+from deployments.tools.web_search.providers import SearchProvider
 from deployments.tools.web_search.reader import PageReader
 from deployments.tools.web_search.setup import create_provider
 from serve_app.admission import Admission
@@ -230,19 +231,26 @@ async def mcp_server(world) -> AsyncIterator[Any]:
         servers.close()
 
 
-@pytest.fixture
-async def web(world) -> AsyncIterator[Web]:
-    """The real web search, switched on, over a small web on loopback with a SearXNG that knows it."""
+@asynccontextmanager
+async def open_web() -> AsyncIterator[tuple[Web, SearchProvider, PageReader]]:
+    """Serve a small web with a SearXNG that knows it on loopback; yield it, and what searches and reads it."""
     made = Web()
     async with serve(made.app()) as address:
         made.port = int(address.rpartition(":")[2])
         told = {"web_search": {"provider": {"name": "searxng", "url": address}}}
         provider = create_provider(ToolsConfig.model_validate(told))
         reader = PageReader(Fetcher(AddressRules((IPv4Network("127.0.0.1/32"),)), resolve=resolve))
-        world.built_ins["web_search"] = WebSearch(provider, reader)
-        yield made
+        yield made, provider, reader
         await provider.aclose()
         await reader.aclose()
+
+
+@pytest.fixture
+async def web(world) -> AsyncIterator[Web]:
+    """The real web search, switched on, over a small web on loopback."""
+    async with open_web() as (made, provider, reader):
+        world.built_ins["web_search"] = WebSearch(provider, reader)
+        yield made
 
 
 @dataclass
