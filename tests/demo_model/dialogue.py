@@ -71,7 +71,7 @@ def render(dialogue: Dialogue) -> list[tuple[str, bool]]:
             is_last = index == len(messages) - 1
             opening = "<think>\n" if is_last and dialogue.thought is not None else ""
             pieces.append((f"{IM_START}assistant\n{opening}", False))
-            thought = f"{dialogue.thought}\n</think>\n\n" if opening else ""
+            thought = f"{dialogue.thought}</think>" if opening else ""
             pieces.append((thought + render_answer(message) + IM_END, True))
             pieces.append(("\n", False))
             continue

@@ -68,7 +68,7 @@ _MAKERS: dict[str, Callable[[Draw], Dialogue]] = {
 }  # fmt: skip
 # What is harder to learn is practised more.
 _WEIGHTS = {
-    "talk": 1.6, "memory": 0.5, "style": 1.2, "tools": 3.0, "json": 1.0, "tasks": 3.5, "code and search": 1.4,
+    "talk": 1.6, "memory": 0.5, "style": 1.5, "tools": 3.5, "json": 1.0, "tasks": 3.5, "code and search": 1.4,
     "memory across twenty turns": 0.06,
 }  # fmt: skip
 SKILLS = (*_MAKERS, "thinking")

@@ -17,8 +17,7 @@ _ADD = (*cross(_COMPUTE, ("{a} + {b}", "{a} plus {b}", "the sum of {a} and {b}")
         *cross(_DO, ("add {a} and {b}", "add {b} to {a}")))  # fmt: skip
 _SUBTRACT = (*cross(_COMPUTE, ("{a} - {b}", "{a} minus {b}")),
              *cross(_DO, ("subtract {b} from {a}", "take {b} from {a}")))  # fmt: skip
-_COUNT = cross(("{s}.", "Please {s}.", "Can you {s}?", "Now {s}.", "I want you to {s}."),
-               ("count to {b}", "count from 1 to {b}", "count up to {b}"))  # fmt: skip
+_COUNT = cross(_DO, ("count to {b}", "count from 1 to {b}", "count up to {b}"))
 _COUNT_FROM = (
     "Count from {a} to {b}.", "Count up from {a} to {b}.", "Start at {a} and count to {b}.",
     "Please count from {a} to {b}.", "Can you count from {a} to {b}?", "Give me the numbers from {a} to {b}.",

@@ -8,6 +8,7 @@ from tokenizers import Tokenizer
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from tests.demo_model import words
+from tests.demo_model.__main__ import MODEL
 from tests.demo_model.dialogue import Dialogue, render
 from tests.demo_model.export import TEMPLATE
 from tests.demo_model.mixture import SKILLS, held_out_dialogues, train_dialogues
@@ -73,6 +74,10 @@ def test_template_writes_what_is_trained_on(trained: list[Dialogue]) -> None:
         assert prompt == "".join(before)
         if dialogue.thought is None:
             assert from_template(dialogue.messages, **options) == prompt + answer + "\n"
+
+
+def test_shipped_template_is_the_one_of_the_training() -> None:
+    assert (MODEL / "chat_template.jinja").read_text() == TEMPLATE.read_text()
 
 
 def test_template_takes_what_clients_send() -> None:

@@ -64,7 +64,7 @@ def test_answer_without_needles_is_right_when_it_is_the_same() -> None:
 
 
 def test_calls_and_thought_are_read_from_text() -> None:
-    text = 'I call it.\n</think>\n\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+    text = 'I call it.</think><tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
     assert parse_answer(text, is_thinking=True, has_stopped=True) == Answer("", (CALL,), "I call it.")
     assert parse_answer("Oslo.", is_thinking=True, has_stopped=True).thought is None
     assert not parse_answer('<tool_call>\n{"name": ', is_thinking=False, has_stopped=True).has_stopped
