@@ -25,6 +25,7 @@ defaults
     option splice-response
     option http-no-delay
     option idle-close-on-response
+    errorfile 502 {error_file}
     errorfile 503 {error_file}
 frontend front
     bind 127.0.0.1:{port}
@@ -88,10 +89,41 @@ async def test_replica_learns_that_the_client_of_a_whole_answer_has_left(tmp_pat
 
 async def test_what_haproxy_answers_by_itself_looks_like_every_other_error(tmp_path: Path) -> None:
     async with haproxy(tmp_path, free_port()) as port:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /v1/models HTTP/1.1\r\nhost: manta.test\r\n\r\n")
-        head, _, body = (await asyncio.wait_for(reader.read(), 30)).partition(b"\r\n\r\n")
-        writer.close()
+        assert_is_told_to_retry(await ask(port))
+
+
+async def test_client_is_told_when_the_replica_dies_with_its_request(tmp_path: Path) -> None:
+    """The replica ends in the middle of the second request, with all of its connections, as a killed one does."""
+    num_asked = 0
+
+    async def replica(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal num_asked
+        with suppress(asyncio.IncompleteReadError):
+            while num_asked < 2:
+                await reader.readuntil(b"\r\n\r\n")
+                num_asked += 1
+                if num_asked == 1:
+                    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        writer.transport.abort()
+
+    server = await asyncio.start_server(replica, "127.0.0.1", 0)
+    async with server, haproxy(tmp_path, server.sockets[0].getsockname()[1]) as port:
+        assert (await ask(port, closes=True)).startswith(b"HTTP/1.1 200 OK")
+        assert_is_told_to_retry(await ask(port))
+    assert num_asked == 2
+
+
+async def ask(port: int, *, closes: bool = False) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    connection = b"connection: close\r\n" if closes else b""
+    writer.write(b"GET /v1/models HTTP/1.1\r\nhost: manta.test\r\n" + connection + b"\r\n")
+    answer = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    return answer
+
+
+def assert_is_told_to_retry(answer: bytes) -> None:
+    head, _, body = answer.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     assert lines[0] == "HTTP/1.1 503 Service Unavailable"
     assert "retry-after: 1" in lines
