@@ -41,6 +41,9 @@ class EngineRequest:
     `deployments.models.events` defines them.
     `cache_salt` keeps the prefix caches of accounts apart. Lower `priority` runs first.
     `affinity` names the prompt's prefix: requests with the same value like to land on the same replica.
+    `tells_tokens`, for events alone, puts a `TokenIds` before the events of each piece, so that another engine can go
+    on where this one stopped: `written` are those of all pieces that there were, in order. The answer then begins after
+    them, as if it had been made in one go; its usage counts them too.
     """
 
     operation: Operation
@@ -51,6 +54,8 @@ class EngineRequest:
     cache_salt: str = ""
     priority: int = 0
     affinity: str | None = None
+    tells_tokens: bool = False
+    written: tuple[list[int], ...] = ()
 
 
 @dataclass(slots=True)

@@ -60,6 +60,17 @@ class Finished(NamedTuple):
     reason: FinishReason
 
 
+class TokenIds(NamedTuple):
+    """The tokens behind the events that follow in the piece, maybe none; told only where they are asked for.
+
+    Not an `Event`: whoever asked takes it off the piece.
+    """
+
+    kind: Literal["token_ids"]
+    choice: int
+    ids: list[int]
+
+
 Event = TextDelta | ReasoningDelta | ToolCallStart | ToolArgumentsDelta | Logprobs | Finished
 
 

@@ -153,6 +153,8 @@ class RemoteStream:
             "render": request.render,
             "cache_salt": request.cache_salt,
             "priority": request.priority,
+            "tells_tokens": request.tells_tokens,
+            "written": request.written,
         }
         excluded: set[str] = set()
         refusal: EngineError | None = None
