@@ -43,7 +43,9 @@ class EngineRequest:
     `affinity` names the prompt's prefix: requests with the same value like to land on the same replica.
     `tells_tokens`, for events alone, puts a `TokenIds` before the events of each piece, so that another engine can go
     on where this one stopped: `written` are those of all pieces that there were, in order. The answer then begins after
-    them, as if it had been made in one go; its usage counts them too.
+    them, as if it had been made in one go; its usage counts them too. Where they end it already, it is its end alone.
+    Both are for streams of one choice. Of what was written two things are forgotten: how often a seed has been drawn
+    from, and that the presence of a token has been penalized, so that a second time counts.
     """
 
     operation: Operation

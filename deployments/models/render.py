@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from deployments.models.engine import Usage
-from deployments.models.events import EVENT_TYPES, Event, Logprobs
+from deployments.models.events import EVENT_TYPES, Event, Logprobs, TokenIds
 
 DONE: Final = b"data: [DONE]\n\n"
 
@@ -250,6 +250,11 @@ class EventLines:
     def finish(self, usage: Usage) -> bytes:
         """Return nothing: the end and the usage travel in the summary."""
         return b""
+
+
+def render_told(tokens: TokenIds, events: Sequence[Event]) -> bytes:
+    """Return events as `EventLines` renders them, after the tokens behind them."""
+    return orjson.dumps([tokens, *events], default=tuple)
 
 
 def parse_events(piece: bytes) -> list[Event]:

@@ -6,6 +6,7 @@ Plain text never passes through them: it goes from the engine's output straight 
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -30,12 +31,14 @@ from deployments.models.events import (
     Logprobs,
     ReasoningDelta,
     TextDelta,
+    TokenIds,
     ToolArgumentsDelta,
     ToolCallStart,
 )
-from deployments.models.render import ChatBody, ChatChunks, EventLines, Renderer
+from deployments.models.render import ChatBody, ChatChunks, EventLines, Renderer, render_told
 from deployments.models.replica.refusals import refusal_of, refused
 from deployments.models.replica.submit import generate
+from deployments.models.replica.written import Written
 from deployments.models.schema_budget import SchemaCompiler, schemas_to_compile
 
 
@@ -67,7 +70,8 @@ class ChatRunner:
             raise refusal_of(rendered)
         ((engine_input,),) = (rendered[1],)
         prompt_token_ids = engine_input.get("prompt_token_ids") or []
-        answer = self._answer(header, request, reply, len(prompt_token_ids))
+        answer = self._answer(header, request, reply, prompt_token_ids)
+        groups = header.get("written")
         max_len = self._serving.model_config.max_model_len
         with refused("messages"):
             max_tokens = get_max_tokens(
@@ -85,7 +89,8 @@ class ChatRunner:
                     header["request_id"],
                     answer.take,
                     priority=header["priority"],
-                    **answer.reasoning_arguments(prompt_token_ids),
+                    written=Written(groups, answer.take_again) if groups else None,
+                    **answer.reasoning_arguments(),
                 )
             except asyncio.CancelledError:
                 answer.abandon()
@@ -106,7 +111,7 @@ class ChatRunner:
         return ChatCompletionRequest.model_validate(fields)
 
     def _answer(
-        self, header: dict[str, Any], request: ChatCompletionRequest, reply: Reply, prompt_tokens: int
+        self, header: dict[str, Any], request: ChatCompletionRequest, reply: Reply, prompt_token_ids: list[int]
     ) -> "ChatAnswer":
         needs_parser = self._has_reasoning or (bool(request.tools) and request.tool_choice != "none")
         parsers: list[Parser] = []
@@ -121,9 +126,9 @@ class ChatRunner:
                 )
                 for _ in range(request.n or 1)
             ]
-        answer = ChatAnswer(self._serving, request, self._renderer(header, request), reply, parsers)
-        answer.usage.prompt_tokens = prompt_tokens
-        return answer
+        renderer = self._renderer(header, request)
+        tells_tokens = header["render"] == "events" and header.get("tells_tokens", False)
+        return ChatAnswer(self._serving, request, renderer, reply, parsers, prompt_token_ids, tells_tokens=tells_tokens)
 
     def _renderer(self, header: dict[str, Any], request: ChatCompletionRequest) -> Renderer:
         if header["render"] == "events":
@@ -150,6 +155,9 @@ class ChatAnswer:
         renderer: Renderer,
         reply: Reply,
         parsers: list[Parser],
+        prompt_token_ids: list[int],
+        *,
+        tells_tokens: bool,
     ) -> None:
         num_choices = request.n or 1
         self._serving = serving
@@ -157,19 +165,22 @@ class ChatAnswer:
         self._renderer = renderer
         self._reply = reply
         self._parsers = parsers
-        self._is_plain = not parsers and not request.logprobs
-        self.usage = Usage()
+        self._prompt_token_ids = prompt_token_ids
+        self._tells_tokens = tells_tokens
+        self._is_plain = not parsers and not request.logprobs and not tells_tokens
+        self._num_written = 0
+        self.usage = Usage(prompt_tokens=len(prompt_token_ids))
         self._finish_reasons: list[str] = [""] * num_choices
         self._token_ids: list[list[int]] = [[] for _ in range(num_choices)]
         self._called: set[tuple[int, int]] = set()
 
-    def reasoning_arguments(self, prompt_token_ids: list[int]) -> dict[str, Any]:
+    def reasoning_arguments(self) -> dict[str, Any]:
         """Return what the engine must know of the reasoning that the prompt may have opened already."""
         if not self._parsers or self._parsers[0].reasoning_parser is None:
             return {}
         kwargs = self._serving._effective_chat_template_kwargs(self._request)
         return {
-            "reasoning_ended": self._parsers[0].is_reasoning_end(prompt_token_ids),
+            "reasoning_ended": self._parsers[0].is_reasoning_end(self._prompt_token_ids),
             "reasoning_parser_kwargs": {"chat_template_kwargs": kwargs},
         }
 
@@ -177,17 +188,31 @@ class ChatAnswer:
         """Take one output of the engine and send what it adds."""
         usage = self.usage
         if output.prompt_token_ids is not None:
-            usage.prompt_tokens = len(output.prompt_token_ids)
-            usage.cached_tokens = output.num_cached_tokens or 0
+            usage.prompt_tokens = len(output.prompt_token_ids) - self._num_written
+            usage.cached_tokens = min(output.num_cached_tokens or 0, usage.prompt_tokens)
         for part in output.outputs:
             usage.completion_tokens += len(part.token_ids)
             if self._is_plain and part.finish_reason is None:
                 if part.text:
                     self._reply.write(self._renderer.text(part.index, part.text))
             elif not self._finish_reasons[part.index]:
-                piece = self._renderer.events(self._events(part, output.prompt_token_ids))
-                if piece:
-                    self._reply.write(piece)
+                self._send(part.index, part.token_ids, self._events(part, output.prompt_token_ids))
+
+    def take_again(self, part: CompletionOutput) -> None:
+        """Take an output that was told before the answer came here. Only its end is sent, where it has one."""
+        self._num_written += len(part.token_ids)
+        self.usage.completion_tokens += len(part.token_ids)
+        told = self._events(part, self._prompt_token_ids)
+        if part.finish_reason is not None:
+            self._send(part.index, (), told[-1:])
+
+    def _send(self, choice: int, token_ids: Sequence[int], events: list[Event]) -> None:
+        if self._tells_tokens:
+            piece = render_told(TokenIds("token_ids", choice, list(token_ids)), events)
+        else:
+            piece = self._renderer.events(events)
+        if piece:
+            self._reply.write(piece)
 
     def _events(self, part: CompletionOutput, prompt_token_ids: list[int] | None) -> list[Event]:
         if self._parsers:

@@ -14,8 +14,9 @@ from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
-from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request, RequestStatus
+
+from deployments.models.replica.grammar import ResumingScheduler
 
 BESIDE_INTERACTIVE = 8
 """How many background requests share a step with interactive answers."""
@@ -24,7 +25,7 @@ _FULL = 0.95
 _READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
-class InteractiveFirst(Scheduler):  # type: ignore[misc]  # vLLM is not typed here.
+class InteractiveFirst(ResumingScheduler):
     """vLLM's scheduler for an engine that waits for each step before it plans the next."""
 
     running: list[Request]

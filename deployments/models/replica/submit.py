@@ -19,6 +19,7 @@ from vllm.v1.engine.output_processor import RequestOutputCollector
 from vllm.v1.engine.parallel_sampling import ParentRequest
 
 from deployments.models.errors import EngineDied
+from deployments.models.replica.written import Written, add_request, append, replay
 
 Sink = Callable[[RequestOutput], None]
 
@@ -66,8 +67,11 @@ async def generate(
     priority: int = 0,
     reasoning_ended: bool | None = None,
     reasoning_parser_kwargs: dict[str, Any] | None = None,
+    written: Written | None = None,
 ) -> None:
     """Run one request to its end, calling `sink` with every output; aborts it in the engine when cancelled.
+
+    With `written` its only choice goes on after those tokens.
 
     Raises:
         Exception: what the engine or the sink raised; the request is then aborted.
@@ -80,11 +84,19 @@ async def generate(
     request.reasoning_parser_kwargs = reasoning_parser_kwargs
     engine.input_processor.assign_request_id(request)
     engine._run_output_handler()
+    detokenizer = None
+    if written is not None:
+        detokenizer = await replay(engine, request, written)
+        if detokenizer is None:
+            return
+        append(engine, request, written)
     params = request.params
     generation = Generation(params, request.request_id, sink)
     is_over = False
     try:
-        if params.n == 1:
+        if detokenizer is not None:
+            await add_request(engine, request, detokenizer, generation)
+        elif params.n == 1:
             await engine._add_request(request, None, None, 0, generation)
         else:
             await _add_each_choice(engine, request, params.n, generation)

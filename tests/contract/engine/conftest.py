@@ -1,7 +1,8 @@
-"""vLLM's real engine with the demo chat model, in this process; one for the whole package."""
+"""vLLM's real engine with a demo model, in this process."""
 
 import argparse
 import asyncio
+import contextlib
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 MODEL = "manta/demo-chat"
+BLOCK = 32
 
 
 @dataclass
@@ -22,13 +24,18 @@ class RealEngine:
     loop: asyncio.AbstractEventLoop
 
     def run(self, coroutine):
-        return self.loop.run_until_complete(asyncio.wait_for(coroutine, 120))
+        return self.loop.run_until_complete(asyncio.wait_for(coroutine, 500))
 
 
-@pytest.fixture(scope="session")
-def real_engine():
+@contextlib.contextmanager
+def running_engine(source, *, reasoning_parser="", **options):
+    """Run an engine with one of the models that come with Manta."""
     os.environ.update(
-        VLLM_CPU_KVCACHE_SPACE="1", VLLM_CPU_OMP_THREADS_BIND="nobind", OMP_NUM_THREADS="1", VLLM_NO_USAGE_STATS="1"
+        OMP_NUM_THREADS="1",
+        TORCHDYNAMO_DISABLE="1",
+        VLLM_CPU_KVCACHE_SPACE="1",
+        VLLM_CPU_OMP_THREADS_BIND="nobind",
+        VLLM_NO_USAGE_STATS="1",
     )
     from starlette.datastructures import State
     from vllm.config import StructuredOutputsConfig
@@ -40,22 +47,32 @@ def real_engine():
     from deployments.models.demo import resolve_source
 
     arguments = AsyncEngineArgs(
-        model=resolve_source("demo:chat"),
+        model=resolve_source(source),
         served_model_name=[MODEL],
         dtype="float32",
         enforce_eager=True,
         max_model_len=1024,
-        max_num_batched_tokens=128,
         max_num_seqs=32,
         scheduling_policy="priority",
         scheduler_cls="deployments.models.replica.scheduler.AsyncInteractiveFirst",
-        structured_outputs_config=StructuredOutputsConfig(backend="xgrammar", disable_any_whitespace=True),
+        structured_outputs_config=StructuredOutputsConfig(
+            backend="xgrammar", disable_any_whitespace=True, reasoning_parser=reasoning_parser
+        ),
+        **options,
     )
-    frontend = FrontendArgs(enable_prompt_tokens_details=True, enable_auto_tool_choice=True, tool_call_parser="hermes")
+    frontend = FrontendArgs(
+        enable_prompt_tokens_details=True,
+        enable_auto_tool_choice=True,
+        tool_call_parser="hermes",
+        default_chat_template_kwargs={"enable_thinking": False} if reasoning_parser else None,
+    )
     loop = asyncio.new_event_loop()
 
     async def start():
-        client = AsyncLLM.from_engine_args(arguments)
+        config = arguments.create_engine_config()
+        # As in a replica: no process beside the engine's own, and no import of vLLM for it.
+        config.parallel_config.distributed_executor_backend = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+        client = AsyncLLM.from_vllm_config(config)
         state = State()
         tasks = await client.get_supported_tasks()
         namespace = argparse.Namespace(**(vars(frontend) | vars(arguments)))
@@ -67,3 +84,17 @@ def real_engine():
     client.shutdown()
     loop.run_until_complete(asyncio.sleep(0.1))
     loop.close()
+
+
+@pytest.fixture(scope="session")
+def real_engine():
+    """An engine with a model that writes words without sense; one for the whole package."""
+    with running_engine("demo:chat", max_num_batched_tokens=128) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def trained_engine():
+    """An engine with the model that makes sense: it thinks, and calls tools."""
+    with running_engine("demo:trained", reasoning_parser="qwen3", block_size=BLOCK) as engine:
+        yield engine

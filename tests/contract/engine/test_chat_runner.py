@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import orjson
 import pytest
 
 from deployments.models.errors import EngineError, RequestRejected
@@ -222,3 +223,14 @@ def test_an_error_in_one_answer_leaves_the_others_alone(real_engine, ask):
         return results[1]
 
     assert real_engine.run(scenario()).summary["usage"][1] == 30
+
+
+def test_plain_events_are_the_text_alone_unless_tokens_are_asked_for(real_engine, ask):
+    body = body_of({"max_tokens": 12})
+    plain = real_engine.run(ask(body, stream=True, render="events")).pieces
+    told = real_engine.run(ask(body, stream=True, render="events", tells_tokens=True)).pieces
+    assert all(piece.startswith(b'[["text",0,"') for piece in plain[:-1])
+    assert plain[-1].endswith(b'["finished",0,"length"]]')
+    assert [orjson.dumps(orjson.loads(piece)[1:]) for piece in told] == plain
+    kinds = [(kind, choice, len(token_ids)) for kind, choice, token_ids in (orjson.loads(piece)[0] for piece in told)]
+    assert kinds == [("token_ids", 0, 1)] * 12

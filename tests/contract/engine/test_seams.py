@@ -31,6 +31,46 @@ def test_vllm_takes_requests_the_way_submit_hands_them_over():
     assert "req_state.queue.put(request_output)" in inspect.getsource(OutputProcessor.process_outputs)
 
 
+def test_vllm_takes_requests_that_go_on_the_way_they_are_handed_over():
+    from vllm.v1.engine.async_llm import AsyncLLM
+    from vllm.v1.engine.detokenizer import BaseIncrementalDetokenizer, IncrementalDetokenizer
+    from vllm.v1.engine.output_processor import OutputProcessor, RequestState
+
+    # What `written.add_request` does in its place.
+    adding = inspect.getsource(AsyncLLM._add_request)
+    assert "self.output_processor.add_request(request, prompt, parent_req, index, queue)" in adding
+    assert "await self.engine_core.add_request_async(request)" in adding
+    assert adding.count("self.output_processor.") == 2  # The other asks whether the request is known.
+    assert parameters_of(IncrementalDetokenizer.from_new_request) == ["tokenizer", "request"]
+    assert parameters_of(BaseIncrementalDetokenizer.update) == ["self", "new_token_ids", "stop_terminated"]
+    assert parameters_of(BaseIncrementalDetokenizer.get_next_output_text) == ["self", "finished", "delta"]
+    processing = inspect.getsource(OutputProcessor.process_outputs)
+    assert re.search(
+        r"req_state\.detokenizer\.update\(\s+new_token_ids, finish_reason == FinishReason.STOP\s+\)", processing
+    )
+    assert "self.sent_tokens_offset = self.detokenizer.num_output_tokens()" in inspect.getsource(RequestState)
+
+
+def test_vllms_scheduler_leads_grammars_as_those_that_go_on_are_led():
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.engine.core import EngineCore
+    from vllm.v1.structured_output import StructuredOutputManager
+    from vllm.v1.structured_output.request import StructuredOutputRequest
+
+    made = inspect.getsource(StructuredOutputManager.grammar_init)
+    assert "grammar = self.executor.submit(self._create_grammar, request)" in made
+    assert "self.structured_output_manager.grammar_init(req)" in inspect.getsource(EngineCore.preprocess_add_request)
+    assert "isinstance(self._grammar, Future)" in inspect.getsource(StructuredOutputRequest)
+    stepping = inspect.getsource(Scheduler.update_from_output)
+    for call in ("should_advance(", "trim_reasoning_for_advance(", "grammar.accept_tokens("):
+        assert stepping.count(call) == 1
+    read = inspect.getsource(StructuredOutputManager.should_advance)
+    read += inspect.getsource(StructuredOutputManager.trim_reasoning_for_advance)
+    known = {"use_structured_output", "structured_output_request", "all_token_ids"}
+    without_new_tokens = {"num_computed_tokens", "num_output_placeholders"}
+    assert set(re.findall(r"\brequest\.(\w+)", read)) == known | without_new_tokens
+
+
 def test_vllms_completion_serving_asks_the_engine_as_whole_answers_are_gathered():
     from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
     from vllm.outputs import CompletionOutput, RequestOutput
