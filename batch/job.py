@@ -9,6 +9,7 @@ import logging
 import os
 import struct
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -160,7 +161,7 @@ class RayFleet:
         context.print_on_execution_start = False
         share = max(1, config.max_lines_in_flight // (self._num_jobs * config.num_workers))
         shared = config.model_copy(update={"max_lines_in_flight": share})
-        setup = BatchSetup(self._setup.state, shared, self._setup.models)
+        setup = replace(self._setup, config=shared)
         size = config.slice_lines
         rows = [{"places": pack_places(places[start : start + size])} for start in range(0, len(places), size)]
         data = from_items(rows, override_num_blocks=len(rows)).map_batches(

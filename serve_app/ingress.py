@@ -16,6 +16,7 @@ from batch.actor import CoordinatorBell, start_coordinator
 from batch.setup import BatchSetup, ModelPlace
 from deployments.models.directory import ConfiguredDirectory
 from deployments.models.remote import RemoteEngine
+from deployments.models.startup import ModelStartup
 from deployments.state.account_keys import Vault
 from deployments.state.actor import RayTransport, start_gatekeeper
 from deployments.state.batches import BatchStore
@@ -81,6 +82,8 @@ class Ingress:
         self._engines = [
             RemoteEngine(model.card, handles[model.id], model.scale_to_zero_wait_s) for model in config.models
         ]
+        kept = [engine for engine, model in zip(self._engines, config.models, strict=True) if model.is_kept_running]
+        self._startup = ModelStartup(kept)
         self._request_log = ShippedRequestLog(self._transport)
         aliases = [model.aliases for model in config.models]
         directory = ConfiguredDirectory(zip(self._engines, aliases, strict=True))
@@ -124,11 +127,13 @@ class Ingress:
             body_bounds=BodyBounds(
                 config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s
             ),
+            startup=self._startup,
         )
 
     async def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the application (called by Serve, after the constructor)."""
         log_to(sys.stderr)
+        self._startup.watch()
         self._background.watch()
         if self._indexer is not None:
             self._indexer.watch()
@@ -140,6 +145,7 @@ class Ingress:
 
     async def __del__(self) -> None:
         """Hand over what has not been told yet, and what still runs (called by Serve on shutdown)."""
+        await self._startup.close()
         await self._background.close()
         if self._indexer is not None:
             await self._indexer.close()

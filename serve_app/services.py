@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from deployments.models.engine import ModelDirectory
+from deployments.models.startup import ModelStartup
 from deployments.state.batches import BatchStore
 from deployments.state.files import FileStore
 from deployments.state.keys import ApiKey, KeyChange, NewKey
@@ -86,6 +87,7 @@ class Services:
     file_search: FileSearch | None = None
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     body_bounds: BodyBounds = field(default_factory=BodyBounds)
+    startup: ModelStartup = field(default_factory=ModelStartup)
 
     def upload_bounds(self) -> BodyBounds:
         """Return the bounds of the bodies that bring files: as slow as others, as large as the largest file's form."""

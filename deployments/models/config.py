@@ -94,6 +94,11 @@ class ModelConfig(Part):
         return self.max_model_len or self.engine_kwargs.get("max_model_len")
 
     @property
+    def is_kept_running(self) -> bool:
+        """Whether it has a replica also when nobody asks; Ray's default for `min_replicas` is 1."""
+        return bool(self.autoscaling_config.get("min_replicas", 1))
+
+    @property
     def num_workers(self) -> int:
         """How many workers one engine has: as many as it is split over."""
         sizes = ("tensor_parallel_size", "pipeline_parallel_size")

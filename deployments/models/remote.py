@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 MAX_TRIES: Final = 4
 AT_ONCE_S: Final = 0.25
 LAST_WORD_S: Final = 2.0
+RETRY_S: Final = 1.0
 
 
 class RemoteEngine:
@@ -54,6 +55,16 @@ class RemoteEngine:
         excluded.add(replica_id)
         channel = self._channels.get(replica_id) or await self._connect(replica_id, address)
         return channel.open(header, request.body)
+
+    async def wait_for_replica(self) -> None:
+        """Return once there is a replica; waiting wakes no model that is scaled to zero."""
+        choice = Choice(None, frozenset(), self.num_open)
+        while True:
+            try:
+                async with self._handle.choose_replica(choice, _reserve=False):
+                    return
+            except (BackPressureError, DeploymentUnavailableError):
+                await asyncio.sleep(RETRY_S)
 
     def num_open(self, replica_id: str) -> int:
         """Return how many of this process's requests run on a replica."""

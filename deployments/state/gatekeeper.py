@@ -35,7 +35,7 @@ from deployments.state.protocol import RequestRecord
 from deployments.state.references import StateError
 from deployments.state.responses import ResponseStore
 from deployments.state.snapshots import Snapshot, load_snapshot, save_snapshot
-from deployments.state.usage import Numbered, UsageStore
+from deployments.state.usage import LogTrim, Numbered, UsageStore
 from deployments.state.vector_stores import VectorStores
 
 logger = logging.getLogger(__name__)
@@ -46,6 +46,7 @@ _LOOK_AT_MOST_EVERY_S = 0.1
 _LOOK_TIMEOUT_S = 0.5
 _LOOK_PAUSE_S = 2.0
 _START_TIMEOUT_S = 10.0
+_TRIM_EVERY_S = 3600.0
 
 
 class Gatekeeper:
@@ -184,7 +185,8 @@ class Gatekeeper:
         self._background.repeat("Polling keys", config.limiter.key_poll_interval_s, self._poll_keys)
         self._background.repeat("The limiter's snapshot", config.limiter.snapshot_interval_s, self._snapshot)
         self._background.repeat("Writing request records", config.usage_flush_interval_s, self._flush_records)
-        self._background.repeat("Dropping old request records", 3600.0, self._drop_old_records)
+        trim = LogTrim(self._usage, config.request_log_days, self._past)
+        self._background.repeat("Dropping old request records", _TRIM_EVERY_S, trim.trim)
         self._background.repeat("Sweeping expired responses", config.sweep_interval_s, self._sweep_responses)
 
     async def _poll_keys(self) -> None:
@@ -227,9 +229,6 @@ class Gatekeeper:
             for client_id, number, _ in batch:
                 self._durable[client_id] = max(self._durable.get(client_id, 0), number + 1)
                 self._records.popleft()
-
-    async def _drop_old_records(self) -> None:
-        await self._usage.drop_log_before(self._state.config.request_log_days)
 
     async def _sweep_responses(self) -> None:
         """Destroy the stored responses, conversations, containers' records and vector stores that have expired."""

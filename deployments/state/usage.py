@@ -5,14 +5,14 @@ that what arrives twice is counted once. Lines of batches are written where thei
 ids that name their batch: `line_rows` makes them.
 """
 
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import RowMapping, delete, func, select
 
+from deployments.state.clock import uptime
 from deployments.state.database import Database
 from deployments.state.protocol import RequestRecord
 from deployments.state.tables import request_log, usage
@@ -21,6 +21,7 @@ MAX_LISTED = 1_000
 _SECONDS_PER_DAY = 86_400
 _CHUNK = 400
 _DROPPED_AT_ONCE = 5_000  # No statement may take as long as the database is given to answer.
+_TRIM_SPEED = 24  # A service that was away for a month, or whose operator halves what is kept, has trimmed it in a day.
 _COLUMNS = [column.name for column in request_log.c if column.name != "record_id"]
 _TEXT_COLUMNS = {column.name: column.type.length for column in request_log.c if hasattr(column.type, "length")}
 
@@ -103,15 +104,51 @@ class UsageStore:
         async with self._database.read() as connection:
             return int(await connection.scalar(select(func.count()).select_from(request_log)) or 0)
 
-    async def drop_log_before(self, days: int) -> None:
-        """Delete request records older than `days`; the usage by day stays."""
-        oldest = time.time() - days * _SECONDS_PER_DAY
-        some = select(request_log.c.record_id).where(request_log.c.at < oldest).limit(_DROPPED_AT_ONCE)
+    async def drop_log_before(self, oldest: float, at_most_s: float) -> None:
+        """Delete request records from before `oldest` (Unix seconds), but no more than the first `at_most_s` seconds.
+
+        Those begin with the oldest record that there is. The usage by day stays.
+        """
+        async with self._database.read() as connection:
+            first = await connection.scalar(select(func.min(request_log.c.at)))
+        if first is None:
+            return
+        is_old = request_log.c.at < min(oldest, first + at_most_s)
+        some = select(request_log.c.record_id).where(is_old).limit(_DROPPED_AT_ONCE)
         num_dropped = _DROPPED_AT_ONCE
         while num_dropped == _DROPPED_AT_ONCE:
             async with self._database.write() as connection:
                 dropped = await connection.execute(delete(request_log).where(request_log.c.record_id.in_(some)))
                 num_dropped = dropped.rowcount
+
+
+class LogTrim:
+    """Deletes request records that are older than the operator wants them to be.
+
+    Their age goes by the wall clock, without its jumps ahead since this was made. Where the clock was ahead before
+    that, no hour, as the machine measures it, takes more than a day of the log: enough of it is left when the clock is
+    put right.
+    """
+
+    def __init__(
+        self,
+        store: UsageStore,
+        days: int,
+        past: Callable[[], float],
+        monotonic: Callable[[], float] = uptime,
+    ) -> None:
+        """Take how many days are kept; `past` is a `PastClock`."""
+        self._store = store
+        self._kept_s = days * _SECONDS_PER_DAY
+        self._past = past
+        self._monotonic = monotonic
+        self._trimmed_at = monotonic()
+
+    async def trim(self) -> None:
+        """Delete what has become too old since the last time."""
+        now = self._monotonic()
+        await self._store.drop_log_before(self._past() - self._kept_s, (now - self._trimmed_at) * _TRIM_SPEED)
+        self._trimmed_at = now
 
 
 def line_rows(batch_id: str, records: Iterable[tuple[int, RequestRecord]]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """`manta batch`: files of requests run in the background, over the same interface that any OpenAI client uses."""
 
 import json
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from serve_app.cli.database import JsonOption, fail
 from serve_app.cli.output import print_json, print_table, render_time
+from serve_app.cli.stopping import Standing, explain_stop
 
 app = typer.Typer(help="Run files of requests as batches, and look after them.", no_args_is_help=True)
 
@@ -27,16 +29,19 @@ UrlOption = Annotated[
 KeyOption = Annotated[
     str | None, typer.Option("--key", envvar=["MANTA_API_KEY", "OPENAI_API_KEY"], help="An API key.", show_envvar=True)
 ]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Where the answers go; by default beside the requests, or under the id."),
+]
 BatchId = Annotated[str, typer.Argument(help="The batch's id, batch_...", show_default=False)]
 DEFAULT_URL = "http://127.0.0.1:8000/v1"
 
 
 @app.command("run")
 def run_batch(
+    context: typer.Context,
     source: Annotated[Path, typer.Argument(help="The requests, one JSON object a line.", exists=True, dir_okay=False)],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where the answers go; by default beside the requests.")
-    ] = None,
+    output: OutputOption = None,
     endpoint: Annotated[
         str | None, typer.Option(help="What the lines ask for; by default what the first says.")
     ] = None,
@@ -45,25 +50,29 @@ def run_batch(
 ) -> None:
     """Upload requests, wait for their answers and download them. Ctrl-C leaves the batch running."""
     target = output or source.with_suffix(".output.jsonl")
-    with _client(url, key) as client:
+    with explain_stop("Nothing was begun: the upload was not finished.") as standing, _client(url, key) as client:
         with source.open("rb") as requests:
             file = client.files.create(file=(source.with_suffix(".jsonl").name, requests), purpose="batch")
+        typer.echo(f"{file.bytes:,} bytes uploaded")
+        standing.told = "It cannot be told whether the batch was begun; `manta batch list` shows it if it was."
         batch = client.batches.create(
             input_file_id=file.id, endpoint=endpoint or _endpoint_of(source), completion_window="24h"
         )
-        typer.echo(f"{batch.id}: {file.bytes:,} bytes uploaded")
-        try:
-            batch = _follow(client, batch)
-        except KeyboardInterrupt:
-            typer.echo(f"\nIt runs on: `manta batch show {batch.id}`, `manta batch cancel {batch.id}`.")
-            raise typer.Exit(130) from None
-        if batch.status == "failed":
-            fail("\n".join(["The batch is not valid.", *_faults(batch)]))
-        if batch.output_file_id is not None:
-            client.files.content(batch.output_file_id).write_to_file(target)
-            typer.echo(f"{batch.status}: {_counts(batch)}; the answers are in {target}")
-    if batch.status != "completed" or batch.request_counts.failed:
-        raise typer.Exit(1)
+        _see_through(client, batch, target, _repeated_options(context, url), standing)
+
+
+@app.command("wait")
+def wait_for_batch(
+    context: typer.Context,
+    batch_id: BatchId,
+    output: OutputOption = None,
+    url: UrlOption = DEFAULT_URL,
+    key: KeyOption = None,
+) -> None:
+    """Wait for a batch that was begun before, and download its answers. Ctrl-C leaves it running."""
+    target = output or Path(f"{batch_id}.output.jsonl")
+    with explain_stop(f"Nothing was changed at {batch_id}.") as standing, _client(url, key) as client:
+        _see_through(client, client.batches.retrieve(batch_id), target, _repeated_options(context, url), standing)
 
 
 @app.command("list")
@@ -128,6 +137,52 @@ def _client(url: str, key: str | None) -> Iterator[Any]:
         fail(str(body.get("message") or error.message))
     except APIConnectionError:
         fail(f"The service at {url} cannot be reached.")
+
+
+def _see_through(client: Any, batch: Any, target: Path, options: str, standing: Standing) -> None:
+    """Wait for a batch and download its answers; the command fails where the batch or any line has failed."""
+    again = f"manta batch wait {batch.id} -o {shlex.quote(str(target))}{options}"
+    standing.told = "\n".join(
+        [
+            f"{batch.id} goes on without you.",
+            f"  see how far it is:  manta batch show {batch.id}{options}",
+            f"  wait for it again:  {again}",
+            f"  have it stop:       manta batch cancel {batch.id}{options}",
+        ]
+    )
+    typer.echo(f"{batch.id}: {batch.status}")
+    batch = _follow(client, batch)
+    if batch.status == "failed":
+        fail("\n".join(["The batch is not valid.", *_faults(batch)]))
+    if batch.output_file_id is not None:
+        standing.told = f"{batch.id} has ended; download its answers with\n  {again}"
+        try:
+            _download(client, batch.output_file_id, target)
+        except OSError as error:
+            fail(f"{target} cannot be written: {error.strerror}. Download the answers to another place with\n  {again}")
+        typer.echo(f"{batch.status}: {_counts(batch)}; the answers are in {target}")
+    if batch.status != "completed" or batch.request_counts.failed:
+        raise typer.Exit(1)
+
+
+def _download(client: Any, file_id: str, target: Path) -> None:
+    """Write a file's content; a file of the name is there once it is whole."""
+    content = client.files.content(file_id)
+    if target.exists() and not target.is_file():  # A pipe or a terminal.
+        content.write_to_file(target)
+        return
+    part = target.with_name(f"{target.name}.part")
+    try:
+        content.write_to_file(part)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _repeated_options(context: typer.Context, url: str) -> str:
+    """Return what the commands that go on from this one need as well; a key is not shown again."""
+    source = context.get_parameter_source("url")
+    return f" --url {shlex.quote(url)}" if source is not None and source.name == "COMMANDLINE" else ""
 
 
 def _follow(client: Any, batch: Any) -> Any:

@@ -18,11 +18,16 @@ async def report_liveness(request: Request) -> Response:
 
 
 async def report_readiness(request: Request) -> Response:
-    """Say whether requests can be served: 200 when the gatekeeper answers and models are known, else 503."""
+    """Say whether requests can be served: 200 when the gatekeeper answers and a model can, else 503."""
     services = services_of(request)
-    checks = {"gatekeeper": await _gatekeeper_answers(request), "models": bool(services.directory.cards())}
+    startup = services.startup
+    checks = {
+        "gatekeeper": await _gatekeeper_answers(request),
+        "models": bool(services.directory.cards()) and startup.is_ready,
+    }
     is_ready = all(checks.values())
-    return json_response({"status": "ok" if is_ready else "unavailable", "checks": checks}, 200 if is_ready else 503)
+    told = {"status": "ok" if is_ready else "unavailable", "checks": checks, "models_starting": startup.num_starting}
+    return json_response(told, 200 if is_ready else 503)
 
 
 async def _gatekeeper_answers(request: Request) -> bool:

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from openai import AsyncOpenAI, NotFoundError
 
-from tests.cluster.cluster import CHAT, EMBED, Service
+from tests.cluster.cluster import CHAT, EMBED, Service, eventually
 from tests.cluster.test_privacy import metrics_targets
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -78,5 +78,10 @@ def test_probes_answer_without_a_key(service: Service) -> None:
         ready = httpx2.get(f"{url}/readyz", timeout=30)
         assert ready.status_code == 200
         assert ready.json()["checks"] == {"gatekeeper": True, "models": True}
+        eventually(
+            lambda url=url: httpx2.get(f"{url}/readyz", timeout=30).json()["models_starting"] == 0,  # type: ignore[misc]
+            60,
+            "every model has started that is kept running",
+        )
         assert httpx2.get(f"{url}/openapi.json", timeout=30).json()["openapi"].startswith("3.")
         assert httpx2.get(f"{url}/docs", timeout=30).status_code == 200

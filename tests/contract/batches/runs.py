@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import orjson
@@ -51,24 +52,30 @@ class Runs:
         new = NewBatch(PRINCIPAL, "file-1", "/v1/chat/completions", "24h", 86_400.0)
         return (await self.stores.batches.create(new)).batch_id
 
-    async def check(self, batch_id: str) -> None:
-        """Each line has one outcome in its place, the counts add up, and tokens were billed once."""
+    async def check(self, batch_id: str, given_up: Collection[int] = ()) -> None:
+        """Each line has one outcome in its place, the counts add up, and tokens were billed once.
+
+        Lines that were `given_up` have failed, all others not.
+        """
+        num_done = NUM_LINES - len(given_up)
         batch = await self.stores.batches.find("acct", batch_id)
         state = batch.state
         assert state.status == "completed"
-        assert (state.num_total, state.num_completed, state.num_failed) == (NUM_LINES, NUM_LINES, 0)
-        assert state.tokens.prompt == NUM_LINES * USAGE.prompt_tokens
+        assert (state.num_total, state.num_completed, state.num_failed) == (NUM_LINES, num_done, len(given_up))
+        assert state.tokens.prompt == num_done * USAGE.prompt_tokens
         assert batch.output_file_id is not None
         output = await self.stores.files.find("acct", batch.output_file_id)
         content = b"".join([piece async for piece in self.stores.files.read(output)])
         answers = [orjson.loads(line) for line in content.splitlines()]
         assert [one["custom_id"] for one in answers] == [str(number) for number in range(NUM_LINES)]
-        assert {one["response"]["status_code"] for one in answers} == {200}
+        failed = [number for number, one in enumerate(answers) if one["response"]["status_code"] != 200]
+        assert failed == sorted(given_up)
         assert len({one["id"] for one in answers}) == NUM_LINES
         async with self.stores.database.read() as connection:
-            (row,) = (await connection.execute(select(usage))).mappings()
+            rows = (await connection.execute(select(usage))).mappings().all()
             assert (await connection.execute(select(batch_segments))).all() == []
-        assert (row["num_requests"], row["prompt_tokens"]) == (NUM_LINES, NUM_LINES * USAGE.prompt_tokens)
+        assert sum(row["num_requests"] for row in rows) == NUM_LINES
+        assert sum(row["prompt_tokens"] for row in rows) == num_done * USAGE.prompt_tokens
 
     async def until_done(self, batch_id: str, num_lines: int) -> None:
         """Wait until so many lines are done."""

@@ -2,13 +2,18 @@
 
 import asyncio
 import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
 
 import orjson
 import pytest
 from typer.testing import CliRunner
 
+from deployments.state.file_content import FileWriter
 from serve_app.cli import main
-from tests.contract.http.answers import MODEL, SECRET
+from tests.contract.http.answers import MODEL, SECRET, USAGE, answer
 from tests.contract.http.conftest import (  # noqa: F401 - fixtures.
     batch_stores,
     batching,
@@ -17,6 +22,7 @@ from tests.contract.http.conftest import (  # noqa: F401 - fixtures.
     serve,
     world,
 )
+from tests.twins.engine import Script
 
 COLUMNS = {"COLUMNS": "200"}
 
@@ -31,15 +37,20 @@ def requests(num: int, **overrides) -> bytes:
 
 
 @pytest.fixture
-async def manta(world, batching):  # noqa: F811
-    """Runs a command against the live application, in a thread."""
+async def environment(world, batching):  # noqa: F811
+    """What a command must know to reach the live application."""
     async with serve(world.app()) as address:
+        yield {**COLUMNS, "MANTA_URL": f"{address}/v1", "MANTA_API_KEY": SECRET}
 
-        async def run(*arguments: str):
-            environment = {**COLUMNS, "MANTA_URL": f"{address}/v1", "MANTA_API_KEY": SECRET}
-            return await asyncio.to_thread(CliRunner().invoke, main, ["batch", *arguments], env=environment)
 
-        yield run
+@pytest.fixture
+def manta(environment):
+    """Runs a command in a thread."""
+
+    async def run(*arguments: str):
+        return await asyncio.to_thread(CliRunner().invoke, main, ["batch", *arguments], env=environment)
+
+    return run
 
 
 async def test_run_uploads_waits_and_downloads(manta, tmp_path):
@@ -83,3 +94,88 @@ async def test_what_cannot_be_reached_or_found_is_one_sentence(manta):
     keyless = await manta("list", "--key", "")
     assert "Give an API key" in keyless.output
     assert {away.exit_code, unknown.exit_code, keyless.exit_code} == {1}
+
+
+async def start(environment: dict[str, str], *arguments: str) -> Process:
+    """Start a command in a process of its own."""
+    command = (sys.executable, "-c", "from serve_app.cli import main; main()", "batch", *arguments)
+    return await asyncio.create_subprocess_exec(*command, env={**os.environ, **environment}, stdout=PIPE, stderr=PIPE)
+
+
+async def stop(process: Process, number: int) -> str:
+    """Send a signal; return what the command says to it."""
+    process.send_signal(number)
+    _, told = await asyncio.wait_for(process.communicate(), 60)
+    assert b"Traceback" not in told, told
+    assert b"Aborted" not in told, told
+    return told.decode()
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_a_stopped_run_says_that_the_batch_goes_on_and_how_to_go_on_with_it(
+    world,  # noqa: F811
+    environment,
+    manta,
+    tmp_path,
+    number,
+    status,
+):
+    gate = asyncio.Event()
+    world.chat.script = lambda request: Script([gate, *answer(request).steps], usage=USAGE)
+    (tmp_path / "in.jsonl").write_bytes(requests(3))
+    command = await start(environment, "run", str(tmp_path / "in.jsonl"))
+    shown = (await command.stdout.readuntil(b": validating\n")).decode()
+    batch_id = shown.rpartition(":")[0].split()[-1]
+    told = await stop(command, number)
+    assert command.returncode == status
+    again = f"wait {batch_id} -o {tmp_path / 'in.output.jsonl'}"
+    for said in ("goes on", f"manta batch show {batch_id}", f"manta batch cancel {batch_id}", f"manta batch {again}"):
+        assert said in told
+    (batch,) = json.loads((await manta("list", "--json")).stdout)
+    assert (batch["id"], batch["status"] in ("validating", "in_progress")) == (batch_id, True)
+    gate.set()
+    done = await manta(*again.split())
+    assert done.exit_code == 0, done.output
+    assert len((tmp_path / "in.output.jsonl").read_text().splitlines()) == 3
+
+
+async def test_a_run_that_is_stopped_while_it_uploads_says_that_nothing_was_begun(
+    file_store,  # noqa: F811
+    environment,
+    manta,
+    tmp_path,
+    monkeypatch,
+):
+    has_begun, gate, write = asyncio.Event(), asyncio.Event(), FileWriter.write
+
+    async def write_behind_gate(writer, content):
+        has_begun.set()
+        await gate.wait()
+        await write(writer, content)
+
+    monkeypatch.setattr(FileWriter, "write", write_behind_gate)
+    with (tmp_path / "in.jsonl").open("wb") as source:
+        source.write(requests(1))
+        source.truncate(32 * 1024 * 1024)  # More than the sockets between hold.
+    command = await start(environment, "run", str(tmp_path / "in.jsonl"))
+    await asyncio.wait_for(has_begun.wait(), 60)
+    told = await stop(command, signal.SIGINT)
+    assert (command.returncode, told.strip()) == (130, "Nothing was begun: the upload was not finished.")
+    gate.set()
+    assert json.loads((await manta("list", "--json")).stdout) == []
+
+
+async def test_commands_to_go_on_with_name_the_service_that_was_named(manta, environment, tmp_path):
+    (tmp_path / "in.jsonl").write_bytes(requests(1))
+    ended = await manta("run", str(tmp_path / "in.jsonl"), "-o", str(tmp_path / "no" / "out"))
+    assert ended.exit_code == 1
+    assert "out cannot be written: No such file or directory." in ended.output
+    assert "--url" not in ended.output
+    named = ["--url", environment["MANTA_URL"], "-o", str(tmp_path / "no" / "out")]
+    ended = await manta("run", str(tmp_path / "in.jsonl"), *named)
+    again = ended.output.strip().splitlines()[-1].strip()
+    assert again.endswith(f" --url {environment['MANTA_URL']}")
+    (tmp_path / "no").mkdir()
+    done = await manta(*again.removeprefix("manta batch ").split())
+    assert done.exit_code == 0, done.output
+    assert [path.name for path in (tmp_path / "no").iterdir()] == ["out"]

@@ -18,6 +18,7 @@ from batch.coordinator import Coordinator
 from batch.fleet import LocalFleet
 from batch.stores import Stores, create_stores
 from batch.worker import LineWorker
+from deployments.models.startup import ModelStartup
 from deployments.state.account_keys import Vault
 from deployments.state.batches import BatchStore
 from deployments.state.containers import ContainerStore
@@ -91,6 +92,7 @@ class World:
     metrics: PrometheusMetrics
     safety: dict[str, SafetyConfig] = field(default_factory=dict)
     bounds: BodyBounds = field(default_factory=BodyBounds)
+    startup: ModelStartup = field(default_factory=ModelStartup)
     keys: Any = field(default_factory=lambda: _Absent())
     files: Any = field(default_factory=lambda: _Absent())
     batches: Any = field(default_factory=lambda: _Absent())
@@ -132,6 +134,7 @@ class World:
                 file_search=self.file_search,
                 background=runner,
                 body_bounds=self.bounds,
+                startup=self.startup,
             )
         )
 

@@ -6,10 +6,12 @@ import re
 import orjson
 import pytest
 
+from deployments.models.startup import ModelStartup
 from serve_app.asgi import ROUTES
 from serve_app.routes import health
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL
 from tests.twins.engine import MemoryDirectory
+from tests.waiting import eventually
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 
@@ -37,6 +39,37 @@ async def test_readiness_wants_gatekeeper_and_models(world):
     async with world.http() as http:
         answer = await http.get("/readyz")
         assert (answer.status_code, answer.json()["checks"]) == (503, {"gatekeeper": True, "models": False})
+
+
+class Starting:
+    """A model that comes up when it is told to."""
+
+    def __init__(self):
+        self.is_up = asyncio.Event()
+
+    async def wait_for_replica(self):
+        await self.is_up.wait()
+
+
+async def test_readiness_wants_a_model_that_can_answer_and_counts_those_that_start(world):
+    first, second = Starting(), Starting()
+    world.startup = startup = ModelStartup([first, second])
+    startup.watch()
+    async with world.http() as http:
+        answer = await http.get("/readyz")
+        assert (answer.status_code, answer.json()) == (
+            503,
+            {"status": "unavailable", "checks": {"gatekeeper": True, "models": False}, "models_starting": 2},
+        )
+        second.is_up.set()
+        await eventually(lambda: startup.num_starting == 1)
+        answer = await http.get("/readyz")
+        assert (answer.status_code, answer.json()["models_starting"]) == (200, 1)
+        first.is_up.set()
+        await eventually(lambda: startup.num_starting == 0)
+        answer = await http.get("/readyz")
+        assert (answer.status_code, answer.json()["models_starting"]) == (200, 0)
+    await startup.close()
 
 
 async def test_readiness_does_not_wait_for_ever(http, world, monkeypatch):

@@ -1,4 +1,5 @@
 import asyncio
+import math
 import time
 from dataclasses import replace
 from datetime import date
@@ -6,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from deployments.state.clock import PastClock
 from deployments.state.database import Database
 from deployments.state.gatekeeper import Gatekeeper
 from deployments.state.messages import TransportDown
 from deployments.state.protocol import RequestRecord
 from deployments.state.request_log import ShippedRequestLog
-from deployments.state.usage import Numbered, UsageRow, UsageStore
+from deployments.state.usage import LogTrim, Numbered, UsageRow, UsageStore
 from tests.contract.state.processes import DirectTransport, kill, resolved
+from tests.twins.gatekeeper import TestClock
 
+DAY_S, YEAR_S = 86_400.0, 365 * 86_400.0
 NOON = 1_700_049_600.0  # 2023-11-15 12:00 UTC.
 
 
@@ -110,9 +114,112 @@ async def test_old_records_are_dropped_and_usage_stays(database: Database, monke
     store = UsageStore(database)
     fresh = replace(record(9), at=time.time())
     await store.add([*(Numbered(str(number), record(number)) for number in range(5)), Numbered("9", fresh)])
-    await store.drop_log_before(days=1)
+    await store.drop_log_before(time.time() - DAY_S, at_most_s=math.inf)
     assert await store.count() == 1
     assert sum(row.num_requests for row in await store.by_day()) == 6
+    await store.drop_log_before(math.inf, at_most_s=math.inf)
+    await store.drop_log_before(math.inf, at_most_s=math.inf)
+    assert await store.count() == 0
+
+
+class Trimming:
+    """A log that keeps ten days, of which it holds nine, a record every hour; trimmed by clocks that the test moves."""
+
+    def __init__(self, database: Database, *, ahead_s: float = 0.0) -> None:
+        """Take how far ahead the wall clock is from the start on."""
+        self.store = UsageStore(database)
+        self.wall, self.machine = TestClock(NOON + ahead_s), TestClock(0.0)
+        self.trim = LogTrim(self.store, 10, PastClock(self.wall, self.machine), self.machine)
+
+    async def fill(self) -> None:
+        hours = range(9 * 24)
+        await self.store.add(Numbered(f"{hour}", record(hour, at=NOON - hour * 3600)) for hour in hours)
+
+    async def pass_hour(self) -> None:
+        self.wall.advance(3600)
+        self.machine.advance(3600)
+        await self.trim.trim()
+
+    async def ages(self) -> list[int]:
+        """How many hours before noon the records are from, the latest first."""
+        found = await self.store.last_requests("key_1", limit=1_000)
+        return [round((NOON - one.at) / 3600) for one in found]
+
+
+async def test_the_log_is_trimmed_as_time_passes(database: Database) -> None:
+    trimming = Trimming(database)
+    await trimming.fill()
+    for _ in range(24):
+        await trimming.pass_hour()
+    assert await trimming.ages() == list(range(9 * 24))
+    for _ in range(5):
+        await trimming.pass_hour()
+    assert await trimming.ages() == list(range(9 * 24 - 4))
+
+
+async def test_a_clock_that_jumps_ahead_takes_nothing_of_the_log(database: Database) -> None:
+    trimming = Trimming(database)
+    await trimming.fill()
+    trimming.wall.advance(5 * YEAR_S)
+    await trimming.store.add([Numbered("meanwhile", record(at=trimming.wall()))])
+    for _ in range(24):
+        await trimming.pass_hour()
+    assert len(await trimming.ages()) == 9 * 24 + 1
+    trimming.wall.advance(-5 * YEAR_S)
+    await trimming.pass_hour()
+    assert len(await trimming.ages()) == 9 * 24 + 1
+
+
+async def test_a_start_with_a_clock_that_is_ahead_takes_a_day_of_the_log_an_hour_at_most(database: Database) -> None:
+    trimming = Trimming(database, ahead_s=5 * YEAR_S)
+    await trimming.fill()
+    await trimming.store.add([Numbered("meanwhile", record(at=trimming.wall()))])
+    await trimming.trim.trim()
+    assert len(await trimming.ages()) == 9 * 24 + 1
+    await trimming.pass_hour()
+    assert len(await trimming.ages()) == 8 * 24 + 1
+    trimming.wall.advance(-5 * YEAR_S)
+    await trimming.pass_hour()
+    assert len(await trimming.ages()) == 8 * 24 + 1
+
+
+async def test_a_clock_that_jumps_back_takes_nothing_of_the_log(database: Database) -> None:
+    trimming = Trimming(database)
+    await trimming.fill()
+    trimming.wall.advance(-5 * YEAR_S)
+    await trimming.store.add([Numbered("meanwhile", record(at=trimming.wall()))])
+    await trimming.pass_hour()
+    assert len(await trimming.ages()) == 9 * 24 + 1
+    trimming.wall.advance(5 * YEAR_S)
+    await trimming.pass_hour()
+    assert await trimming.ages() == list(range(9 * 24))  # The one that says it is five years old goes by what it says.
+
+
+async def test_a_log_that_is_behind_catches_up_and_no_gap_in_it_takes_time(database: Database) -> None:
+    trimming = Trimming(database)
+    await trimming.fill()
+    await trimming.store.add([Numbered("old", record(at=NOON - YEAR_S))])
+    trimming.wall.advance(30 * DAY_S)
+    late = LogTrim(trimming.store, 10, PastClock(trimming.wall, trimming.machine), trimming.machine)
+    trimming.trim = late
+    await trimming.pass_hour()
+    assert await trimming.ages() == list(range(9 * 24))
+    for _ in range(9):
+        await trimming.pass_hour()
+    assert await trimming.ages() == []
+
+
+async def test_the_gatekeeper_trims_the_log(
+    database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deployments.state.gatekeeper._TRIM_EVERY_S", 0.02)
+    store = UsageStore(database)
+    await store.add([Numbered("old", record(at=NOON)), Numbered("fresh", record(at=time.time()))])
+    gatekeeper = Gatekeeper(resolved(database_url, tmp_path / "state"))
+    async with asyncio.timeout(30):
+        while await store.count() != 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    gatekeeper.stop()
 
 
 async def test_shipped_records_survive_a_kill_of_the_gatekeeper_and_count_once(

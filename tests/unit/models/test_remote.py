@@ -5,11 +5,13 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
+from ray.serve.exceptions import DeploymentUnavailableError
 
 from deployments.models import remote
 from deployments.models.engine import EngineRequest, ModelCard, Usage
 from deployments.models.errors import Overloaded
 from deployments.models.remote import RemoteEngine
+from tests.waiting import eventually
 
 CARD = ModelCard(id="manta/one", operations=frozenset({"chat"}), max_model_len=64, created=0, owned_by="manta")
 REQUEST = EngineRequest(operation="chat", body=b"{}", stream=True, request_id="req_1")
@@ -101,6 +103,29 @@ async def test_request_is_refused_when_no_replica_comes_up_in_time(reach):
     engine, _ = reach(Handle(has_replica=False, wakes=False), wait_s=0.0)
     with pytest.raises(Overloaded, match="is starting; no replica was ready within 0 s"):
         await first_piece(engine)
+
+
+async def test_waiting_for_a_replica_wakes_none_and_goes_on_while_the_deployment_is_broken(reach, monkeypatch):
+    class Broken(Handle):
+        num_failures = 3
+
+        @asynccontextmanager
+        async def choose_replica(self, choice, **options):
+            if self.num_failures:
+                self.num_failures -= 1
+                raise DeploymentUnavailableError("model:manta--one")
+            async with super().choose_replica(choice, **options) as selection:
+                yield selection
+
+    monkeypatch.setattr(remote, "RETRY_S", 0.0)
+    handle = Broken(has_replica=False)
+    engine, _ = reach(handle)
+    waiting = asyncio.create_task(engine.wait_for_replica())
+    await eventually(lambda: handle.choices)
+    assert (handle.choices, handle.has_replica, waiting.done()) == ([{"_reserve": False}], False, False)
+    waiting.cancel()
+    handle.has_replica = True
+    await engine.wait_for_replica()
 
 
 async def test_usage_of_an_answer_that_is_taken_back_is_known(reach):

@@ -1,0 +1,60 @@
+"""Ctrl-C and SIGTERM as an end that explains itself: what was begun, what goes on without the command, what is next."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Stopped(BaseException):
+    """The command was told to stop. Nothing that handles failures may take it for one."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Standing:
+    """How things stand: what a command that is stopped now has to say."""
+
+    def __init__(self, told: str) -> None:
+        self.told = told
+
+
+@contextmanager
+def explain_stop(told: str) -> Iterator[Standing]:
+    """Have a signal end the command with what stands by then, and with the status that shells expect: 130 or 143.
+
+    A second signal ends it at once.
+    """
+    standing = Standing(told)
+    try:
+        with _signals_raised():
+            yield standing
+    except _Stopped as stopped:
+        typer.echo(f"\n{standing.told}", err=True)
+        raise typer.Exit(128 + stopped.number) from None
+
+
+@contextmanager
+def _signals_raised() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # Signals go to the main thread alone.
+        yield
+        return
+    before = {number: signal.signal(number, _stop) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_DFL)
+    raise _Stopped(number)
