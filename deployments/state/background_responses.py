@@ -24,6 +24,7 @@ from deployments.state.tables import response_jobs as jobs
 from deployments.state.tables import responses
 
 _JOB = b"response job"
+_LINE_END = b"\n"
 
 
 class BackgroundStore:
@@ -51,7 +52,6 @@ class BackgroundStore:
         events: Sequence[bytes],
         expires_at: float,
         lease_s: float,
-        is_followed: bool,
     ) -> int:
         """Keep a response that begins; return the epoch under which the caller runs it."""
         account_key = await self._vault.account_key(account)
@@ -62,7 +62,6 @@ class BackgroundStore:
             "epoch": 1,
             "lease_until": self._clock() + lease_s,
             "is_cancelled": False,
-            "was_followed": is_followed,
             "num_events": len(events),
             "sealed_job": key.seal(orjson.dumps(job), _JOB),
         }
@@ -73,16 +72,26 @@ class BackgroundStore:
         return 1
 
     async def append(
-        self, account: str, response_id: str, epoch: int, events: Sequence[bytes], *, status: str, lease_s: float
+        self,
+        account: str,
+        response_id: str,
+        epoch: int,
+        events: Sequence[bytes],
+        *,
+        journal: Sequence[bytes] = (),
+        status: str,
+        lease_s: float,
     ) -> bool:
         """Keep more events, which may be none, and the lease; return whether the response is to be cancelled.
+
+        `journal` is kept with the events, until the response has ended.
 
         Raises:
             LeaseLost: another epoch has begun, or the response is gone.
         """
         values = {"lease_until": self._clock() + lease_s}
         async with self._database.write() as connection:
-            is_cancelled = await self._write(connection, account, response_id, epoch, events, values)
+            is_cancelled = await self._write(connection, account, response_id, epoch, events, journal, values)
             if status != "in_progress" or events:
                 statement = update(responses).where(responses.c.response_id == response_id)
                 await connection.execute(statement.where(responses.c.status != status).values(status=status))
@@ -95,6 +104,7 @@ class BackgroundStore:
         response_id: str,
         epoch: int,
         events: Sequence[bytes],
+        journal: Sequence[bytes],
         values: dict[str, Any],
     ) -> bool:
         """Add events under the epoch; return whether the response is to be cancelled."""
@@ -106,7 +116,7 @@ class BackgroundStore:
             raise LeaseLost
         if events:
             key = await self._key(connection, account, response_id)
-            row = _events_row(key, response_id, told.num_events - len(events), events)
+            row = _events_row(key, response_id, told.num_events - len(events), events, journal)
             await connection.execute(insert(events_table).values(row))
         return bool(told.is_cancelled)
 
@@ -134,41 +144,36 @@ class BackgroundStore:
         """
         account_key = await self._vault.account_key(account)
         async with self._database.write() as connection:
-            await self._write(connection, account, turn.id, epoch, events, {})
+            await self._write(connection, account, turn.id, epoch, events, (), {})
             key = await self._key(connection, account, turn.id)
             statement = update(responses).where(responses.c.response_id == turn.id).values(seal_turn(key, turn))
             expires_at = (await connection.execute(statement.returning(responses.c.expires_at))).scalar_one()
             await connection.execute(delete(jobs).where(jobs.c.response_id == turn.id))
+            journals = update(events_table).where(events_table.c.response_id == turn.id)
+            await connection.execute(journals.values(sealed_journal=None))
             await connection.run_sync(index_items, turn)
             if conversation_id is not None:
                 await connection.run_sync(append_items, account_key, account, conversation_id, turn.items, expires_at)
         self._keys.pop(turn.id, None)
 
     async def follow(self, account: str, response_id: str, after: int) -> Followed | None:
-        """Return the events numbered above `after`, and note that somebody follows; None if they were not kept."""
+        """Return the events numbered above `after`, None if they were not kept."""
         response_id = clean(response_id)
         query = select(responses.c.wrapped_key, responses.c.status).where(
             responses.c.response_id == response_id,
             responses.c.account == account,
             responses.c.expires_at > self._clock(),
         )
-        rows_query = select(events_table).where(events_table.c.response_id == response_id, events_table.c.last > after)
-        noted = select(jobs.c.was_followed).where(jobs.c.response_id == response_id)
+        columns = (events_table.c.response_id, events_table.c.first, events_table.c.sealed_events)
+        rows_query = select(*columns).where(events_table.c.response_id == response_id, events_table.c.last > after)
         async with self._database.read() as connection:
             found = (await connection.execute(query)).one_or_none()
-            was_followed = (await connection.execute(noted)).scalar()
-        if found is None:
-            return None
-        if was_followed is False:  # Noted before anything is shown: what nobody has seen may be made again.
-            async with self._database.write() as connection:
-                statement = update(jobs).where(jobs.c.response_id == response_id)
-                await connection.execute(statement.values(was_followed=True))
-        async with self._database.read() as connection:
-            status = (await connection.execute(query)).one_or_none()
+            if found is None:
+                return None
             rows = (await connection.execute(rows_query.order_by(events_table.c.first))).mappings().all()
         key = (await self._vault.account_key(account)).open_object(response_id, found.wrapped_key)
         events = [event for row in rows for event in _open_events(key, dict(row), after)]
-        return Followed(events, is_running=status is not None and status.status in UNFINISHED)
+        return Followed(events, is_running=found.status in UNFINISHED)
 
     async def cancel(self, account: str, response_id: str) -> bool:
         """Ask for a response to be cancelled; return whether it was running."""
@@ -217,30 +222,38 @@ class BackgroundStore:
         row = dict((await connection.execute(query)).mappings().one())
         account_key = await self._vault.account_key(row["account"])
         key = self._keys[response_id] = account_key.open_object(response_id, row["wrapped_key"])
-        of_this = events_table.c.response_id == response_id
-        if not job["was_followed"]:  # Nobody has seen what was made of it, so it begins again.
-            await connection.execute(delete(events_table).where(of_this, events_table.c.first > 0))
-        rows = (await connection.execute(select(events_table).where(of_this).order_by(events_table.c.first))).mappings()
-        events = [event for one in rows for event in _open_events(key, dict(one), -1)]
-        statement = update(jobs).where(jobs.c.response_id == response_id)
-        await connection.execute(statement.values(num_events=len(events)))
+        kept = select(events_table).where(events_table.c.response_id == response_id).order_by(events_table.c.first)
+        rows = [dict(one) for one in (await connection.execute(kept)).mappings()]
         return Claimed(
             account=row["account"],
             turn=open_turn(account_key, row),
             job=orjson.loads(key.open(job["sealed_job"], _JOB)),
             epoch=job["epoch"],
-            events=events,
-            was_followed=job["was_followed"],
+            events=[event for one in rows for event in _open_events(key, one, -1)],
+            journal=[entry for one in rows for entry in _open_journal(key, one)],
             is_cancelled=job["is_cancelled"],
         )
 
 
-def _events_row(key: DataKey, response_id: str, first: int, events: Sequence[bytes]) -> dict[str, Any]:
-    sealed = key.seal(b"\n".join(events), b"response events %d" % first)
-    return {"response_id": response_id, "first": first, "last": first + len(events) - 1, "sealed_events": sealed}
+def _events_row(
+    key: DataKey, response_id: str, first: int, events: Sequence[bytes], journal: Sequence[bytes] = ()
+) -> dict[str, Any]:
+    return {
+        "response_id": response_id,
+        "first": first,
+        "last": first + len(events) - 1,
+        "sealed_events": key.seal(_LINE_END.join(events), b"response events %d" % first),
+        "sealed_journal": key.seal(_LINE_END.join(journal), b"response journal %d" % first) if journal else None,
+    }
 
 
 def _open_events(key: DataKey, row: dict[str, Any], after: int) -> list[bytes]:
     """Return the events of a row that are numbered above `after`; JSON as it is written here has no line breaks."""
-    events = key.open(row["sealed_events"], b"response events %d" % row["first"]).split(b"\n")
+    events = key.open(row["sealed_events"], b"response events %d" % row["first"]).split(_LINE_END)
     return events[max(0, after + 1 - row["first"]) :]
+
+
+def _open_journal(key: DataKey, row: dict[str, Any]) -> list[bytes]:
+    if row["sealed_journal"] is None:
+        return []
+    return key.open(row["sealed_journal"], b"response journal %d" % row["first"]).split(_LINE_END)

@@ -111,8 +111,7 @@ class Followed:
 class Claimed:
     """A background response whose runner is gone: to be run by whoever claimed it.
 
-    `job` is what `start` was given; `events` those that were written, all of them when it `was_followed`, else only
-    the first `num_head_events`.
+    `job` is what `start` was given; `events` and `journal` are what was written, in order.
     """
 
     account: str
@@ -120,7 +119,7 @@ class Claimed:
     job: Item
     epoch: int
     events: list[bytes]
-    was_followed: bool
+    journal: list[bytes]
     is_cancelled: bool
 
 
@@ -136,15 +135,25 @@ class BackgroundResponses(Protocol):
         events: Sequence[bytes],
         expires_at: float,
         lease_s: float,
-        is_followed: bool,
     ) -> int:
         """Keep a response that begins; return the epoch under which the caller runs it."""
         ...
 
     async def append(
-        self, account: str, response_id: str, epoch: int, events: Sequence[bytes], *, status: str, lease_s: float
+        self,
+        account: str,
+        response_id: str,
+        epoch: int,
+        events: Sequence[bytes],
+        *,
+        journal: Sequence[bytes] = (),
+        status: str,
+        lease_s: float,
     ) -> bool:
         """Keep more events, which may be none, and the lease; return whether the response is to be cancelled.
+
+        `journal` is what whoever takes over must know beside the events, kept with them until the end; JSON without
+        line breaks. Without events there is none.
 
         Raises:
             LeaseLost: another epoch has begun, or the response is gone.
@@ -168,7 +177,7 @@ class BackgroundResponses(Protocol):
         ...
 
     async def follow(self, account: str, response_id: str, after: int) -> Followed | None:
-        """Return the events numbered above `after`, and note that somebody follows; None if they were not kept."""
+        """Return the events numbered above `after`, None if they were not kept."""
         ...
 
     async def cancel(self, account: str, response_id: str) -> bool:

@@ -240,7 +240,6 @@ response_jobs = Table(
     Column("epoch", BigInteger, nullable=False),
     Column("lease_until", Double, nullable=False, index=True),
     Column("is_cancelled", Boolean, nullable=False),
-    Column("was_followed", Boolean, nullable=False),
     Column("num_events", Integer, nullable=False),
     Column("sealed_job", LargeBinary, nullable=False),
 )
@@ -252,6 +251,7 @@ response_events = Table(
     Column("first", Integer, primary_key=True),
     Column("last", Integer, nullable=False),
     Column("sealed_events", LargeBinary, nullable=False),
+    Column("sealed_journal", LargeBinary),  # Until the response has ended.
 )
 
 conversations = Table(

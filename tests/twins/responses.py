@@ -35,8 +35,7 @@ class _Job:
     job: Any
     epoch: int
     lease_until: float
-    was_followed: bool
-    num_head_events: int
+    journal: list[bytes] = field(default_factory=list)
     is_cancelled: bool = False
 
 
@@ -156,10 +155,10 @@ class MemoryBackground:
     def __init__(self, state: MemoryState) -> None:
         self.state = state
 
-    async def start(self, account, turn, job, *, events, expires_at, lease_s, is_followed):
+    async def start(self, account, turn, job, *, events, expires_at, lease_s):
         self.state.kept[turn.id] = _Kept(account, copy.deepcopy(turn), expires_at)
         until = self.state.clock() + lease_s
-        self.state.jobs[turn.id] = _Job(copy.deepcopy(job), 1, until, is_followed, len(events))
+        self.state.jobs[turn.id] = _Job(copy.deepcopy(job), 1, until)
         self.state.events[turn.id] = list(events)
         return 1
 
@@ -169,10 +168,11 @@ class MemoryBackground:
             raise LeaseLost
         return job
 
-    async def append(self, account, response_id, epoch, events, *, status, lease_s):
+    async def append(self, account, response_id, epoch, events, *, journal=(), status, lease_s):
         job = self._job(response_id, epoch)
         job.lease_until = self.state.clock() + lease_s
         self.state.events[response_id] += events
+        job.journal += journal
         if events:
             self.state.kept[response_id].turn.response["status"] = status
         return job.is_cancelled
@@ -189,10 +189,8 @@ class MemoryBackground:
     async def follow(self, account, response_id, after):
         if self.state.living(account, response_id) is None:
             return None
-        job = self.state.jobs.get(response_id)
-        if job is not None:
-            job.was_followed = True
-        return Followed(self.state.events.get(response_id, [])[after + 1 :], is_running=job is not None)
+        events = self.state.events.get(response_id, [])[after + 1 :]
+        return Followed(events, is_running=response_id in self.state.jobs)
 
     async def cancel(self, account, response_id):
         job = self.state.jobs.get(response_id)
@@ -216,11 +214,9 @@ class MemoryBackground:
                 continue
             job.epoch += 1
             job.lease_until = now + lease_s
-            if not job.was_followed:
-                del self.state.events[response_id][job.num_head_events :]
             kept, events = self.state.kept[response_id], list(self.state.events[response_id])
             turn = copy.deepcopy(kept.turn)
-            return Claimed(kept.account, turn, job.job, job.epoch, events, job.was_followed, job.is_cancelled)
+            return Claimed(kept.account, turn, job.job, job.epoch, events, list(job.journal), job.is_cancelled)
         return None
 
 

@@ -5,7 +5,8 @@ import base64
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from dataclasses import asdict
+from typing import Any, Final
 
 from deployments.state.containers import StoredContainer
 from deployments.state.files import StoredFile
@@ -76,7 +77,7 @@ class CodeInterpreter:
 
     async def _last(self, context: ToolContext) -> StoredContainer | None:
         """Return the container that the conversation used last, None if there is none any more."""
-        ids = [item["container_id"] for item in context.items if item["type"] == "code_interpreter_call"]
+        ids = [item["container_id"] for item in context.calls("code_interpreter_call")]
         if not ids:
             return None
         with suppress(NotFound):
@@ -142,6 +143,8 @@ class CodeInUse:
         code = _code_of(arguments)
         if code is None:
             return ToolAnswer({**item, "status": "failed"}, _NO_CODE)
+        if self._container is None and self._auto is not None:
+            self._next_id = item["container_id"]  # The client has seen it.
         tell(f"{EVENT}.interpreting")
         try:
             result, note = await self._run(code)
@@ -159,7 +162,15 @@ class CodeInUse:
         told = {**item, "status": _STATUSES[result.status], "container_id": container_id}
         if OUTPUTS in self._context.include:
             told["outputs"] = self._outputs(result)
-        return ToolAnswer(told, _told(result, note))
+        cites = {"written": [(container_id, asdict(file)) for container_id, file in self._written.values()]}
+        return ToolAnswer(told, _told(result, note), cites={**cites, "uncited": list(self._uncited)})
+
+    def recall(self, cites: Any) -> None:
+        """Know the files that were written and not cited yet."""
+        if cites is not None:
+            files = [(container_id, ContainerFile(**file)) for container_id, file in cites["written"]]
+            self._written = {file.path: (container_id, file) for container_id, file in files}
+            self._uncited = dict.fromkeys(cites["uncited"])
 
     async def _run(self, code: str) -> tuple[CodeRun, str]:
         """Run code in the container, in a new one where that has expired and may be replaced; say if so."""

@@ -71,8 +71,8 @@ class FileSearchInUse:
             ranking=tool.ranking_options or RankingOptions(),
         )
         # Markers of earlier calls stay in the conversation, and must not be taken for those of this response.
-        self._num_calls = sum(item["type"] == "file_search_call" for item in context.items)
-        self._markers: dict[tuple[int, int], Hit] = {}
+        self._num_calls = len(context.calls("file_search_call"))
+        self._markers: dict[tuple[int, int], tuple[str, str]] = {}  # Ids and names of files.
 
     def functions(self) -> list[Item]:
         """Return the one function that the model is offered."""
@@ -111,7 +111,13 @@ class FileSearchInUse:
         told = {**item, "status": "completed"}
         if RESULTS in self._context.include:
             told["results"] = [_result_of(hit) for hit in found.hits]
-        return ToolAnswer(told, self._told(call, found.hits), Usage(prompt_tokens=found.num_tokens))
+        output = self._told(call, found.hits)
+        return ToolAnswer(told, output, Usage(prompt_tokens=found.num_tokens), list(self._markers.items()))
+
+    def recall(self, cites: Any) -> None:
+        """Know the places that markers stand for."""
+        for (call, number), (file_id, filename) in cites or ():
+            self._markers[call, number] = (file_id, filename)
 
     def _told(self, call: int, hits: Sequence[Hit]) -> str:
         """Return results as the model reads them: as many as take half of its context at most, but always one."""
@@ -123,7 +129,7 @@ class FileSearchInUse:
             if lines and left < 0:
                 lines.append(_MORE)
                 break
-            self._markers[call, number] = hit
+            self._markers[call, number] = (hit.file.file_id, hit.file.filename)
             lines.append(text)
         return "\n\n".join(lines) or _NOTHING
 
@@ -134,8 +140,8 @@ class FileSearchInUse:
             {
                 "type": "file_citation",
                 "index": index,
-                "file_id": self._markers[marker].file.file_id,
-                "filename": self._markers[marker].file.filename,
+                "file_id": self._markers[marker][0],
+                "filename": self._markers[marker][1],
             }
             for index, marker in found
             if marker in self._markers

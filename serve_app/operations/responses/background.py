@@ -1,9 +1,8 @@
 """Runs responses in the background: the client may leave, and the process may die.
 
 Events are kept in the database in groups, under a lease, and shown only once they are kept: whoever follows, from any
-replica, sees the same. When a runner dies, its lease lapses and another replica takes the response over. If nobody had
-seen any of it, it begins again; if somebody had, the generation goes on from the text that was shown; where that is
-impossible (a call or a thought was under way), the response fails, and its stream ends as such.
+replica, sees the same. The journal is kept with them. When a runner dies, its lease lapses, and another replica takes
+the response over: it makes it again from the journal, which shows nothing new, and goes on from there.
 """
 
 import asyncio
@@ -16,15 +15,15 @@ from typing import Any, TypeVar
 import orjson
 
 from deployments.models.engine import Usage
-from deployments.models.errors import EngineDied, EngineError, Overloaded
+from deployments.models.errors import EngineError, RequestRejected
 from deployments.state.protocol import Gatekeeper, Granted, Principal
 from deployments.state.response_protocol import Claimed, Item, LeaseLost, StoredTurn
 from serve_app.errors import SERVER_ERROR_MESSAGE, ApiError, translate_engine_error
 from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, Observer, log_bug
 from serve_app.operations.responses.answer import stored_turn
-from serve_app.operations.responses.approvals import approved_requests
+from serve_app.operations.responses.journal import Journal, JournalMismatch, Patience, Shown
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.operations.responses.replay import resume
+from serve_app.operations.responses.replay import reopen
 from serve_app.operations.responses.run import ResponseRun
 from serve_app.operations.responses.turn import Turn
 from serve_app.schemas.mcp import without_secrets
@@ -37,9 +36,8 @@ ROUTE = "/v1/responses (background)"
 INTERRUPTED = "The response was interrupted and could not be continued. Please retry your request."
 NOT_TAKEN_OVER = (
     "The response was interrupted and could not be continued: the headers and the authorization of its MCP servers are "
-    "not kept, and calls that were approved are not made twice. Please retry your request."
+    "not kept. Please retry your request."
 )
-_MAX_TRIES = 6
 _MAX_EPOCHS = 5
 
 
@@ -64,21 +62,24 @@ class _Job:
     """A response that this process runs: what it has written and not kept yet, and who is to be told."""
 
     run: ResponseRun
+    journal: Journal
     epoch: int
     settle: Settle
     exchange: Exchange
+    claimed: Claimed | None = None
+    shown: Shown = field(default_factory=Shown)
     made: list[bytes] = field(default_factory=list)
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
-    shown: asyncio.Event = field(default_factory=asyncio.Event)
+    has_more: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, events: list[bytes]) -> None:
-        self.made += events
+        self.made += self.shown.leave_out(events)
         self.has_news.set()
 
-    def show(self) -> None:
+    def tell(self) -> None:
         """Tell those who follow that there is more."""
-        shown, self.shown = self.shown, asyncio.Event()
-        shown.set()
+        has_more, self.has_more = self.has_more, asyncio.Event()
+        has_more.set()
 
 
 class BackgroundRunner:
@@ -101,12 +102,13 @@ class BackgroundRunner:
         `settle` is told what it took. The exchange that asked for it goes on: it is recorded when the response ends.
         """
         assert turn.expires_at is not None
-        run = self._operation.start(turn)
+        journal = Journal(is_kept=True)
+        run = self._operation.start_with(journal, turn, self._patience())
         events = run.state.begin(queued=True)
         begun: Item = orjson.loads(orjson.dumps(run.state.response))
         body, lacks_secrets = without_secrets(orjson.loads(raw))
         job: Item = {"body": body, "principal": _principal_to_wire(turn.principal), "request": turn.request_id}
-        if lacks_secrets or approved_requests([*turn.before.items, *turn.input]):
+        if lacks_secrets:
             job["runs_here_only"] = True
         epoch = await self._store.start(
             turn.principal.account,
@@ -115,11 +117,13 @@ class BackgroundRunner:
             events=events,
             expires_at=turn.expires_at,
             lease_s=self._timing.lease_s,
-            is_followed=turn.request.is_stream,
         )
         exchange.goes_on = True
-        self._launch(_Job(run, epoch, settle, exchange))
+        self._launch(_Job(run, journal, epoch, settle, exchange))
         return begun
+
+    def _patience(self) -> Patience:
+        return Patience(wait_s=self._timing.retry_s)
 
     def watch(self) -> None:
         """Look for responses whose runner is gone, from now on."""
@@ -139,15 +143,18 @@ class BackgroundRunner:
         request = ResponseRequest.model_validate(claimed.job["body"])
         request_id = f"{claimed.job['request']}-e{claimed.epoch}"
         raw = orjson.dumps(claimed.job["body"])
+        journal, shown = Journal(claimed.journal, is_kept=True), Shown(claimed.events)
         try:
             if claimed.job.get("runs_here_only"):
                 raise ApiError(NOT_TAKEN_OVER)
-            turn = await self._operation.preparation.again(request, raw, principal, claimed.turn, request_id=request_id)
+            if claimed.is_cancelled or claimed.epoch > _MAX_EPOCHS:
+                raise ApiError(INTERRUPTED)
+            turn = await self._operation.preparation.again(
+                request, raw, principal, claimed.turn, calls=journal.calls(), request_id=request_id
+            )
         except ApiError as error:
             await self._give_up(claimed, error)
             return
-        run = self._operation.start(turn)
-        partial = run.take_state(resume(claimed.turn.response, claimed.events, turn.seal_reasoning))
 
         def settle(usage: Usage | None) -> None:
             if usage is not None:  # Nothing is held for it: what was reserved is gone with whoever held it.
@@ -157,16 +164,14 @@ class BackgroundRunner:
         exchange = Exchange(request_id, "POST", time.time(), time.perf_counter(), principal=principal)
         exchange.model = turn.response["model"]
         self._observer.begin()
-        job = _Job(run, claimed.epoch, settle, exchange)
-        if claimed.is_cancelled:
-            job.add(run.state.cancel())
-        elif partial is None or claimed.epoch > _MAX_EPOCHS:
-            job.add(run.state.fail("server_error", INTERRUPTED))
+        run = self._operation.start_with(journal, turn, self._patience(), shown)
+        job = _Job(run, journal, claimed.epoch, settle, exchange, claimed, shown)
+        job.add(run.state.begin(queued=True))
         self._launch(job)
 
     async def _give_up(self, claimed: Claimed, error: ApiError) -> None:
-        """End a response that cannot be run any more."""
-        state = resume(claimed.turn.response, claimed.events, None)
+        """End a response that is not run any more."""
+        state = reopen(claimed.turn.response, claimed.events)
         events = state.cancel() if claimed.is_cancelled else state.fail("server_error", error.message)
         turn = StoredTurn(state.response, claimed.turn.input, {}, state.cuts)
         await self._store.finish(claimed.account, turn, claimed.epoch, events)
@@ -183,6 +188,7 @@ class BackgroundRunner:
     async def _guard(self, job: _Job) -> None:
         """Do a job; whatever ends it, its tokens are counted and it is written into the log."""
         turn, exchange = job.run.turn, job.exchange
+        is_handed_over = False
         try:
             await self._do(job)
             exchange.status, exchange.code = _status_of(job.run.state.response)
@@ -190,6 +196,7 @@ class BackgroundRunner:
             exchange.status, exchange.code = CLIENT_CLOSED_REQUEST, "lease_lost"
         except asyncio.CancelledError:
             exchange.status, exchange.code = CLIENT_CLOSED_REQUEST, "shutdown"
+            is_handed_over = True  # Whoever goes on with it counts all of it.
             with suppress(Exception):
                 await self._store.release(turn.response["id"], job.epoch)
             raise
@@ -198,8 +205,8 @@ class BackgroundRunner:
             log_bug(turn.request_id, error)
         finally:
             self._jobs.pop(turn.response["id"], None)
-            job.show()
-            exchange.usage = job.run.usage()
+            job.tell()
+            exchange.usage = None if is_handed_over else job.run.usage()
             job.settle(exchange.usage)
             self._observer.end(exchange, route=ROUTE, ended=time.perf_counter())
 
@@ -214,29 +221,17 @@ class BackgroundRunner:
 
     async def _make(self, job: _Job) -> None:
         """Have the response made; its events go into `job.made`."""
-        if job.run.state.has_ended:
-            return
-        lead = [] if job.run.state.response["status"] == "in_progress" else job.run.state.progress()
-        job.add(lead)
-        for tries in range(1, _MAX_TRIES + 1):
-            try:
-                async with aclosing(job.run.events([])) as batches:
-                    async for batch in batches:
-                        if job.exchange.first_piece_at is None:
-                            job.exchange.first_piece_at = time.perf_counter()
-                        job.add(batch)
-                return
-            except (Overloaded, EngineDied) as error:
-                if tries == _MAX_TRIES:
-                    job.add(job.run.state.fail("server_error", translate_engine_error(error).message))
-                    return
-                await asyncio.sleep(self._timing.retry_s * tries)
-            except EngineError as error:
-                job.add(job.run.state.fail("invalid_prompt", translate_engine_error(error).message))
-                return
-            except ApiError as error:
-                job.add(job.run.state.fail("server_error", error.message))
-                return
+        job.add(job.run.state.progress())
+        try:
+            async with aclosing(job.run.events([])) as batches:
+                async for batch in batches:
+                    if job.exchange.first_piece_at is None:
+                        job.exchange.first_piece_at = time.perf_counter()
+                    job.add(batch)
+        except (EngineError, ApiError) as error:
+            is_prompts_fault = isinstance(error, RequestRejected)
+            told = translate_engine_error(error) if isinstance(error, EngineError) else error
+            job.add(job.run.state.fail("invalid_prompt" if is_prompts_fault else "server_error", told.message))
 
     async def _keep(self, job: _Job, making: asyncio.Task[None]) -> None:
         """Write what is made into the database, until it has ended or was cancelled."""
@@ -250,19 +245,31 @@ class BackgroundRunner:
             if making.done():
                 break
             events, job.made = job.made, []
+            journal = job.journal.take_written() if events else []
             is_cancelled = await self._persist(
-                lambda events=events: self._store.append(  # type: ignore[misc]
-                    account, response_id, job.epoch, events, status="in_progress", lease_s=self._timing.lease_s
+                lambda events=events, journal=journal: self._store.append(  # type: ignore[misc]
+                    account,
+                    response_id,
+                    job.epoch,
+                    events,
+                    journal=journal,
+                    status="in_progress",
+                    lease_s=self._timing.lease_s,
                 )
             )
-            job.show()
+            job.journal.note_kept(len(journal))
+            job.tell()
             if is_cancelled:
                 making.cancel()
                 await asyncio.wait([making])
             else:
                 await asyncio.sleep(self._timing.group_s)
-        if not making.cancelled() and making.exception() is not None:
-            log_bug(job.run.turn.request_id, making.exception() or RuntimeError())
+        failure = None if making.cancelled() else making.exception()
+        if isinstance(failure, JournalMismatch) and job.claimed is not None:
+            await self._give_up(job.claimed, ApiError(INTERRUPTED))
+            return
+        if failure is not None:
+            log_bug(job.run.turn.request_id, failure)
             job.made += job.run.state.fail("server_error", SERVER_ERROR_MESSAGE)
         job.made += job.run.state.cancel()  # Nothing, unless it was cancelled.
         await self._persist(
@@ -308,7 +315,7 @@ class BackgroundRunner:
         """Yield the events numbered above `after` as they are kept, until the response has ended or is gone."""
         while True:
             job = self._jobs.get(response_id)
-            shown = job.shown if job is not None else None
+            has_more = job.has_more if job is not None else None
             followed = await self._store.follow(account, response_id, after)
             if followed is None:
                 return
@@ -317,12 +324,12 @@ class BackgroundRunner:
             after += len(followed.events)
             if not followed.is_running:
                 return
-            if shown is None:
+            if has_more is None:
                 await asyncio.sleep(self._timing.follow_s)
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._timing.heartbeat_s):
-                    await shown.wait()
+                    await has_more.wait()
 
     async def close(self) -> None:
         """Stop what runs here; other replicas take it over."""

@@ -55,17 +55,6 @@ def create_chat_request(
     return GenerationChat(body, orjson.dumps(chat))
 
 
-def unfinished(raw: bytes, num_tokens: int) -> bytes:
-    """Return a chat whose last message the model is to continue, having written `num_tokens` of it.
-
-    In words of the engine's own dialect, which no caller may use.
-    """
-    chat = orjson.loads(raw)
-    if "max_completion_tokens" in chat:
-        chat["max_completion_tokens"] = max(1, chat["max_completion_tokens"] - num_tokens)
-    return orjson.dumps({**chat, "continue_final_message": True, "add_generation_prompt": False})
-
-
 def translated(error: EngineError) -> EngineError:
     """Return a refusal in the words of this interface; any other failure as it is."""
     if not isinstance(error, RequestRejected):

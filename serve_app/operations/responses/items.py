@@ -61,17 +61,6 @@ class OpenText:
         events.append(self._write_delta(text, [_delta_logprob(token) for token in logprobs]))
         return events
 
-    @property
-    def num_deltas(self) -> int:
-        """How many deltas the open part has."""
-        return len(self._pieces)
-
-    def partial_text(self) -> str | None:
-        """Return the text of the open part, None unless it is a message's first and only one, without more to it."""
-        if self.cuts or self._kind != "text" or self._logprobs:
-            return None
-        return "".join(self._pieces)
-
     def open_part(self, kind: TextKind) -> list[bytes]:
         """Return the events that begin a part, after those that end the one before."""
         events = self._close_part()

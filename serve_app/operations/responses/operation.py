@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import orjson
 
@@ -15,6 +16,7 @@ from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.responses.answer import ResponseAnswer
 from serve_app.operations.responses.dialect import GenerationChat, create_chat_request, param_of
 from serve_app.operations.responses.history import Message
+from serve_app.operations.responses.journal import Journal, JournaledEngine, Patience, Shown
 from serve_app.operations.responses.prepare import Preparation, Remembered
 from serve_app.operations.responses.run import ResponseRun
 from serve_app.operations.responses.state import usage_to_wire
@@ -116,6 +118,11 @@ class ResponseOperation:
     def start(self, turn: Turn, chat: GenerationChat | None = None) -> ResponseRun:
         """Return the response on its way; nothing runs yet. `chat` is its first one, if that is there already."""
         return ResponseRun(turn, self._chat, self._bounds, self._clock, chat)
+
+    def start_with(self, journal: Journal, turn: Turn, patience: Patience, shown: Shown | None = None) -> ResponseRun:
+        """Return a response on its way which another process may go on with, or goes on after what was `shown`."""
+        turn = replace(turn, engine=JournaledEngine(turn.engine, journal, patience))
+        return ResponseRun(turn, self._chat, self._bounds, self._clock, journal=journal, shown=shown)
 
     def answer(self, turn: Turn, chat: GenerationChat | None, on_failure: Callable[[], None]) -> ResponseAnswer:
         """Return the answer to a response that runs in the foreground; `on_failure` is called if it fails."""

@@ -131,16 +131,23 @@ class Preparation:
         )
 
     async def again(
-        self, request: ResponseRequest, raw: bytes, principal: Principal, stored: StoredTurn, *, request_id: str
+        self,
+        request: ResponseRequest,
+        raw: bytes,
+        principal: Principal,
+        stored: StoredTurn,
+        *,
+        calls: Sequence[tuple[Item, str, str]],
+        request_id: str,
     ) -> Turn:
-        """Return a response that was begun elsewhere.
+        """Return a response that was begun elsewhere; `calls` are those that its tools have carried out already.
 
         Raises:
             ApiError: it cannot be run any more: its model, or what it continues, is gone.
         """
         engine = self.engine(stored.response["model"], principal)
         read = await self.read(request, raw, principal)
-        messages = read.messages(request.instructions)
+        messages = _fit(read.messages(request.instructions), request, engine.card)
         tokens = await self._storage.sealer.of(principal.account)
         return Turn(
             request=request,
@@ -153,13 +160,21 @@ class Preparation:
             expires_at=self._storage.clock(),  # Its row says when; this only says that it is stored.
             is_stream=True,
             seal_reasoning=tokens.seal if SEALED_REASONING in (request.include or ()) else None,
-            tools=await self.open_tools(request, read, principal),
+            tools=await self.open_tools(request, read, principal, calls=calls),
         )
 
     async def open_tools(
-        self, request: PromptedRequest, read: Read, principal: Principal, *, is_batch: bool = False
+        self,
+        request: PromptedRequest,
+        read: Read,
+        principal: Principal,
+        *,
+        is_batch: bool = False,
+        calls: Sequence[tuple[Item, str, str]] = (),
     ) -> ToolSet:
         """Return the service's tools that a request names.
+
+        `calls` are those that this response has made before: the item, the function's name, and what it answered.
 
         Raises:
             ApiError: one cannot be used here, by this key or as the request asks.
@@ -172,7 +187,11 @@ class Preparation:
             include,
             is_batch=is_batch,
             max_model_len=card.max_model_len,
-            outputs=[(run.name, run.output) for run in read.runs.values()],
+            outputs=[
+                *((run.name, run.output) for run in read.runs.values()),
+                *((name, output) for _, name, output in calls),
+            ],
+            made=[item for item, _, _ in calls],
         )
         return await open_tools(self._built_ins, request.tools or (), context)
 

@@ -1,4 +1,4 @@
-"""A response's stream, once more: the whole of a finished one, or the state in which an unfinished one was."""
+"""A response's stream, once more: the whole of a finished one, or as far as an unfinished one got, for its end."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -41,20 +41,15 @@ def replay(turn: StoredTurn) -> list[bytes]:
     return events + _end(state, final)
 
 
-def resume(response: Item, events: Sequence[bytes], seal_reasoning: Callable[[str], str] | None) -> ResponseState:
-    """Return the state in which a response was that begun with these events; it writes the next one.
-
-    Where the events hold what cannot be read back, such as probabilities, `partial_text` is None afterwards.
-    """
+def reopen(response: Item, events: Sequence[bytes]) -> ResponseState:
+    """Return the state in which a response was that began with these events, as far as they tell: enough to end it."""
     told = [orjson.loads(event) for event in events]
     begun = [event["item"] for event in told if event["type"] == "response.output_item.added"]
     ids = [item["id"] for item in begun if item["type"] in _READERS]
-    state = ResponseState(
-        response, new_id=lambda prefix: ids.pop(0) if ids else new_id(prefix), seal_reasoning=seal_reasoning
-    )
+    state = ResponseState(response, new_id=lambda prefix: ids.pop(0) if ids else new_id(prefix))
     state.begin(queued=bool(response["background"]))
     for event in told:
-        _RESUMERS.get(event["type"], _resume_tool)(state, event)
+        _REOPENERS.get(event["type"], _reopen_tool)(state, event)
     state.continue_at(len(events))
     return state
 
@@ -66,7 +61,7 @@ _WRITTEN = {
 """What events show of calls while the model writes them, and the field that has the whole of it."""
 
 
-def _resume_tool(state: ResponseState, event: Item) -> None:
+def _reopen_tool(state: ResponseState, event: Item) -> None:
     opened = state.opened_tool
     if opened is None:
         return
@@ -80,15 +75,14 @@ def _resume_tool(state: ResponseState, event: Item) -> None:
         opened.tell(kind, **{name: value for name, value in event.items() if name not in _PLACE})
 
 
-def _resume_end(state: ResponseState, event: Item) -> Any:
+def _reopen_end(state: ResponseState, event: Item) -> Any:
     item = event["item"]
     if state.opened_tool is not None:
-        state.opened_tool.item.clear()
-        state.opened_tool.item.update(item)
+        state.opened_tool.finish(item)
     return state.close_item(item.get("status", "completed"))
 
 
-def _resume_text(kind: TextKind) -> Callable[[ResponseState, Item], Any]:
+def _reopen_text(kind: TextKind) -> Callable[[ResponseState, Item], Any]:
     def take(state: ResponseState, event: Item) -> Any:
         tokens = event.get("logprobs")
         said: list[Said] = [TextDelta(cast(Any, kind), 0, event["delta"])]
@@ -97,7 +91,7 @@ def _resume_text(kind: TextKind) -> Callable[[ResponseState, Item], Any]:
     return take
 
 
-def _resume_item(state: ResponseState, event: Item) -> Any:
+def _reopen_item(state: ResponseState, event: Item) -> Any:
     item = event["item"]
     if item["type"] == "function_call":
         return state.take([ToolCallStart("tool_call", 0, event["output_index"], item["call_id"], item["name"])])
@@ -106,16 +100,16 @@ def _resume_item(state: ResponseState, event: Item) -> Any:
     return state.open_tool(item, FieldInWriting(item, *_WRITTEN[item["type"]]) if item["type"] in _WRITTEN else None)
 
 
-_RESUMERS: dict[str, Callable[[ResponseState, Item], Any]] = {
+_REOPENERS: dict[str, Callable[[ResponseState, Item], Any]] = {
     "response.in_progress": lambda state, event: state.progress(),
-    "response.output_item.added": _resume_item,
-    "response.output_text.delta": _resume_text("text"),
-    "response.refusal.delta": _resume_text("refusal"),
-    "response.reasoning_text.delta": _resume_text("reasoning"),
+    "response.output_item.added": _reopen_item,
+    "response.output_text.delta": _reopen_text("text"),
+    "response.refusal.delta": _reopen_text("refusal"),
+    "response.reasoning_text.delta": _reopen_text("reasoning"),
     "response.function_call_arguments.delta": lambda state, event: state.take(
         [ToolArgumentsDelta("tool_arguments", 0, event["output_index"], event["delta"])]
     ),
-    "response.output_item.done": _resume_end,
+    "response.output_item.done": _reopen_end,
 }
 
 
@@ -130,8 +124,7 @@ def _replay_tool(state: ResponseState, item: Item, cuts: list[Any]) -> list[byte
     for kind, fields in told:
         many = [{"delta": delta} for delta in fields] if isinstance(fields, list) else [fields]
         events += [opened.tell(kind, **one) for one in many]
-    opened.item.clear()
-    opened.item.update(item)
+    opened.finish(item)
     return events + state.close_item()
 
 

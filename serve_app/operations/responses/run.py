@@ -6,7 +6,7 @@ Yields the events as they are made. Keeps nothing, and knows neither HTTP nor th
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from deployments.models.engine import EngineStream, Usage
 from deployments.models.errors import EngineError, RequestRejected
@@ -14,15 +14,18 @@ from deployments.models.render import parse_events
 from serve_app.errors import SERVER_ERROR_MESSAGE, ApiError, translate_engine_error
 from serve_app.observability import log_bug
 from serve_app.operations.chat import ChatOperation
-from serve_app.operations.responses.dialect import GenerationChat, create_chat_request, translated, unfinished
+from serve_app.operations.responses.dialect import GenerationChat, create_chat_request, translated
 from serve_app.operations.responses.history import ServerRun, drop_oldest_turns, message_tokens
+from serve_app.operations.responses.journal import Journal, Shown
 from serve_app.operations.responses.running_tool import RunningTool, Work
 from serve_app.operations.responses.server_call import OpenTool, ServerCall
 from serve_app.operations.responses.state import ResponseState
 from serve_app.operations.responses.tools import (
     CUT,
+    INTERRUPTED,
     NO_MORE_CALLS,
     TIME_IS_UP,
+    CitingTool,
     Tell,
     ToolAnswer,
     ToolBounds,
@@ -51,7 +54,11 @@ class _Heard:
 
 
 class ResponseRun:
-    """One response on its way. `state.response` is the object as it stands, `runs` what tools of the service did."""
+    """One response on its way. `state.response` is the object as it stands, `runs` what tools of the service did.
+
+    One that was on its way before, as `journal` tells, and of which there is something that was `shown`, becomes what
+    it was before it goes on.
+    """
 
     def __init__(
         self,
@@ -60,9 +67,16 @@ class ResponseRun:
         bounds: ToolBounds,
         clock: Callable[[], float] = time.time,
         first_chat: GenerationChat | None = None,
+        journal: Journal | None = None,
+        shown: Shown | None = None,
     ) -> None:
         self.turn = turn
-        self.state = ResponseState(turn.response, clock=clock, seal_reasoning=turn.seal_reasoning)
+        shown = shown or Shown()
+        seal = shown.seal(turn.seal_reasoning) if turn.seal_reasoning is not None else None
+        self.state = ResponseState(
+            turn.response, new_id=shown.new_id, clock=clock, seal_reasoning=seal, begin_tool=shown.put_into
+        )
+        self._journal = journal or Journal()
         self._tools = turn.tools
         self._use_tools()
         self.runs: dict[str, ServerRun] = {}
@@ -75,21 +89,6 @@ class ResponseRun:
         self._stream: EngineStream | None = None
         self._num_generations = 0
         self._num_items_before = 0
-
-    def take_state(self, resumed: ResponseState) -> str | None:
-        """Go on from what was shown of the response before; return the text shown, None where it cannot go on.
-
-        What was made then counts as output again, not as the input that it is for the engine; a delta is a token.
-        """
-        self.state = resumed
-        self._use_tools()
-        partial = resumed.partial_text()
-        if partial:
-            self._messages.append({"role": "assistant", "content": partial})
-            self._next_chat = None
-            num_tokens = resumed.num_deltas()
-            resumed.count(Usage(prompt_tokens=-num_tokens, completion_tokens=num_tokens))
-        return partial
 
     def _use_tools(self) -> None:
         tools = self._tools
@@ -217,7 +216,8 @@ class ResponseRun:
             if item is not None:
                 opened, events = self.state.open_tool(item)
                 yield events
-                async with aclosing(self._work(opened, tool.list_functions, [])) as batches:
+                # Not for the journal: who makes the response again asks again, since the tool must know its functions.
+                async with aclosing(self._work(opened, tool.list_functions, [], Journal())) as batches:
                     async for batch in batches:
                         yield batch
                 self._tools.offer()
@@ -277,13 +277,10 @@ class ResponseRun:
         if chat is None:
             offered = self._tools.offered if may_call else ()
             chat = create_chat_request(turn, self._messages, offered, may_force=not self.runs and may_call)
-        raw = chat.raw
-        if self.state.partial_text():
-            raw = unfinished(raw, self.state.num_deltas())
         self._stream = stream = self._chat.run_as_events(
             turn.engine,
             chat.body,
-            raw,
+            chat.raw,
             turn.principal,
             request_id=turn.request_id if number == 1 else f"{turn.request_id}-{number}",
             priority=turn.priority,
@@ -315,6 +312,9 @@ class ResponseRun:
         async def run(item: Item, tell: Tell) -> ToolAnswer:
             return await tool.run(item, call.name, call.arguments, tell)
 
+        was_begun = self._journal.read("call") is not None
+        if not was_begun:
+            self._journal.write("call", name=call.name)
         opened = call.opened
         events: list[bytes] = []
         if opened is None:
@@ -322,29 +322,56 @@ class ResponseRun:
             opened, events = self.state.open_tool(item, tool.write(item) if isinstance(tool, WritingTool) else None)
             events += [event for piece in call.pieces for event in opened.write(piece)]
         yield events + opened.end_writing()
-        async with aclosing(self._work(opened, run, told)) as batches:
-            async for batch in batches:
-                yield batch
+        if was_begun:
+            yield self._repeat(tool, opened, told)
+        else:
+            await self._journal.wait_kept()
+            async with aclosing(self._work(opened, run, told, self._journal)) as batches:
+                async for batch in batches:
+                    yield batch
         outputs.append((call, told[0]))
         self.runs[self.state.items[-1]["id"]] = ServerRun(call.name, call.arguments, told[0])
 
-    async def _work(self, opened: OpenTool, work: Work, told: list[str]) -> AsyncGenerator[list[bytes]]:
+    def _repeat(self, tool: ToolInUse, opened: OpenTool, told: list[str]) -> list[bytes]:
+        """Return the events of a call that the journal tells of; nobody knows what came of one that has no end."""
+        events: list[bytes] = []
+        while (entry := self._journal.read("told")) is not None:
+            events.append(opened.tell(entry["event"], **entry["fields"]))
+        done = self._journal.read("done")
+        if done is None:
+            told.append(INTERRUPTED)
+            return events + self.state.close_item()
+        opened.finish(done["item"])
+        if isinstance(tool, CitingTool):
+            tool.recall(done["cites"])
+        self._tool_time.spent_s += done["spent_s"]
+        if done["usage"] is not None:
+            self.state.count(Usage(**done["usage"]))
+        told.append(done["output"])
+        return events + self.state.close_item()
+
+    async def _work(
+        self, opened: OpenTool, work: Work, told: list[str], journal: Journal
+    ) -> AsyncGenerator[list[bytes]]:
         """Have a tool work on an item; yield the item's events, and put the text for the model into `told`."""
         left_s = max(0.0, self._bounds.max_s - self._tool_time.spent_s)
-        running = RunningTool(work, opened, left_s, self.turn.request_id)
+        running = RunningTool(work, opened, left_s, self.turn.request_id, journal)
         started = time.perf_counter()
         try:
             async for batch in running.events():
                 yield batch
         finally:
             await running.stop()
-            self._tool_time.spent_s += time.perf_counter() - started
+            spent_s = time.perf_counter() - started
+            self._tool_time.spent_s += spent_s
         if running.usage is not None:
             self.state.count(running.usage)
         output = running.output
         if len(output) > self._bounds.max_output_chars:
             output = output[: self._bounds.max_output_chars] + CUT
         told.append(output)
+        usage = asdict(running.usage) if running.usage is not None else None
+        journal.write("done", item=opened.item, output=output, usage=usage, cites=running.cites, spent_s=spent_s)
         yield self.state.close_item()
 
     def _remember(self, outputs: list[tuple[ServerCall, str]]) -> None:

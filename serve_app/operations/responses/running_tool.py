@@ -6,6 +6,7 @@ from typing import Any
 
 from deployments.models.engine import Usage
 from serve_app.observability import log_bug
+from serve_app.operations.responses.journal import Journal
 from serve_app.operations.responses.server_call import OpenTool
 from serve_app.operations.responses.tools import CALL_FAILED, TIME_IS_UP, Tell, ToolAnswer
 from serve_app.operations.responses.writer import Item
@@ -15,16 +16,18 @@ Work = Callable[[Item, Tell], Coroutine[Any, Any, ToolAnswer]]
 
 
 class RunningTool:
-    """A tool at work, in a task of its own; its events are handed on as they come."""
+    """A tool at work, in a task of its own; its events are handed on as they come, and noted in the journal."""
 
-    def __init__(self, work: Work, opened: OpenTool, max_s: float, request_id: str) -> None:
+    def __init__(self, work: Work, opened: OpenTool, max_s: float, request_id: str, journal: Journal) -> None:
         self.output = CALL_FAILED
         self.usage: Usage | None = None
+        self.cites: Any = None
         self._opened = opened
         self._told: list[tuple[str, dict[str, Any]]] = []
         self._has_news = asyncio.Event()
         self._max_s = max_s
         self._request_id = request_id
+        self._journal = journal
         self._task = asyncio.create_task(work(opened.item, self._tell))
         self._task.add_done_callback(lambda _: self._has_news.set())
 
@@ -45,7 +48,7 @@ class RunningTool:
             self._has_news.clear()
             told, self._told = self._told, []
             if told:  # Numbered only now: of a call that is stopped, none is missing.
-                yield [self._opened.tell(kind, **fields) for kind, fields in told]
+                yield [self._show(kind, fields) for kind, fields in told]
             if self._task.done():
                 break
         if self._task.cancelled():
@@ -55,9 +58,12 @@ class RunningTool:
             log_bug(self._request_id, error)
             return
         answer: ToolAnswer = self._task.result()
-        self.output, self.usage = answer.output, answer.usage
-        self._opened.item.clear()
-        self._opened.item.update(answer.item)
+        self.output, self.usage, self.cites = answer.output, answer.usage, answer.cites
+        self._opened.finish(answer.item)
+
+    def _show(self, kind: str, fields: dict[str, Any]) -> bytes:
+        self._journal.write("told", event=kind, fields=fields)
+        return self._opened.tell(kind, **fields)
 
     async def stop(self) -> None:
         """Cancel the tool if it still works, and wait until it has stopped."""

@@ -49,6 +49,11 @@ class OpenTool:
             self.cuts.append([kind, [fields["delta"]]])
         return self._writer.write(kind, item_id=self.item["id"], output_index=self._output_index, **fields)
 
+    def finish(self, item: Item) -> None:
+        """Make the item what the tool has made of it."""
+        self.item.clear()
+        self.item.update(item)
+
     def _tell_all(self, told: Sequence[Told]) -> list[bytes]:
         return [self.tell(kind, **fields) for kind, fields in told]
 

@@ -51,7 +51,8 @@ class ResponseState:
 
     `server_tools` are the names of the functions that the service runs: a call of one becomes an entry of `calls`
     instead of an item. The first of a generation, where `follow` has something to show of it, becomes an item besides,
-    which stays open until the call is carried out; what the model says after it waits for `take_later`.
+    which stays open until the call is carried out; what the model says after it waits for `take_later`. `begin_tool` is
+    given every new item of such a call, and may change it.
     Once it has ended, every method returns no events.
     """
 
@@ -63,6 +64,7 @@ class ResponseState:
         clock: Callable[[], float] = time.time,
         seal_reasoning: Callable[[str], str] | None = None,
         cite: Cite | None = None,
+        begin_tool: Callable[[Item], None] = lambda item: None,
     ) -> None:
         self.response = response
         self.usage = Usage()
@@ -74,6 +76,7 @@ class ResponseState:
         self._clock = clock
         self._seal_reasoning = seal_reasoning
         self._cite = cite
+        self._begin_tool = begin_tool
         self._writer = EventWriter()
         self.cuts: list[Any] = []
         self._items: list[Item] = []
@@ -99,18 +102,6 @@ class ResponseState:
         self._server_tools = names
         self._cite = cite
         self._follow = follow
-
-    def partial_text(self) -> str | None:
-        """Return the text said so far if that is all there is to go on from, "" for nothing yet, None for any else."""
-        if self.has_ended or self._items or self.calls:
-            return None
-        if self._open is None:
-            return ""
-        return self._open.partial_text() if isinstance(self._open, OpenText) else None
-
-    def num_deltas(self) -> int:
-        """Return how many deltas of text the open item has."""
-        return self._open.num_deltas if isinstance(self._open, OpenText) else 0
 
     def begin(self, *, queued: bool = False) -> list[bytes]:
         """Return the events that a stream starts with."""
@@ -242,6 +233,7 @@ class ResponseState:
     def open_tool(self, item: Item, written: WrittenCall | None = None) -> tuple[OpenTool, list[bytes]]:
         """Begin the item of a tool that the service runs; return it, and the events so far."""
         events = self._close_open("completed")
+        self._begin_tool(item)
         opened = self._open = OpenTool(self._writer, item, len(self._items), written)
         return opened, events + opened.begin()
 

@@ -30,11 +30,15 @@ class Tell(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What a call came to: the finished item for the client, the text for the model, the tokens that it took."""
+    """What a call came to: the finished item for the client, the text for the model, the tokens that it took.
+
+    `cites` is what a `CitingTool` must know to cite from this call and those before it, as JSON.
+    """
 
     item: Item
     output: str
     usage: Usage | None = None
+    cites: Any = None
 
 
 class ToolInUse(Protocol):
@@ -70,6 +74,15 @@ class WritingTool(ToolInUse, Protocol):
 
     def write(self, item: Item) -> WrittenCall:
         """Return what shows a call in its new item; `run` comes after its end."""
+        ...
+
+
+@runtime_checkable
+class CitingTool(ToolInUse, Protocol):
+    """A tool that cites from what its calls have found."""
+
+    def recall(self, cites: Any) -> None:
+        """Know what another process has told as the `cites` of an answer."""
         ...
 
 
@@ -110,7 +123,8 @@ class ToolContext:
     `items` are those of the whole conversation, `outputs` what functions of the service's tools answered in it, each
     with its name, `include` what the caller wants to see of the answer, `param` the tool's place in the request, for
     errors. Nobody waits for a line of a batch, `is_batch`, or comes back to it soon. `max_model_len` is the size of the
-    model's context, in tokens.
+    model's context, in tokens. `made` are the items of calls that this response has made already, where another process
+    goes on with it.
     """
 
     principal: Principal
@@ -120,6 +134,11 @@ class ToolContext:
     is_batch: bool = False
     max_model_len: int = 4096
     outputs: Sequence[tuple[str, str]] = ()
+    made: Sequence[Item] = ()
+
+    def calls(self, kind: str) -> list[Item]:
+        """Return the items of calls of one type that there have been, in the conversation and in this response."""
+        return [item for item in (*self.items, *self.made) if item["type"] == kind]
 
 
 class BuiltIn(Protocol):
@@ -296,4 +315,5 @@ class ToolBounds:
 NO_MORE_CALLS = "This call was not carried out: the limit of tool calls is reached. Answer with what is known."
 TIME_IS_UP = "This call was stopped: it took too long. Answer with what is known."
 CALL_FAILED = "This call failed. Answer with what is known, or try something else."
+INTERRUPTED = "This call was interrupted; it is not known whether it was carried out. Answer with what is known."
 CUT = "\n[The rest was cut off.]"

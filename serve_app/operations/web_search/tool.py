@@ -154,7 +154,11 @@ class SearchInUse:
         except (SearchFailed, PageUnreadable, OutboundError) as error:
             return ToolAnswer({**item, "status": "failed"}, error.message)
         tell(f"{_EVENT}.completed")
-        return ToolAnswer({**item, "status": "completed"}, output)
+        return ToolAnswer({**item, "status": "completed"}, output, cites=self._titles)
+
+    def recall(self, cites: Any) -> None:
+        """Know the titles of pages."""
+        self._titles.update(cites or {})
 
     async def _search(self, query: str, action: Item) -> str:
         wanted = Search(query, self._depth.num_results, self._domains, self._location)

@@ -46,7 +46,14 @@ def pieces(request: EngineRequest, events: list[list[Event]], usage: Usage = USA
     else:
         renderer = ChatBody(completion_id, MODEL, 1)
     rendered = [renderer.events(piece) for piece in events]
+    if request.tells_tokens:
+        rendered = [with_token(number, piece) for number, piece in enumerate(rendered)][len(request.written) :]
     return [piece for piece in [*rendered, renderer.finish(usage)] if piece]
+
+
+def with_token(number: int, piece: bytes) -> bytes:
+    """Return a piece that tells its token: its own number among the pieces."""
+    return orjson.dumps([["token_ids", 0, [number]], *orjson.loads(piece or b"[]")])
 
 
 def embedding(request: EngineRequest) -> bytes:

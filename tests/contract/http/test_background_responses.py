@@ -8,8 +8,9 @@ import orjson
 import pytest
 
 from deployments.models.errors import EngineDied, Overloaded, RequestRejected
-from deployments.models.events import Finished, TextDelta, ToolArgumentsDelta, ToolCallStart
-from serve_app.operations.responses.background import ROUTE
+from deployments.models.events import Finished, TextDelta
+from serve_app.operations.responses.background import INTERRUPTED, ROUTE
+from serve_app.operations.responses.journal import Patience
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
 from tests.twins.engine import MemoryDirectory, Script
@@ -242,32 +243,19 @@ async def taken_over(world):
     return other.responses
 
 
-async def test_it_begins_again_on_another_replica_when_nobody_had_seen_it(world):
-    _, world.chat.script = held("One ", "two.")
-    begun = await world.client().responses.create(**ASK)
-    await eventually(lambda: len(world.state.events[begun.id]) > 3)
-    await kill(world, world.runners[-1])
-    world.chat.script = lambda request: Script(pieces(request, said("All ", "new.")), USAGE)
-    responses = await taken_over(world)
-    response = await ended(responses, begun.id)
-    assert response.output_text == "All new."
-    final = fold(await events_of(world, begun.id))
-    assert final["usage"]["output_tokens"] == USAGE.completion_tokens
-    assert world.gatekeeper.settled[-1][1:] == (0, USAGE.total_tokens)
-
-
-async def test_it_goes_on_from_the_text_that_was_seen(world):
+async def test_it_goes_on_where_it_was_on_another_replica(world):
     _, world.chat.script = held("One ", "two ", "three.")
     begun = await world.client().responses.create(**ASK, max_output_tokens=100)
     await eventually(lambda: len(world.state.events[begun.id]) > 6)
     follower = world.runners[-1].follow("acct_1", begun.id, -1)
     seen = [await anext(follower) for _ in range(7)]
     await follower.aclose()
+    first = world.chat.requests[-1]
     await kill(world, world.runners[-1])
     busy = [Overloaded("full")]
 
     def go_on(request):
-        return Script([busy.pop()]) if busy else Script(pieces(request, said("and ", "three.")), USAGE)
+        return Script([busy.pop()]) if busy else Script(pieces(request, said("One ", "two ", "and three.")), USAGE)
 
     world.chat.script = go_on
     responses = await taken_over(world)
@@ -276,31 +264,47 @@ async def test_it_goes_on_from_the_text_that_was_seen(world):
     events = await events_of(world, begun.id)
     final = fold(events)
     assert [orjson.loads(event) for event in seen] == events[: len(seen)]
-    asked = orjson.loads(world.chat.requests[-1].body)
-    assert asked["messages"][-1] == {"role": "assistant", "content": "One two "}
-    assert asked["continue_final_message"] is True
-    assert asked["add_generation_prompt"] is False
-    assert asked["max_completion_tokens"] == 98
-    assert final["usage"]["output_tokens"] == USAGE.completion_tokens + 2
-    assert final["usage"]["input_tokens"] == USAGE.prompt_tokens - 2
+    asked = world.chat.requests[-1]
+    assert (asked.body, asked.written, asked.tells_tokens) == (first.body, ([0], [1]), True)
+    assert final["usage"]["output_tokens"] == USAGE.completion_tokens
+    assert world.gatekeeper.settled[-1][1:] == (0, USAGE.total_tokens)
 
 
-async def test_it_fails_where_what_was_seen_cannot_be_continued(world):
-    stuck = asyncio.Event()
-    call = [[ToolCallStart("tool_call", 0, 0, "c", "f")], [ToolArgumentsDelta("tool_arguments", 0, 0, '{"a"')]]
-    world.chat.script = lambda request: Script([*pieces(request, call)[:2], stuck])
-    tool = {"type": "function", "name": "f", "parameters": {"type": "object"}}
-    begun = await world.client().responses.create(**ASK, tools=[tool])
-    await eventually(lambda: len(world.state.events[begun.id]) > 4)
-    world.state.jobs[begun.id].was_followed = True
-    await kill(world, world.runners[-1])
-    responses = await taken_over(world)
+async def test_an_engine_that_dies_amid_it_is_asked_for_the_rest(world):
+    def script(request):
+        told = pieces(request, said("One ", "two ", "three."))
+        return Script(told, USAGE) if request.written else Script([*told[:2], EngineDied("gone")])
+
+    world.chat.script = script
+    responses = world.client().responses
+    begun = await responses.create(**ASK)
     response = await ended(responses, begun.id)
-    assert response.status == "failed"
-    assert response.error.code == "server_error"
-    final = fold(await events_of(world, begun.id))
-    assert final["output"][0]["arguments"] == '{"a"'
-    assert final["output"][0]["status"] == "incomplete"
+    assert (response.output_text, response.usage.total_tokens) == ("One two three.", USAGE.total_tokens)
+    assert [request.written for request in world.chat.requests] == [(), ([0], [1])]
+    fold(await events_of(world, begun.id))
+
+
+async def test_an_engine_that_keeps_dying_fails_it(world):
+    world.chat.script = lambda request: Script([*pieces(request, said("One ", "two."))[:1], EngineDied("gone")])
+    responses = world.client().responses
+    begun = await responses.create(**ASK)
+    response = await ended(responses, begun.id)
+    assert (response.status, response.error.code) == ("failed", "server_error")
+    assert len(world.chat.requests) == Patience().max_tries
+    fold(await events_of(world, begun.id))
+
+
+async def test_one_that_does_not_become_what_was_shown_fails(world):
+    """As it would be where the service was upgraded in between to one that says the same in other events."""
+    _, world.chat.script = held("One ", "two.")
+    begun = await world.client().responses.create(**ASK)
+    await eventually(lambda: len(world.state.events[begun.id]) > 4)
+    await kill(world, world.runners[-1])
+    job = world.state.jobs[begun.id]
+    job.journal = [job.journal[0].replace(b'["text"', b'["reasoning"'), *job.journal[1:]]
+    response = await ended(await taken_over(world), begun.id)
+    assert (response.status, response.error.message) == ("failed", INTERRUPTED)
+    assert fold(await events_of(world, begun.id))["output"][0]["content"][0]["text"] == "One "
 
 
 @pytest.mark.parametrize("gone", ["model", "previous"])
@@ -319,7 +323,8 @@ async def test_it_fails_where_what_it_needs_is_gone(world, gone):
     failed = await ended(await taken_over(world), begun.id)
     assert failed.status == "failed"
     assert failed.error.code == "server_error"
-    assert fold(await events_of(world, begun.id))["output"] == []
+    (shown,) = fold(await events_of(world, begun.id))["output"]
+    assert (shown["status"], shown["content"][0]["text"]) == ("incomplete", "One ")
     assert not world.state.jobs
 
 
@@ -329,9 +334,11 @@ async def test_a_stopping_replica_hands_its_responses_over_at_once(world):
     await eventually(lambda: world.chat.streams and world.chat.streams[0].num_pieces == 1)
     await world.runners[-1].close()
     assert world.chat.streams[0].is_aborted
-    world.chat.script = lambda request: Script(pieces(request, said("Again.")), USAGE)
+    world.chat.script = lambda request: Script(pieces(request, said("One ", "more.")), USAGE)
     responses = await taken_over(world)
-    assert (await ended(responses, begun.id)).output_text == "Again."
+    assert (await ended(responses, begun.id)).output_text == "One more."
+    await eventually(lambda: len(world.gatekeeper.settled) > 1)
+    assert [used for _, _, used in world.gatekeeper.settled] == [0, USAGE.total_tokens]
 
 
 async def test_a_cancelled_response_whose_runner_died_ends_cancelled(world):

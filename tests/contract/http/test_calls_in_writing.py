@@ -7,7 +7,6 @@ import orjson
 
 from deployments.models.events import Finished, ToolArgumentsDelta, ToolCallStart
 from deployments.tools.sandbox.sandbox import Sandbox
-from tests.contract.http import test_background_responses as runner
 from tests.contract.http import test_code_interpreter as code
 from tests.contract.http import test_mcp as mcp
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
@@ -16,7 +15,6 @@ from tests.contract.http.test_responses import WEATHER, calling
 from tests.contract.http.test_tool_loop import messages, script
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
-from tests.waiting import eventually
 
 
 def token_by_token(name: str, arguments: str, reason: str = "tool_calls"):
@@ -145,27 +143,3 @@ async def test_code_that_was_interrupted_ends_its_call_and_not_the_response(worl
     assert code.calls_of(final)[0]["status"] == "incomplete"
     assert final["status"] == "completed"
     assert "The code was stopped" in messages(world)[2]["content"]
-
-
-async def test_who_takes_over_amid_code_ends_the_response_with_all_that_was_seen(world, interpreter):
-    finished = code.runs("print(6 * 7)")
-    begun = token_by_token("code_interpreter", '{"code":"1 + 1"}')[:5]
-
-    def play(request):
-        if len(world.chat.streams) == 0:
-            return Script(pieces(request, finished), USAGE)
-        return Script([*pieces(request, begun)[:5], asyncio.Event()], USAGE)
-
-    world.chat.script = play
-    body = {"tools": [code.TOOL], "include": code.OUTPUTS, "store": True}
-    asked = await world.client().responses.create(**runner.ASK, **body)
-    deltas = "response.code_interpreter_call_code.delta"
-    seen = world.state.events
-    await eventually(lambda: [deltas.encode() in event for event in seen.get(asked.id, [])].count(True) > 2, 30)
-    world.state.jobs[asked.id].was_followed = True
-    await runner.kill(world, world.runners[-1])
-    response = await runner.ended(await runner.taken_over(world), asked.id)
-    assert response.error.code == "server_error"
-    first, second = fold(await runner.events_of(world, asked.id))["output"]
-    assert (first["status"], first["outputs"]) == ("completed", [{"type": "logs", "logs": "42\n"}])
-    assert (second["status"], second["code"]) == ("incomplete", "1 +")

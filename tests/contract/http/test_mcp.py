@@ -589,7 +589,7 @@ async def test_in_the_background_it_runs_and_can_be_cancelled(world, mcp_server)
 
 
 async def taken_over(world, **body):
-    """Return how a background response ends whose process goes before anybody has seen anything of it."""
+    """Return how a background response ends whose process goes while its model is asked."""
     num_asked = len(world.chat.requests)
     scripts = [Script([asyncio.Event()], USAGE)]
     world.chat.script = lambda request: scripts.pop() if scripts else Script(pieces(request, said("Hm.")), USAGE)
@@ -607,7 +607,7 @@ async def taken_over(world, **body):
     return kept[begun["id"]].turn.response
 
 
-async def test_a_response_is_taken_over_unless_it_needs_secrets_or_makes_approved_calls(world, mcp_server):
+async def test_a_response_is_taken_over_unless_it_needs_secrets_and_approved_calls_are_made_once(world, mcp_server):
     response = await taken_over(world, tools=[tool(mcp_server)])
     assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "message"]
     response = await taken_over(world, tools=[tool(mcp_server, authorization="a")])
@@ -615,7 +615,9 @@ async def test_a_response_is_taken_over_unless_it_needs_secrets_or_makes_approve
     first = await ask_for_approval(world, mcp_server)
     more = {"previous_response_id": first["id"], "input": decide(first, True)}
     response = await taken_over(world, tools=[tool(mcp_server, require_approval=None)], **more)
-    assert response["error"]["message"] == NOT_TAKEN_OVER
+    call, message = response["output"]
+    assert (call["status"], call["approval_request_id"]) == ("completed", first["output"][-1]["id"])
+    assert message["content"][0]["text"] == "Hm."
     assert len(mcp_server.calls) == 1
 
 

@@ -172,7 +172,7 @@ async def test_what_tools_answered_is_found_by_their_items(stores):
     assert await stores.responses.find_runs(ME, wanted) == {}
 
 
-async def begin(stores, name="a", is_followed=False, job=None):
+async def begin(stores, name="a", job=None):
     return await stores.background.start(
         ME,
         turn(name, status="queued"),
@@ -180,7 +180,6 @@ async def begin(stores, name="a", is_followed=False, job=None):
         events=[b'{"n":0}', b'{"n":1}'],
         expires_at=stores.clock() + DAY,
         lease_s=10,
-        is_followed=is_followed,
     )
 
 
@@ -216,16 +215,15 @@ async def test_cancel_reaches_whoever_runs(stores):
     assert not await stores.background.cancel(ME, "resp_a")
 
 
-@pytest.mark.parametrize("is_followed", [False, True])
-async def test_a_lapsed_lease_is_claimed_once_and_the_old_runner_shut_out(stores, is_followed):
-    epoch = await begin(stores, is_followed=is_followed, job={"raw": "body"})
+async def test_a_lapsed_lease_is_claimed_once_and_the_old_runner_shut_out(stores):
+    epoch = await begin(stores, job={"raw": "body"})
     await stores.background.append(ME, "resp_a", epoch, [b'{"n":2}'], status="in_progress", lease_s=10)
     assert await stores.background.claim(10) is None
     stores.clock.advance(10)
     claimed = await stores.background.claim(10)
     assert (claimed.account, claimed.job, claimed.epoch) == (ME, {"raw": "body"}, epoch + 1)
     assert claimed.turn.input == turn("a").input
-    assert claimed.events == [b'{"n":%d}' % n for n in range(3 if is_followed else 2)]
+    assert claimed.events == [b'{"n":%d}' % n for n in range(3)]
     assert await stores.background.claim(10) is None
     with pytest.raises(LeaseLost):
         await stores.background.append(ME, "resp_a", epoch, [b"x"], status="in_progress", lease_s=10)
@@ -255,14 +253,18 @@ async def test_a_lease_taken_by_a_clock_that_was_ahead_ends_with_its_holder(stor
     assert await stores.background.claim(10) is None
 
 
-async def test_following_makes_what_was_shown_stay(stores):
+async def test_whoever_takes_over_gets_the_journal_and_nobody_after_the_end(stores):
     epoch = await begin(stores)
-    await stores.background.append(ME, "resp_a", epoch, [b'{"n":2}'], status="in_progress", lease_s=10)
-    await stores.background.follow(ME, "resp_a", -1)
+    for n in range(2, 5):
+        entries = [b'{"kind":"%d"}' % n] * (n - 2)
+        events = [b'{"n":%d}' % n]
+        await stores.background.append(ME, "resp_a", epoch, events, journal=entries, status="in_progress", lease_s=10)
     await stores.background.release("resp_a", epoch)
     claimed = await stores.background.claim(10)
-    assert claimed.was_followed
-    assert len(claimed.events) == 3
+    assert claimed.journal == [b'{"kind":"3"}', b'{"kind":"4"}', b'{"kind":"4"}']
+    assert claimed.events == [b'{"n":%d}' % n for n in range(5)]
+    await stores.background.finish(ME, turn("a"), claimed.epoch, [b'{"n":5}'])
+    assert len((await stores.background.follow(ME, "resp_a", -1)).events) == 6
 
 
 async def test_deleting_a_running_response_stops_its_runner(stores):

@@ -11,7 +11,7 @@ from deployments.models.engine import Usage
 from deployments.models.events import Finished, Logprobs, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
 from deployments.state.response_protocol import StoredTurn
 from serve_app.operations.code_interpreter.writing import CodeInWriting
-from serve_app.operations.responses.replay import replay, resume
+from serve_app.operations.responses.replay import reopen, replay
 from serve_app.operations.responses.state import RefusalDelta, ResponseState
 from serve_app.operations.responses.writer import DONE, frame, type_of
 from tests.twins.legal import fold, split
@@ -336,10 +336,10 @@ def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, i
     if not is_queued:
         kept = orjson.loads(orjson.dumps({"response": machine.response, "cuts": machine.cuts}))
         assert replay(StoredTurn(kept["response"], [], {}, kept["cuts"])) == written
-        check_taken_over(written[: marks[num_seen % len(marks)]])
+        check_given_up(written[: marks[num_seen % len(marks)]])
 
 
-def check_taken_over(seen: list[bytes]) -> None:
+def check_given_up(seen: list[bytes]) -> None:
     """Assert that a response of which these events were seen can be ended legally by another process.
 
     Events do not tell all of the probabilities of tokens.
@@ -347,6 +347,6 @@ def check_taken_over(seen: list[bytes]) -> None:
     if type_of(seen[-1]) in TERMINALS or any(b'"logprobs":[{' in event for event in seen):
         return
     response = {**orjson.loads(seen[0])["response"], "background": False}
-    resumed = resume(response, seen, None)
-    final = fold(read(seen + resumed.fail("server_error", "It was interrupted.")), has_all_keys=False)
-    assert final["output"] == resumed.items
+    reopened = reopen(response, seen)
+    final = fold(read(seen + reopened.fail("server_error", "It was interrupted.")), has_all_keys=False)
+    assert final["output"] == reopened.items
