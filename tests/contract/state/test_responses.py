@@ -265,6 +265,10 @@ async def test_whoever_takes_over_gets_the_journal_and_nobody_after_the_end(stor
     assert claimed.events == [b'{"n":%d}' % n for n in range(5)]
     await stores.background.finish(ME, turn("a"), claimed.epoch, [b'{"n":5}'])
     assert len((await stores.background.follow(ME, "resp_a", -1)).events) == 6
+    if stores.database is not None:
+        async with stores.database.read() as connection:
+            journals = (await connection.execute(select(metadata.tables["response_events"].c.sealed_journal))).scalars()
+            assert set(journals) == {None}
 
 
 async def test_deleting_a_running_response_stops_its_runner(stores):
@@ -355,6 +359,8 @@ async def test_nothing_is_left_in_any_table_once_all_is_gone(database):
         one = turn(name, previous, words=CANARY)
         await stores.responses.save(ME, one, expires_at=until, conversation_id=made.id)
     await begin(stores, "c", job={"raw": CANARY})
+    canary = [CANARY.encode()]
+    await stores.background.append(ME, "resp_c", 1, canary, journal=canary, status="in_progress", lease_s=10)
     tables = [table for table in metadata.sorted_tables if table.name.startswith(("response", "conversation"))]
     async with database.read() as connection:
         for table in tables:
