@@ -200,9 +200,22 @@ def _follow(client: Any, batch: Any) -> Any:
         while batch.status not in ENDED:
             time.sleep(wait_s)
             wait_s = min(_MAX_POLL_S, wait_s * 1.5)
-            batch = client.batches.retrieve(batch.id)
-            _show_progress(progress, task, batch)
+            if (seen := _look_again(client, batch.id)) is None:
+                progress.update(task, description="the service is away, waiting for it")
+            else:
+                batch = seen
+                _show_progress(progress, task, batch)
     return batch
+
+
+def _look_again(client: Any, batch_id: str) -> Any:
+    """Return a batch as it stands, None while the service cannot say: it outlives the service's restarts."""
+    from openai import APIConnectionError, InternalServerError, RateLimitError
+
+    try:
+        return client.batches.retrieve(batch_id)
+    except (APIConnectionError, InternalServerError, RateLimitError):
+        return None
 
 
 def _show_progress(progress: Progress, task: TaskID, batch: Any) -> None:

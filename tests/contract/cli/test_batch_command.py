@@ -23,6 +23,7 @@ from tests.contract.http.conftest import (  # noqa: F401 - fixtures.
     world,
 )
 from tests.twins.engine import Script
+from tests.waiting import eventually
 
 COLUMNS = {"COLUMNS": "200"}
 
@@ -68,6 +69,28 @@ async def test_run_uploads_waits_and_downloads(manta, tmp_path):
     cancelled = await manta("cancel", listed[0]["id"])
     assert cancelled.exit_code == 1
     assert "Cannot cancel a batch with status 'completed'." in cancelled.output
+
+
+async def test_wait_outlasts_a_service_that_is_away(world, batching, tmp_path):  # noqa: F811
+    app, release, refused = world.app(), asyncio.Event(), []
+
+    async def service(scope, receive, send):
+        if scope["method"] == "GET" and not release.is_set():
+            refused.append(scope["path"])
+            raise OSError("away")  # A 500 of the server's, which is no JSON.
+        await app(scope, receive, send)
+
+    (tmp_path / "in.jsonl").write_bytes(requests(2))
+    async with serve(service) as address:
+        environment = {**COLUMNS, "MANTA_URL": f"{address}/v1", "MANTA_API_KEY": SECRET}
+        arguments = ["batch", "run", str(tmp_path / "in.jsonl")]
+        running = asyncio.create_task(asyncio.to_thread(CliRunner().invoke, main, arguments, env=environment))
+        await eventually(lambda: len(refused) > 3, 60)  # More than the client's own tries.
+        assert not running.done()
+        release.set()
+        done = await asyncio.wait_for(running, 60)
+    assert done.exit_code == 0, done.output
+    assert "2 of 2 requests completed, 0 failed" in done.stdout
 
 
 async def test_failed_lines_end_the_command_with_an_error(manta, tmp_path):
