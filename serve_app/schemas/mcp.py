@@ -1,7 +1,7 @@
 """Remote MCP servers in requests: the tool, how it is chosen, and the items that tell of it.
 
 The values of `headers` and `authorization`, and what follows the host in `server_url`, may be secrets. They are used,
-and neither shown nor stored.
+and neither shown nor stored; but the path of a `server_url` is kept, sealed, for as long as a background response runs.
 """
 
 import re
@@ -164,7 +164,10 @@ def redacted(url: str) -> str:
 
 
 def without_secrets(body: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return a valid body as it may be kept, and whether something that a server wants to hear is missing from it."""
+    """Return a valid body as it may be kept, and whether something that a server wants to hear is missing from it.
+
+    The path of a server's address is still there: without it nobody could ask the server again.
+    """
     tools = body.get("tools") or []
     kept = [_without_secrets(tool) for tool in tools]
     return ({**body, "tools": kept} if tools else body), kept != tools
