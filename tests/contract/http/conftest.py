@@ -12,6 +12,7 @@ import httpx2
 import openai
 import pytest
 import uvicorn
+from openai.resources.responses import AsyncResponses
 
 from batch.config import BatchConfig
 from batch.coordinator import Coordinator
@@ -51,6 +52,7 @@ from serve_app.operations.safety import SafetyConfig, create_policies
 from serve_app.operations.web_search.tool import WebSearch
 from serve_app.services import Services
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
+from tests.contract.state.conftest import postgres_server, postgres_url
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.interpreter import Interpreter, run_interpreter
@@ -64,6 +66,8 @@ from tests.twins.responses import (
 )
 from tests.twins.web import Web, resolve
 from tests.waiting import eventually
+
+__all__ = ["postgres_server", "postgres_url"]
 
 
 def principal(**overrides: object) -> Principal:
@@ -160,6 +164,12 @@ class _Absent:
 
     def __getattr__(self, name: str):
         raise AssertionError(f"{name} was called")
+
+
+@pytest.fixture
+def responses(world) -> AsyncResponses:
+    """The real client's part for responses."""
+    return world.client().responses
 
 
 @pytest.fixture

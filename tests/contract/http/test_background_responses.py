@@ -1,7 +1,6 @@
 """Responses in the background: followed from anywhere, cancelled, taken over when whoever ran them is gone."""
 
 import asyncio
-from typing import Any
 
 import openai
 import orjson
@@ -12,39 +11,13 @@ from deployments.models.events import Finished, TextDelta
 from serve_app.operations.responses.background import INTERRUPTED, ROUTE
 from serve_app.operations.responses.journal import Patience
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
+from tests.contract.http.background_calls import ended, events_of, held, kill, taken_over
 from tests.contract.http.conftest import serve
 from tests.twins.engine import MemoryDirectory, Script
-from tests.twins.legal import fold, split
+from tests.twins.legal import fold
 from tests.waiting import eventually
 
 ASK = {"model": MODEL, "input": "Go on.", "background": True}
-
-
-def held(*words: str) -> tuple[asyncio.Event, Any]:
-    """Return an event, and the script of an engine that waits for it before its last word."""
-    release = asyncio.Event()
-
-    def script(request):
-        *first, last, end = pieces(request, said(*words))
-        return Script([*first, release, last, end], USAGE)
-
-    return release, script
-
-
-async def ended(responses, response_id):
-    for _ in range(500):
-        response = await responses.retrieve(response_id)
-        if response.status not in ("queued", "in_progress"):
-            return response
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"{response.status}: not ended")
-
-
-async def events_of(world, response_id, after=-1):
-    async with world.http() as http:
-        answer = await http.get(f"/v1/responses/{response_id}?stream=true&starting_after={after}")
-    assert answer.status_code == 200, answer.text
-    return split(answer.content)
 
 
 async def test_it_is_queued_runs_and_can_be_retrieved(world):
@@ -220,27 +193,6 @@ async def test_a_refusal_of_the_engine_fails_it(world):
     await eventually(lambda: recorded(world))
     assert [(record.status, record.code) for record in recorded(world)] == [(400, "invalid_prompt")]
     fold(await events_of(world, begun.id))
-
-
-async def kill(world, runner):
-    """End a runner as kill -9 would: it writes nothing more and lets nothing go."""
-    for task in list(runner._tasks):
-        runner._store = _Gone()
-        task.cancel()
-    await asyncio.gather(*runner._tasks, return_exceptions=True)
-    world.clock.advance(world.timing.lease_s)
-
-
-class _Gone:
-    def __getattr__(self, name):
-        raise OSError("This process is dead.")
-
-
-async def taken_over(world):
-    """Return responses of an application that looks for responses whose runner is gone."""
-    other = world.client()
-    world.runners[-1].watch()
-    return other.responses
 
 
 async def test_it_goes_on_where_it_was_on_another_replica(world):

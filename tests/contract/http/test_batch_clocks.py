@@ -8,8 +8,8 @@ from batch.stores import Stores, create_stores
 from deployments.state.batch_work import BatchWork
 from deployments.state.batches import BatchStore
 from tests.contract.http.answers import USAGE, answer
+from tests.contract.http.batch_calls import finish, jsonl, line, lines_of, submit
 from tests.contract.http.conftest import World, run_batches
-from tests.contract.http.test_batches import finish, jsonl, line, lines_of, submit
 from tests.twins.engine import Script
 from tests.twins.gatekeeper import TestClock
 from tests.waiting import eventually

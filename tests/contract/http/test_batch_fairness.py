@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import replace
 
+from tests.contract.http.batch_calls import OTHER, finish, jsonl, line, submit
 from tests.contract.http.conftest import run_batches
-from tests.contract.http.test_batches import OTHER, finish, jsonl, line, submit
 from tests.twins.engine import ScriptedEngine
 from tests.waiting import eventually
 

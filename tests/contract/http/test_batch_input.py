@@ -7,8 +7,8 @@ from deployments.state.file_content import NewFile
 from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.objects import BucketStore
 from tests.contract.http.answers import MODEL
+from tests.contract.http.batch_calls import CHAT, client, finish, http, jsonl, line, lines_of, submit
 from tests.contract.http.conftest import run_batches
-from tests.contract.http.test_batches import CHAT, client, finish, http, jsonl, line, lines_of, submit
 
 __all__ = ["client", "http"]
 

@@ -9,8 +9,8 @@ import pytest
 from batch import coordinator
 from deployments.models.errors import RequestRejected
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
+from tests.contract.http.batch_calls import CHAT, client, finish, http, jsonl, line, lines_of, submit, until
 from tests.contract.http.conftest import run_batches
-from tests.contract.http.test_batches import CHAT, client, finish, http, jsonl, line, lines_of, submit, until
 from tests.twins.engine import Script, ScriptedEngine, model_card
 from tests.waiting import eventually
 

@@ -5,83 +5,19 @@ import json
 from dataclasses import replace
 
 import openai
-import orjson
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 
-from batch import run
-from batch.fleet import FleetDown, LocalFleet
-from deployments.models.engine import Usage
-from deployments.models.errors import EngineDied, Overloaded, RequestRejected
-from deployments.state.batch_work import BatchWork
-from deployments.state.key_store import KeyStore
-from deployments.state.keys import NewKey
-from deployments.state.tables import batch_segments, batches, usage
+from deployments.models.errors import Overloaded, RequestRejected
+from deployments.state.tables import usage
 from deployments.state.usage import UsageStore
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
+from tests.contract.http.batch_calls import CHAT, OTHER, client, files_url, finish, http, jsonl, line, lines_of, submit
 from tests.contract.http.conftest import run_batches
-from tests.contract.state.conftest import postgres_server, postgres_url
 from tests.twins.engine import Script
-from tests.twins.gatekeeper import TestClock
 from tests.waiting import eventually
 
-__all__ = ["postgres_server", "postgres_url"]
-
-CHAT = "/v1/chat/completions"
-OTHER = "sk-manta-other-0123456789abcdefghijklmnopqrs"
-ENDED = ("completed", "failed", "expired", "cancelled")
-
-
-def line(number, url=CHAT, model=MODEL, **overrides):
-    body = {"model": model, "messages": [{"role": "user", "content": f"Question {number}"}]}
-    return {"custom_id": f"request-{number}", "method": "POST", "url": url, "body": body, **overrides}
-
-
-def jsonl(*lines) -> bytes:
-    return b"".join(orjson.dumps(one) + b"\n" for one in lines)
-
-
-async def submit(client, content, endpoint=CHAT, **more):
-    file = await client.files.create(file=("in.jsonl", content), purpose="batch")
-    return await client.batches.create(input_file_id=file.id, endpoint=endpoint, completion_window="24h", **more)
-
-
-async def until(client, batch, *statuses, timeout_s=60):
-    async with asyncio.timeout(timeout_s):
-        while batch.status not in statuses:
-            await asyncio.sleep(0.01)
-            batch = await client.batches.retrieve(batch.id)
-    return batch
-
-
-async def finish(client, batch, timeout_s=60):
-    return await until(client, batch, *ENDED, timeout_s=timeout_s)
-
-
-async def lines_of(client, file_id):
-    content = (await client.files.content(file_id)).content
-    assert content.endswith(b"\n")
-    return [json.loads(one) for one in content.splitlines()]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def files_url(request, tmp_path):
-    """The same suite over each kind of database."""
-    if request.param == "sqlite":
-        return f"sqlite+aiosqlite:///{tmp_path}/files.db"
-    return request.getfixturevalue("postgres_url")
-
-
-@pytest.fixture
-def client(world, batching) -> openai.AsyncOpenAI:
-    world.principal(requests_per_minute=100_000)
-    return world.client()
-
-
-@pytest.fixture
-async def http(world, batching):
-    async with world.http() as http:
-        yield http
+__all__ = ["client", "files_url", "http"]
 
 
 async def test_a_batch_runs_from_upload_to_download(client, world):
@@ -203,48 +139,6 @@ async def test_a_key_s_scopes_hold_for_each_line(client, world):
         await submit(client, jsonl(line(0)), endpoint="/v1/embeddings")
 
 
-async def test_a_full_replica_is_asked_again_and_no_line_fails_of_it(client, world, batching, monkeypatch):
-    refused = set()
-
-    async def at_once(seconds):
-        return None
-
-    monkeypatch.setattr(batching.worker._calls, "_sleep", at_once)
-
-    def script(request):
-        if request.body not in refused:
-            refused.add(request.body)
-            return Script([Overloaded("full", 0.01)])
-        return answer(request)
-
-    world.chat.script = script
-    batch = await finish(client, await submit(client, jsonl(*map(line, range(30)))))
-    assert batch.request_counts.completed == 30
-    assert len(world.chat.requests) == 60
-
-
-async def test_a_replica_that_dies_is_asked_three_times(client, world, batching, monkeypatch):
-    async def at_once(seconds):
-        return None
-
-    monkeypatch.setattr(batching.worker._calls, "_sleep", at_once)
-    world.chat.script = lambda request: Script([EngineDied("gone")])
-    batch = await finish(client, await submit(client, jsonl(line(0))))
-    assert len(world.chat.requests) == 3
-    (one,) = await lines_of(client, batch.error_file_id)
-    assert one["response"]["status_code"] == 503
-    assert batch.usage.total_tokens == 0
-
-
-async def test_a_bug_is_that_line_s_500_and_says_nothing(client, world, caplog):
-    world.chat.script = lambda request: Script([ValueError("Kanarienvogel")])
-    batch = await finish(client, await submit(client, jsonl(line(0))))
-    (one,) = await lines_of(client, batch.error_file_id)
-    assert one["response"]["status_code"] == 500
-    assert "Kanarienvogel" not in caplog.text
-    assert "Kanarienvogel" not in str(one)
-
-
 async def test_usage_is_counted_once_by_day_and_model(client, batch_stores):
     batch = await finish(client, await submit(client, jsonl(line(0), line(1), line(2, model="none"))))
     async with batch_stores.database.read() as connection:
@@ -311,113 +205,6 @@ async def test_progress_shows_while_a_batch_runs(client, world):
     assert (await finish(client, batch)).request_counts.completed == 10
 
 
-async def test_cancelling_keeps_what_is_done(client, world):
-    world.chat.script = lambda request: (
-        answer(request) if b"Question 1" in request.body else Script([asyncio.Event()], usage_when_aborted=Usage(1, 1))
-    )
-    batch = await submit(client, jsonl(*map(line, range(4))))
-    async with asyncio.timeout(5):
-        while batch.request_counts.completed < 1:
-            await asyncio.sleep(0.01)
-            batch = await client.batches.retrieve(batch.id)
-    batch = await client.batches.cancel(batch.id)
-    assert batch.status == "cancelling"
-    assert batch.cancelling_at is not None
-    again = await client.batches.cancel(batch.id)
-    assert again.status in ("cancelling", "cancelled")
-    batch = await finish(client, batch, timeout_s=5)
-    assert (batch.status, batch.cancelled_at is None) == ("cancelled", False)
-    assert (batch.request_counts.total, batch.request_counts.completed, batch.request_counts.failed) == (4, 1, 3)
-    assert batch.usage.total_tokens == USAGE.total_tokens
-    output = await lines_of(client, batch.output_file_id)
-    assert [one["custom_id"] for one in output] == [f"request-{number}" for number in range(4)]
-    assert output[1]["response"]["status_code"] == 200
-    for one in (output[0], output[2], output[3]):
-        assert one["response"] is None
-        assert one["error"]["code"] == "batch_cancelled"
-    assert await lines_of(client, batch.error_file_id) == [output[0], output[2], output[3]]
-    assert (await client.batches.cancel(batch.id)).status == "cancelled"
-    await eventually(lambda: all(stream.ended.is_set() for stream in world.chat.streams))
-
-
-async def test_expiry_keeps_what_is_done_and_says_so_of_the_rest(world, batch_stores):
-    world.principal(requests_per_minute=10_000)
-    client, uptime = world.client(), TestClock(0.0)
-    stores = replace(batch_stores, work=BatchWork(batch_stores.batches, uptime))
-    world.chat.script = lambda request: answer(request) if b"Question 0" in request.body else Script([asyncio.Event()])
-    file = await client.files.create(
-        file=("in.jsonl", jsonl(line(0), line(1))),
-        purpose="batch",
-        expires_after={"anchor": "created_at", "seconds": 2_592_000},
-    )
-    batch = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
-    async with run_batches(world, stores, lease_s=2):
-        async with asyncio.timeout(30):
-            while batch.request_counts.completed < 1:
-                await asyncio.sleep(0.01)
-                batch = await client.batches.retrieve(batch.id)
-        uptime.advance(86_400)
-        world.clock.advance(86_400)
-        batch = await finish(client, batch)
-    assert (batch.status, batch.expired_at is None) == ("expired", False)
-    assert (batch.request_counts.completed, batch.request_counts.failed) == (1, 1)
-    done, expired = await lines_of(client, batch.output_file_id)
-    assert done["response"]["status_code"] == 200
-    assert expired["response"] is None
-    assert expired["error"] == {
-        "code": "batch_expired",
-        "message": "This request could not be executed before the completion window expired.",
-    }
-
-
-async def test_what_has_ended_cannot_be_cancelled(http, client):
-    batch = await finish(client, await submit(client, jsonl(line(0))))
-    refused = await http.post(f"/v1/batches/{batch.id}/cancel")
-    assert refused.status_code == 409
-    assert refused.headers["x-should-retry"] == "false"
-    assert refused.json()["error"] == {
-        "message": "Cannot cancel a batch with status 'completed'.",
-        "type": "invalid_request_error",
-        "param": None,
-        "code": None,
-    }
-
-
-async def test_segments_and_ephemeral_input_are_destroyed_when_a_batch_ends(client, world, batch_stores):
-    batch = await finish(client, await submit(client, jsonl(line(0), line(1, model="none"))))
-    async with batch_stores.database.read() as connection:
-        assert (await connection.execute(select(batch_segments))).all() == []
-    with pytest.raises(openai.NotFoundError):
-        await client.files.retrieve(batch.input_file_id)
-    await eventually(lambda: len(world.objects.objects) == 2)
-    output = await client.files.retrieve(batch.output_file_id)
-    assert (output.purpose, output.filename) == ("batch_output", f"{batch.id}_output.jsonl")
-    assert output.expires_at == output.created_at + 7 * 86_400
-
-
-async def test_a_stored_key_keeps_its_input_and_its_output_longer(client, world):
-    world.principal(retention="stored", requests_per_minute=10_000)
-    batch = await finish(client, await submit(client, jsonl(line(0))))
-    assert (await client.files.retrieve(batch.input_file_id)).id == batch.input_file_id
-    output = await client.files.retrieve(batch.output_file_id)
-    assert output.expires_at == output.created_at + 30 * 86_400
-    asked = await submit(client, jsonl(line(0)), output_expires_after={"anchor": "created_at", "seconds": 3600})
-    asked = await finish(client, asked)
-    output = await client.files.retrieve(asked.output_file_id)
-    assert output.expires_at == output.created_at + 3600
-
-
-async def test_an_input_that_another_batch_needs_outlives_the_first(client, world):
-    gate = asyncio.Event()
-    file = await client.files.create(file=("in.jsonl", jsonl(line(0))), purpose="batch")
-    first = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
-    world.chat.script = lambda request: Script([gate, *answer(request).steps], usage=USAGE)
-    second = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
-    gate.set()
-    for batch in (first, second):
-        assert (await finish(client, batch)).status == "completed"
-
-
 async def test_a_strict_key_runs_no_batches(client, world):
     world.principal(retention="strict")
     with pytest.raises(openai.PermissionDeniedError) as refused:
@@ -480,104 +267,6 @@ async def test_lists_are_paged_and_belong_to_their_account(client, world):
         assert "No batch found with id 'batch_none'." in missing.value.message
 
 
-async def test_stores_that_are_away_for_a_while_only_delay_a_batch(client, world):
-    gate = asyncio.Event()
-    world.chat.script = lambda request: Script([gate, *answer(request).steps], usage=USAGE)
-    batch = await submit(client, jsonl(*map(line, range(5))))
-    await eventually(lambda: len(world.chat.streams) == 5)
-    world.objects.is_away = True
-    gate.set()
-    await asyncio.sleep(0.3)
-    assert (await client.batches.retrieve(batch.id)).status == "in_progress"
-    world.objects.is_away = False
-    batch = await finish(client, batch)
-    assert batch.request_counts.completed == 5
-    assert len(await lines_of(client, batch.output_file_id)) == 5
-
-
-class CrashingFleet(LocalFleet):
-    """A worker that dies whenever it meets a certain line, with whatever else it was doing."""
-
-    def __init__(self, worker, *poison: int) -> None:
-        super().__init__(worker)
-        self.poison = set(poison)
-        self.num_deaths = 0
-
-    async def run(self, job, places):
-        for start in range(0, len(places), 4):
-            part = places[start : start + 4]
-            if self.poison & {place.line for place in part}:
-                self.num_deaths += 1
-                return
-            await super().run(job, part)
-
-    async def run_alone(self, job, place):
-        await self.run(job, [place])
-
-
-@pytest.mark.parametrize("poison", [(0,), (7,), (19,), (3, 4, 18)])
-async def test_a_line_that_ends_its_worker_gets_a_500_after_three_tries_alone(world, batch_stores, poison):
-    world.principal(requests_per_minute=10_000)
-    async with run_batches(world, batch_stores, fleet=lambda worker: CrashingFleet(worker, *poison)) as batching:
-        client = world.client()
-        batch = await finish(client, await submit(client, jsonl(*map(line, range(20)))))
-        deaths = batching.fleet.num_deaths
-    assert batch.status == "completed"
-    output = await lines_of(client, batch.output_file_id)
-    assert [one["response"]["status_code"] for one in output] == [500 if n in poison else 200 for n in range(20)]
-    assert [one["custom_id"] for one in output] == [f"request-{number}" for number in range(20)]
-    assert output[poison[0]]["response"]["body"]["error"]["type"] == "server_error"
-    assert (batch.request_counts.completed, batch.request_counts.failed) == (20 - len(poison), len(poison))
-    assert deaths >= 3 * len(poison)
-
-
-async def test_a_fleet_that_is_down_blames_no_line(world, batch_stores, monkeypatch):
-    class Down(LocalFleet):
-        num_refusals = 0
-
-        async def run(self, job, places):
-            self.num_refusals += 1
-            if self.num_refusals < 6:
-                raise FleetDown("No room for a worker.")
-            await super().run(job, places)
-
-    monkeypatch.setattr(run, "_FLEET_WAIT_S", 0.01)
-    world.principal(requests_per_minute=10_000)
-    async with run_batches(world, batch_stores, fleet=Down):
-        client = world.client()
-        batch = await finish(client, await submit(client, jsonl(line(0), line(1))))
-    assert (batch.status, batch.request_counts.completed) == ("completed", 2)
-
-
-async def test_a_full_disk_is_waited_out_and_nothing_half_done_is_seen(client, world):
-    file = await client.files.create(file=("in.jsonl", jsonl(*map(line, range(5)))), purpose="batch")
-    world.objects.room_bytes = sum(map(len, world.objects.objects.values())) + 10
-    batch = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
-    await eventually(lambda: len(world.chat.streams) == 5)
-    await asyncio.sleep(0.3)
-    batch = await client.batches.retrieve(batch.id)
-    assert (batch.status, batch.request_counts.completed, batch.output_file_id) == ("in_progress", 0, None)
-    assert [one.id for one in (await client.files.list()).data] == [file.id]
-    world.objects.room_bytes = None
-    batch = await finish(client, batch)
-    assert batch.request_counts.completed == 5
-    assert len(world.chat.streams) == 5
-
-
-async def test_revoking_a_key_cancels_its_batches(world, batch_stores):
-    keys = KeyStore(batch_stores.database, b"p" * 32)
-    key, _ = await keys.create(NewKey(account="acct-1", tier="standard"))
-    world.principal(key_id=key.key_id, requests_per_minute=10_000)
-    world.chat.script = lambda request: Script([asyncio.Event()])
-    async with run_batches(world, batch_stores, lease_s=2):
-        client = world.client()
-        batch = await submit(client, jsonl(line(0)))
-        await eventually(lambda: world.chat.streams)
-        await keys.revoke(key.key_id)
-        batch = await finish(client, batch)
-    assert batch.status == "cancelled"
-
-
 async def test_lines_may_ask_for_responses(client):
     body = {"model": MODEL, "input": "Hi."}
     lines = [line(0, url="/v1/responses", body=body), line(1, url="/v1/responses", body={**body, "background": True})]
@@ -617,15 +306,3 @@ async def test_accounts_share_the_room_however_much_each_has_to_do(world, batch_
     assert len(theirs) == 10
     assert theirs[-1] - theirs[0] < 60  # Every second line was theirs, or nearly.
     assert theirs[-1] < 300  # They waited for none of the batches that came before.
-
-
-async def test_a_batch_that_cannot_be_read_stops_no_other(world, batch_stores, caplog):
-    world.principal(requests_per_minute=10_000)
-    client = world.client()
-    broken = await submit(client, jsonl(line(0)), metadata={"a": "b"})
-    async with batch_stores.database.write() as connection:
-        spoilt = update(batches).where(batches.c.batch_id == broken.id).values(sealed_metadata=b"x" * 40)
-        await connection.execute(spoilt)
-    async with run_batches(world, batch_stores):
-        assert (await finish(client, await submit(client, jsonl(line(0))))).status == "completed"
-    assert "SealBroken" in caplog.text

@@ -5,23 +5,15 @@ import asyncio
 import openai
 import orjson
 
-from deployments.models.events import Finished, ToolArgumentsDelta, ToolCallStart
 from deployments.tools.sandbox.sandbox import Sandbox
-from tests.contract.http import test_code_interpreter as code
-from tests.contract.http import test_mcp as mcp
+from tests.contract.http import code_interpreter_calls as code
+from tests.contract.http import mcp_calls as mcp
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.test_responses import WEATHER, calling
-from tests.contract.http.test_tool_loop import messages, script
+from tests.contract.http.response_calls import WEATHER, calling, messages, token_by_token
+from tests.contract.http.tool_calls import script
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
-
-
-def token_by_token(name: str, arguments: str, reason: str = "tool_calls"):
-    """Return the events of a model that writes one call, three characters a token."""
-    tokens = [arguments[start : start + 3] for start in range(0, len(arguments), 3)]
-    told = [[ToolArgumentsDelta("tool_arguments", 0, 0, token)] for token in tokens]
-    return [[ToolCallStart("tool_call", 0, 0, "call_0", name)], *told, [Finished("finished", 0, reason)]]
 
 
 async def test_a_client_reads_code_before_the_model_has_finished_it(world, interpreter):

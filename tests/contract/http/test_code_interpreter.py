@@ -8,37 +8,13 @@ import orjson
 import pytest
 
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
+from tests.contract.http.code_interpreter_calls import OUTPUTS, TOOL, calls_of, respond, runs, stream
 from tests.contract.http.conftest import serve
-from tests.contract.http.test_responses import WEATHER, calling
-from tests.contract.http.test_tool_loop import messages, script
+from tests.contract.http.response_calls import WEATHER, calling, messages
+from tests.contract.http.tool_calls import script
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 from tests.waiting import eventually
-
-TOOL = {"type": "code_interpreter", "container": {"type": "auto"}}
-OUTPUTS = ["code_interpreter_call.outputs"]
-
-
-def runs(*codes: str, words: tuple[str, ...] = ()):
-    """Return the events of a model that runs each of these."""
-    calls = [(f"call_{n}", "code_interpreter", orjson.dumps({"code": code}).decode()) for n, code in enumerate(codes)]
-    return calling(*calls, words=words)
-
-
-async def stream(world, **body):
-    async with world.http() as http:
-        body = {"model": MODEL, "input": "x", "stream": True, "tools": [TOOL], **body}
-        answer = await http.post("/v1/responses", json=body)
-    assert answer.status_code == 200, answer.text
-    return split(answer.content)
-
-
-async def respond(world, **body):
-    return fold(await stream(world, **body))
-
-
-def calls_of(response):
-    return [item for item in response["output"] if item["type"] == "code_interpreter_call"]
 
 
 async def test_code_runs_and_the_model_reads_what_it_printed(world, interpreter):

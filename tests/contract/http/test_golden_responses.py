@@ -13,9 +13,9 @@ import pytest
 from deployments.models.errors import EngineDied
 from deployments.models.events import Finished, Logprobs, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
 from tests.contract.http.answers import MODEL, USAGE, pieces, said
-from tests.contract.http.test_file_search import filled_store
-from tests.contract.http.test_responses import calling
-from tests.contract.http.test_tool_loop import SEARCH, SEARCHING, ScriptedTool
+from tests.contract.http.file_search_calls import filled_store
+from tests.contract.http.response_calls import calling
+from tests.contract.http.tool_calls import SEARCH, SEARCHING, ScriptedTool
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 

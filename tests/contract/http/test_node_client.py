@@ -1,54 +1,20 @@
 """OpenAI's client for Node against the application behind a real server."""
 
 import asyncio
-import os
-import shutil
-import subprocess
-from pathlib import Path
 
 import orjson
-import pytest
 
 from deployments.models.errors import EngineDied, Overloaded
 from deployments.models.events import Finished, TextDelta, ToolArgumentsDelta, ToolCallStart
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer, pieces, said
 from tests.contract.http.conftest import serve
+from tests.contract.http.node import node, run_tests
 from tests.twins.engine import Script
 from tests.waiting import eventually
 
-PLACE = Path(__file__).parents[1] / "node"
+__all__ = ["node"]
+
 LIMITED = "sk-manta-limited-0123456789abcdefghijklmnop"
-
-
-@pytest.fixture(scope="module")
-def node() -> str:
-    """The program, once the client's package is installed."""
-    program = shutil.which("node")
-    npm = shutil.which("npm")
-    if program is None or npm is None:
-        pytest.skip("node and npm are not installed")
-    if not all((PLACE / "node_modules" / name).exists() for name in ("openai", "@ai-sdk/open-responses")):
-        installed = subprocess.run([npm, "ci", "--no-audit", "--no-fund"], cwd=PLACE, capture_output=True, timeout=200)
-        if installed.returncode:
-            pytest.skip("npm could not install the client")
-    return program
-
-
-async def run_tests(node: str, name: str, **environment: str) -> None:
-    """Run a file of tests of Node's."""
-    process = await asyncio.create_subprocess_exec(
-        node,
-        "--test",
-        "--test-reporter=tap",
-        name,
-        cwd=PLACE,
-        env={**os.environ, **environment},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await asyncio.wait_for(process.communicate(), 120)
-    assert process.returncode == 0, output.decode()
-    assert b"# fail 0" in output
 
 
 def scripts():

@@ -6,7 +6,7 @@ from deployments.models.errors import EngineDied
 from deployments.models.events import Finished, ReasoningDelta, ToolArgumentsDelta, ToolCallStart
 from tests.contract.http.answers import MODEL, SECRET, USAGE, answer, pieces, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.test_node_client import node, run_tests
+from tests.contract.http.node import node, run_tests
 from tests.twins.engine import Script
 
 __all__ = ["node"]

@@ -4,9 +4,9 @@ import orjson
 
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.test_file_search import filled_store
-from tests.contract.http.test_node_client import node, run_tests
-from tests.contract.http.test_responses import calling
+from tests.contract.http.file_search_calls import filled_store
+from tests.contract.http.node import node, run_tests
+from tests.contract.http.response_calls import calling
 from tests.twins.engine import Script
 from tests.twins.web import SITES
 

@@ -8,8 +8,8 @@ import pytest
 
 from deployments.models.engine import ModelCard
 from tests.contract.http.answers import MODEL
-from tests.contract.http.test_background_responses import ended
-from tests.contract.http.test_responses import OTHER, lines_of, messages
+from tests.contract.http.background_calls import ended
+from tests.contract.http.response_calls import OTHER, lines_of, messages
 from tests.twins.engine import MemoryDirectory, Script, ScriptedEngine, model_card
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16

@@ -1,6 +1,5 @@
-"""The responses interface through the real client: what is answered, what is streamed, what is kept."""
+"""The responses interface through the real client: what is answered, what is streamed, what fails."""
 
-import asyncio
 from typing import Any
 
 import openai
@@ -8,72 +7,13 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
-from batch.calls import LineCalls
-from batch.gate import Gate
-from batch.lines import BatchRequest
-from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied, Overloaded, RequestRejected
-from deployments.models.events import Finished, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
-from serve_app.operations.registry import create_operations
-from serve_app.operations.routing import cache_salts
+from deployments.models.events import ReasoningDelta
 from serve_app.operations.safety import SafetyConfig
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, WORDS, pieces, said
-from tests.contract.http.conftest import principal
+from tests.contract.http.response_calls import WEATHER, calling, lines_of, messages, script_of, stream_of
 from tests.twins.engine import Script
-from tests.twins.legal import KEYS, fold, split
-
-OTHER = "sk-manta-another-secret-0000"
-WEATHER = {
-    "type": "function",
-    "name": "weather",
-    "description": "Tell the weather.",
-    "parameters": {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-        "additionalProperties": False,
-    },
-}
-
-
-@pytest.fixture
-def responses(world):
-    return world.client().responses
-
-
-def calling(*calls: tuple[str, str, str], words: tuple[str, ...] = ()) -> list[list[Any]]:
-    """Return the events of an answer that calls tools: (call id, name, arguments) each."""
-    told: list[list[Any]] = [[TextDelta("text", 0, word)] for word in words]
-    for number, (call_id, name, arguments) in enumerate(calls):
-        told.append([ToolCallStart("tool_call", 0, number, call_id, name)])
-        half = len(arguments) // 2
-        told += [
-            [ToolArgumentsDelta("tool_arguments", 0, number, part)] for part in (arguments[:half], arguments[half:])
-        ]
-    return [*told, [Finished("finished", 0, "tool_calls")]]
-
-
-def script_of(world, *answers: list[list[Any]], usage: Usage = USAGE) -> None:
-    """Have the engine give these answers, one a request, the last one for ever."""
-    left = list(answers)
-
-    def script(request):
-        events = left.pop(0) if len(left) > 1 else left[0]
-        return Script(pieces(request, events, usage), usage=usage)
-
-    world.chat.script = script
-
-
-def messages(world, number: int = -1) -> list[dict[str, Any]]:
-    return orjson.loads(world.chat.requests[number].body)["messages"]
-
-
-async def stream_of(world, body: dict[str, Any], path: str = "/v1/responses") -> list[dict[str, Any]]:
-    async with world.http() as http:
-        answer = await http.post(path, json={"model": MODEL, "stream": True, **body})
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-    return split(answer.content)
+from tests.twins.legal import KEYS, fold
 
 
 async def test_a_response_has_every_key_and_the_text(world, responses):
@@ -224,126 +164,6 @@ async def test_safety_policy_filters_prompt_and_answer(world):
     assert final["output"][0]["content"][0]["text"] == "It is "
 
 
-async def test_what_is_stored_can_be_retrieved_listed_and_deleted(world, responses):
-    created = await responses.create(model=MODEL, input=[{"role": "user", "content": t} for t in "abc"])
-    assert (await responses.retrieve(created.id)).model_dump() == created.model_dump()
-    items = [item async for item in responses.input_items.list(created.id, limit=2, order="asc")]
-    assert [item.content[0].text for item in items] == ["a", "b", "c"]
-    assert all(item.id.startswith("msg_") for item in items)
-    page = await responses.input_items.list(created.id, limit=2)
-    assert [item.content[0].text for item in page.data] == ["c", "b"]
-    assert page.has_more
-    await responses.delete(created.id)
-    for call in (responses.retrieve, responses.delete, responses.cancel, responses.input_items.list):
-        with pytest.raises(openai.NotFoundError) as caught:
-            await call(created.id)
-        assert caught.value.body["message"] == f"Response with id '{created.id}' not found."
-
-
-async def test_a_stored_stream_is_replayed_from_any_number(world):
-    events = await stream_of(world, {"input": "Say hello."})
-    response_id = events[0]["response"]["id"]
-    async with world.http() as http:
-        again = await http.get(f"/v1/responses/{response_id}?stream=true")
-        assert split(again.content) == events
-        rest = await http.get(f"/v1/responses/{response_id}?stream=true&starting_after=4")
-        assert split(rest.content) == events[5:]
-        last = len(events) - 1
-        none = await http.get(f"/v1/responses/{response_id}?stream=true&starting_after={last}")
-        assert none.content == b"data: [DONE]\n\n"
-        past = await http.get(f"/v1/responses/{response_id}?stream=true&starting_after={last + 1}")
-    assert past.status_code == 400
-    assert past.json()["error"] == {
-        "message": f"Invalid 'starting_after': there is no event with the sequence number {last + 1}. The last one is "
-        f"{last}.",
-        "type": "invalid_request_error",
-        "param": "starting_after",
-        "code": "invalid_value",
-    }
-
-
-async def test_store_false_leaves_no_trace(world, responses):
-    response = await responses.create(model=MODEL, input="x", store=False)
-    assert response.store is False
-    assert not world.state.kept
-    with pytest.raises(openai.BadRequestError) as caught:
-        await responses.create(model=MODEL, input="y", previous_response_id=response.id)
-    assert caught.value.code == "previous_response_not_found"
-    assert caught.value.param == "previous_response_id"
-    with pytest.raises(openai.NotFoundError):
-        item = {"type": "item_reference", "id": response.output[0].id}
-        await responses.create(model=MODEL, input=[item])
-
-
-async def test_foreign_unknown_and_expired_ids_answer_alike(world, responses):
-    world.principal(OTHER, key_id="key_2", account="acct_2")
-    other = world.client(OTHER)
-    made = await other.responses.create(model=MODEL, input="x")
-    talk = await other.conversations.create()
-    expired = await responses.create(model=MODEL, input="x")
-    world.clock.advance(86_400)
-    for response_id in ("resp_none", made.id, expired.id, "\x00", "x" * 500):
-        for body in ({"input": "y"}, {"input": "y", "stream": True}):
-            with pytest.raises(openai.BadRequestError) as caught:
-                await responses.create(model=MODEL, previous_response_id=response_id[:128], **body)
-            assert caught.value.code == "previous_response_not_found"
-    for conversation_id in ("conv_none", talk.id):
-        with pytest.raises(openai.NotFoundError):
-            await responses.create(model=MODEL, input="y", conversation=conversation_id)
-        with pytest.raises(openai.NotFoundError):
-            await world.client().conversations.retrieve(conversation_id)
-    with pytest.raises(openai.NotFoundError):
-        await responses.create(model=MODEL, input=[{"type": "item_reference", "id": made.output[0].id}])
-
-
-async def test_strict_retention_stores_nothing_and_says_so(world, responses):
-    world.principal(retention="strict")
-    response = await responses.create(model=MODEL, input="x", store=True)
-    assert response.store is False
-    assert not world.state.kept
-    for wanted in ({"previous_response_id": "resp_1"}, {"conversation": "conv_1"}, {"background": True}):
-        with pytest.raises(openai.PermissionDeniedError) as caught:
-            await responses.create(model=MODEL, input="x", **wanted)
-        assert caught.value.code == "retention_policy"
-        assert caught.value.param == next(iter(wanted))
-    with pytest.raises(openai.PermissionDeniedError):
-        await world.client().conversations.create()
-    with pytest.raises(openai.PermissionDeniedError):
-        await world.client().conversations.items.create("conv_1", items=[{"role": "user", "content": "x"}])
-
-
-@pytest.mark.parametrize(("retention", "days"), [("ephemeral", 1), ("stored", 30)])
-async def test_retention_says_how_long(world, responses, retention, days):
-    world.principal(retention=retention)
-    response = await responses.create(model=MODEL, input="x")
-    world.clock.advance(days * 86_400 - 1)
-    await responses.retrieve(response.id)
-    world.clock.advance(1)
-    with pytest.raises(openai.NotFoundError):
-        await responses.retrieve(response.id)
-
-
-CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
-OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "x"}
-
-
-@pytest.mark.parametrize(
-    ("items", "param", "words"),
-    [
-        ([{"role": "user", "content": "a"}, OUTPUT], "input[1].call_id", "No tool call found"),
-        ([CALL, OUTPUT, OUTPUT], "input[2].call_id", "Another output"),
-        ([CALL, {"role": "user", "content": "a"}], "input", "No tool output found"),
-        ([{**OUTPUT, "call_id": "d"}, CALL], "input[0].call_id", "No tool call found"),
-    ],
-)
-async def test_outputs_without_calls_and_calls_without_outputs_are_refused(world, responses, items, param, words):
-    with pytest.raises(openai.BadRequestError, match=words) as caught:
-        await responses.create(model=MODEL, input=items)
-    assert caught.value.param == param
-    assert not world.chat.requests
-    assert world.gatekeeper.settled == []
-
-
 async def test_other_models_do_not_offer_responses(responses):
     with pytest.raises(openai.BadRequestError) as caught:
         await responses.create(model=EMBEDDING_MODEL, input="x")
@@ -459,107 +279,11 @@ async def test_tool_choice_and_settings_reach_the_engine(world, responses):
     assert not {"metadata", "user", "input"} & asked.keys()
 
 
-async def test_items_are_referred_to_by_their_ids(world, responses):
-    script_of(world, said("The answer."), said("Again."))
-    first = await responses.create(model=MODEL, input="x")
-    await responses.create(
-        model=MODEL, input=[{"type": "item_reference", "id": first.output[0].id}, {"role": "user", "content": "y"}]
-    )
-    assert [m["content"] for m in messages(world)] == ["The answer.", "y"]
-
-
 async def test_input_tokens_are_what_the_engine_counts(world, responses):
     counted = await responses.input_tokens.count(model=MODEL, input="Say hello.", instructions="Be kind.")
     assert counted.input_tokens == USAGE.prompt_tokens
     assert orjson.loads(world.chat.requests[0].body)["max_completion_tokens"] == 1
     assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
-
-
-async def test_a_compacted_conversation_goes_on(world, responses):
-    script_of(world, said("Blue."), said("They like blue."), said("Yes."))
-    first = await responses.create(model=MODEL, input="I like blue.")
-    compacted = await responses.compact(model=MODEL, previous_response_id=first.id)
-    assert compacted.object == "response.compaction"
-    assert [item.type for item in compacted.output] == ["message", "compaction"]
-    given = [item.model_dump(exclude_none=True, warnings=False) for item in compacted.output]
-    last = await responses.create(model=MODEL, input=[*given, {"role": "user", "content": "Which?"}])
-    assert messages(world)[1] == {"role": "system", "content": "What was said before, in short:\nThey like blue."}
-    await responses.create(model=MODEL, input="And?", previous_response_id=last.id)
-    assert "They like blue." in messages(world)[1]["content"]
-    items = [item.model_dump() async for item in responses.input_items.list(last.id)]
-    assert "They like blue." not in str(items)
-
-
-async def test_conversations_gather_what_is_said(world, responses):
-    script_of(world, said("One."), said("Two."))
-    client = world.client()
-    talk = await client.conversations.create(
-        items=[{"type": "message", "role": "user", "content": "zero"}], metadata={"topic": "t"}
-    )
-    assert talk.metadata == {"topic": "t"}
-    first = await responses.create(model=MODEL, input="a", conversation=talk.id)
-    assert first.conversation.id == talk.id
-    await responses.create(model=MODEL, input="b", conversation={"id": talk.id})
-    assert [m["content"] for m in messages(world)] == ["zero", "a", "One.", "b"]
-    items = [item async for item in client.conversations.items.list(talk.id, order="asc", limit=2)]
-    assert [item.content[0].text for item in items] == ["zero", "a", "One.", "b", "Two."]
-    added = await client.conversations.items.create(talk.id, items=[{"role": "user", "content": "c"}])
-    item_id = added.data[0].id
-    assert (await client.conversations.items.retrieve(item_id, conversation_id=talk.id)).content[0].text == "c"
-    assert (await client.conversations.items.delete(item_id, conversation_id=talk.id)).id == talk.id
-    with pytest.raises(openai.NotFoundError):
-        await client.conversations.items.retrieve(item_id, conversation_id=talk.id)
-    assert (await client.conversations.update(talk.id, metadata={"x": "y"})).metadata == {"x": "y"}
-    assert (await client.conversations.delete(talk.id)).deleted
-    with pytest.raises(openai.NotFoundError):
-        await client.conversations.retrieve(talk.id)
-
-
-@pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=x", "order=up", "after=none"])
-async def test_pages_are_asked_for_within_bounds(world, query):
-    response = await world.client().responses.create(model=MODEL, input="x")
-    talk = await world.client().conversations.create()
-    async with world.http() as http:
-        for path in (f"/v1/responses/{response.id}/input_items", f"/v1/conversations/{talk.id}/items"):
-            answer = await http.get(f"{path}?{query}")
-            assert answer.status_code == 400
-            assert answer.json()["error"]["param"] == query.partition("=")[0]
-
-
-@pytest.mark.parametrize(
-    "query", ["stream=true&starting_after=-5", "stream=true&starting_after=x", "stream=maybe", "starting_after=1"]
-)
-async def test_streams_are_asked_for_in_whole_numbers(world, query):
-    response = await world.client().responses.create(model=MODEL, input="x")
-    async with world.http() as http:
-        assert (await http.get(f"/v1/responses/{response.id}?{query}")).status_code == 400
-
-
-async def test_only_background_responses_can_be_cancelled(world, responses):
-    response = await responses.create(model=MODEL, input="x")
-    with pytest.raises(openai.BadRequestError, match="synchronous"):
-        await responses.cancel(response.id)
-
-
-async def test_many_turns_at_once_do_not_mix(world, responses):
-    async def talk(name):
-        first = await responses.create(model=MODEL, input=name)
-        second = await responses.create(model=MODEL, input=name + "2", previous_response_id=first.id)
-        return [item.content[0].text async for item in responses.input_items.list(second.id)]
-
-    assert await asyncio.gather(*(talk(str(n)) for n in range(20))) == [[f"{n}2"] for n in range(20)]
-
-
-async def lines_of(world, *bodies: dict[str, Any], **overrides: object):
-    """Return what batch lines over /v1/responses come to: (status, body) each."""
-    operations = create_operations(world.directory, cache_salts(b"salt"), {}, world.storage()).by_path()
-    calls = LineCalls(operations, Gate(8), 10)
-    answers = []
-    for number, body in enumerate(bodies):
-        answer = await calls.run(number, BatchRequest(f"r{number}", body), "/v1/responses", principal(**overrides))
-        told = orjson.loads(answer.rendered)["response"]
-        answers.append((told["status_code"], told["body"]))
-    return answers
 
 
 async def test_batch_lines_are_responses_too(world, responses):

@@ -1,14 +1,17 @@
 """Bad input to the responses interface: the status, and the exact error, of everything that is not to be answered."""
 
+import openai
 import pytest
 
 from tests.contract.http.answers import MODEL
-from tests.contract.http.test_responses import CALL, OTHER, OUTPUT, WEATHER
+from tests.contract.http.response_calls import OTHER, WEATHER
 from tests.twins.engine import Script
 from tests.waiting import eventually
 
 TURN_OF_ANOTHER, EXPIRED, DELETED = "(of another account)", "(expired)", "(deleted)"
 FUNCTION = {"type": "function", "name": "f"}
+CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "x"}
 WIDE = {"enum": [f"{number}" * 400 for number in range(2000)]}
 LONG = {"type": "array", "minItems": 10**9, "items": {"type": "array", "minItems": 10**9}}
 DEEP: dict = {"type": "object"}
@@ -158,6 +161,23 @@ async def test_bad_input_is_refused_by_name_whether_streamed_or_not(world, http,
         answer = await http.post("/v1/responses", json={"model": MODEL, "input": "x", "stream": is_stream, **body})
         is_error(answer, 400, param, code)
     assert len(world.chat.requests) == num_asked
+
+
+@pytest.mark.parametrize(
+    ("items", "param", "words"),
+    [
+        ([{"role": "user", "content": "a"}, OUTPUT], "input[1].call_id", "No tool call found"),
+        ([CALL, OUTPUT, OUTPUT], "input[2].call_id", "Another output"),
+        ([CALL, {"role": "user", "content": "a"}], "input", "No tool output found"),
+        ([{**OUTPUT, "call_id": "d"}, CALL], "input[0].call_id", "No tool call found"),
+    ],
+)
+async def test_outputs_without_calls_and_calls_without_outputs_are_refused(world, responses, items, param, words):
+    with pytest.raises(openai.BadRequestError, match=words) as caught:
+        await responses.create(model=MODEL, input=items)
+    assert caught.value.param == param
+    assert not world.chat.requests
+    assert world.gatekeeper.settled == []
 
 
 async def test_a_million_items_are_refused_before_they_are_looked_at(world, http):

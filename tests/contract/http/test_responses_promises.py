@@ -5,9 +5,9 @@ import asyncio
 import openai
 
 from tests.contract.http.answers import MODEL, SECRET
+from tests.contract.http.background_calls import held
 from tests.contract.http.conftest import serve
-from tests.contract.http.test_background_responses import held
-from tests.contract.http.test_responses import WEATHER
+from tests.contract.http.response_calls import WEATHER
 from tests.twins.legal import KEYS, fold, split
 
 SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}

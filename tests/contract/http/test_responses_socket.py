@@ -11,7 +11,7 @@ from websockets.exceptions import InvalidStatus
 from deployments.models.errors import EngineDied
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.test_responses import WEATHER, calling, messages, script_of
+from tests.contract.http.response_calls import WEATHER, calling, messages, script_of
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 from tests.waiting import eventually

@@ -14,8 +14,8 @@ from deployments.state.files import FileStore
 from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.objects import BucketStore
 from tests.contract.http.answers import MODEL
+from tests.contract.http.batch_calls import finish, jsonl, line, lines_of, submit
 from tests.contract.http.conftest import run_batches
-from tests.contract.http.test_batches import finish, jsonl, line, lines_of, submit
 from tests.contract.objects.volumes import mounted
 from tests.contract.state.conftest import mortal_postgres
 from tests.ports import free_port

@@ -10,13 +10,12 @@ import orjson
 
 from deployments.models.events import Event, Finished, Logprobs, ReasoningDelta, TextDelta
 from serve_app.operations.responses.tools import INTERRUPTED
-from tests.contract.http import test_code_interpreter as code
-from tests.contract.http import test_mcp as mcp
+from tests.contract.http import code_interpreter_calls as code
+from tests.contract.http import mcp_calls as mcp
 from tests.contract.http.answers import MODEL, USAGE, pieces, said
-from tests.contract.http.test_background_responses import ended, events_of, kill, taken_over
-from tests.contract.http.test_calls_in_writing import token_by_token
-from tests.contract.http.test_file_search import filled_store
-from tests.contract.http.test_responses import WEATHER, calling
+from tests.contract.http.background_calls import ended, events_of, kill, taken_over
+from tests.contract.http.file_search_calls import filled_store
+from tests.contract.http.response_calls import WEATHER, calling, token_by_token
 from tests.twins.engine import Script
 from tests.twins.legal import fold
 from tests.waiting import eventually

@@ -1,100 +1,26 @@
 """The loop that runs tools inside the service, with tools that do what a script says."""
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import Any
 
 import orjson
 import pytest
 
 from deployments.models.engine import Usage
 from deployments.models.events import Finished, TextDelta
-from serve_app.operations.responses.tools import CALL_FAILED, CUT, NO_MORE_CALLS, TIME_IS_UP, ToolAnswer, ToolBounds
+from serve_app.operations.responses.tools import CALL_FAILED, CUT, NO_MORE_CALLS, TIME_IS_UP, ToolBounds
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.test_responses import WEATHER, calling
+from tests.contract.http.response_calls import WEATHER, calling, messages
+from tests.contract.http.tool_calls import SEARCH, SEARCHING, ScriptedTool, script
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 from tests.waiting import eventually
-
-
-@dataclass
-class ScriptedTool:
-    """A tool that answers like a web search with what it is told to; `hold` makes it wait.
-
-    Requests name it as they name the code interpreter: there must be a schema for a tool that they name.
-    """
-
-    type: str = "code_interpreter"
-    name: str = "web_search"
-    note: str | None = None
-    output: str = "Sunny."
-    usage: Usage | None = None
-    hold: asyncio.Event | None = None
-    error: Exception | None = None
-    asked: list[str] = field(default_factory=list)
-    was_cancelled: bool = False
-
-    opened: list[Any] = field(default_factory=list)
-    num_closed: int = 0
-
-    async def open(self, tool, context) -> "ScriptedTool":
-        self.opened.append((tool, context))
-        return self
-
-    def functions(self) -> list[dict[str, Any]]:
-        return [{"type": "function", "function": {"name": self.name, "parameters": {"type": "object"}}}]
-
-    def cite(self, text: str) -> list[dict[str, Any]]:
-        at = text.find(self.note) if self.note else -1
-        place = {"url": "https://example.com", "title": "Example", "start_index": at, "end_index": at + 1}
-        return [] if at < 0 else [{"type": "url_citation", **place}]
-
-    async def close(self) -> None:
-        self.num_closed += 1
-
-    def begin(self, name: str, arguments: str) -> dict[str, Any]:
-        return {"id": f"ws_{len(self.asked)}", "type": "web_search_call", "status": "in_progress", "action": None}
-
-    async def run(self, item, name, arguments, tell) -> ToolAnswer:
-        self.asked.append(arguments)
-        tell("response.web_search_call.in_progress")
-        try:
-            if self.hold is not None:
-                await self.hold.wait()
-        except asyncio.CancelledError:
-            self.was_cancelled = True
-            raise
-        if self.error is not None:
-            raise self.error
-        await asyncio.sleep(0)
-        tell("response.web_search_call.searching")
-        tell("response.web_search_call.completed")
-        action = {"type": "search", "query": arguments}
-        return ToolAnswer({**item, "status": "completed", "action": action}, self.output, self.usage)
 
 
 @pytest.fixture
 def tool(world) -> ScriptedTool:
     made = world.built_ins["code_interpreter"] = ScriptedTool()
     return made
-
-
-SEARCHING = {"type": "code_interpreter", "container": {"type": "auto"}}
-
-
-def script(world, *answers):
-    left = list(answers)
-
-    def play(request):
-        events = left.pop(0) if len(left) > 1 else left[0]
-        return Script(pieces(request, events), USAGE)
-
-    world.chat.script = play
-
-
-def messages(world, number=-1):
-    return orjson.loads(world.chat.requests[number].body)["messages"]
 
 
 async def stream(world, **body):
@@ -104,9 +30,6 @@ async def stream(world, **body):
         )
     assert answer.status_code == 200, answer.text
     return split(answer.content)
-
-
-SEARCH = calling(("call_1", "web_search", '{"q":"a"}'), words=("Let me look.",))
 
 
 async def test_a_call_is_an_item_with_its_events_and_the_model_goes_on(world, tool):

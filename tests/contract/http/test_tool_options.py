@@ -9,9 +9,9 @@ import pytest
 
 from serve_app.operations.responses.tools import NO_MORE_CALLS
 from tests.contract.http.answers import MODEL, USAGE, pieces, said
-from tests.contract.http.test_batches import finish, jsonl, lines_of, submit
-from tests.contract.http.test_file_search import filled_store
-from tests.contract.http.test_responses import calling
+from tests.contract.http.batch_calls import finish, jsonl, lines_of, submit
+from tests.contract.http.file_search_calls import filled_store
+from tests.contract.http.response_calls import calling
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 from tests.waiting import eventually

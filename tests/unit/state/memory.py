@@ -10,7 +10,7 @@ from deployments.state.keyring import Keyring
 from deployments.state.keys import StoredKey
 from deployments.state.ledger import Change, Ledger
 from deployments.state.messages import Exchange, Exchanged, Hello, Identified, TransportDown
-from deployments.state.protocol import Principal
+from deployments.state.protocol import Granted, Principal
 from deployments.state.secret import digest_of
 from tests.twins.gatekeeper import TestClock
 
@@ -123,3 +123,7 @@ class World:
 
     async def refresh_keys(self) -> None:
         await self._carry(lambda: None)
+
+
+async def admit(client, principal, times: int = 1) -> list[bool]:
+    return [isinstance(await client.admit(principal), Granted) for _ in range(times)]

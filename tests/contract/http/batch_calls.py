@@ -1,0 +1,66 @@
+"""Batches as a client asks for them, over each kind of database."""
+
+import asyncio
+import json
+
+import openai
+import orjson
+import pytest
+
+from tests.contract.http.answers import MODEL
+
+CHAT = "/v1/chat/completions"
+OTHER = "sk-manta-other-0123456789abcdefghijklmnopqrs"
+ENDED = ("completed", "failed", "expired", "cancelled")
+
+
+def line(number, url=CHAT, model=MODEL, **overrides):
+    body = {"model": model, "messages": [{"role": "user", "content": f"Question {number}"}]}
+    return {"custom_id": f"request-{number}", "method": "POST", "url": url, "body": body, **overrides}
+
+
+def jsonl(*lines) -> bytes:
+    return b"".join(orjson.dumps(one) + b"\n" for one in lines)
+
+
+async def submit(client, content, endpoint=CHAT, **more):
+    file = await client.files.create(file=("in.jsonl", content), purpose="batch")
+    return await client.batches.create(input_file_id=file.id, endpoint=endpoint, completion_window="24h", **more)
+
+
+async def until(client, batch, *statuses, timeout_s=60):
+    async with asyncio.timeout(timeout_s):
+        while batch.status not in statuses:
+            await asyncio.sleep(0.01)
+            batch = await client.batches.retrieve(batch.id)
+    return batch
+
+
+async def finish(client, batch, timeout_s=60):
+    return await until(client, batch, *ENDED, timeout_s=timeout_s)
+
+
+async def lines_of(client, file_id):
+    content = (await client.files.content(file_id)).content
+    assert content.endswith(b"\n")
+    return [json.loads(one) for one in content.splitlines()]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def files_url(request, tmp_path):
+    """The same suite over each kind of database."""
+    if request.param == "sqlite":
+        return f"sqlite+aiosqlite:///{tmp_path}/files.db"
+    return request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def client(world, batching) -> openai.AsyncOpenAI:
+    world.principal(requests_per_minute=100_000)
+    return world.client()
+
+
+@pytest.fixture
+async def http(world, batching):
+    async with world.http() as http:
+        yield http

@@ -1,0 +1,97 @@
+"""A vector store filled with notes, what is found in it by hand, and a scripted model that searches it."""
+
+import io
+import re
+import struct
+import zlib
+from base64 import b64encode
+
+import orjson
+import pytest
+
+from serve_app.operations.file_search.indexing import Indexer
+from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, answer
+from tests.contract.http.response_calls import calling
+from tests.twins.engine import Script
+from tests.twins.legal import fold, split
+
+NOTES = {
+    "moon.md": "The moon is made of cheese. Nobody has eaten it.",
+    "sea.md": "Whales sing in the deep sea. Ships hear them at night.",
+    "code.py": "def frobnicate(zorkmid_7431): return zorkmid_7431",
+}
+
+
+def vector_of(text: str) -> list[float]:
+    """Return a vector that texts with the same words share: a stand-in for meaning."""
+    vector = [0.01] * 64
+    for word in re.findall(r"\w+", text.lower()):
+        vector[zlib.crc32(word.encode()) % 64] += 1.0
+    return vector
+
+
+def embed(request) -> Script:
+    if request.operation != "embeddings":
+        return answer(request)
+    inputs = orjson.loads(request.body)["input"]
+    data = [
+        {"object": "embedding", "index": n, "embedding": b64encode(struct.pack("<64f", *vector_of(text))).decode()}
+        for n, text in enumerate(inputs)
+    ]
+    usage = {"prompt_tokens": 3 * len(inputs), "total_tokens": 3 * len(inputs)}
+    return Script([orjson.dumps({"object": "list", "data": data, "model": EMBEDDING_MODEL, "usage": usage})])
+
+
+async def run(indexer: Indexer) -> None:
+    """Do all that there is to do."""
+    while await indexer.step():
+        pass
+
+
+async def upload(world, name: str, content: str | bytes) -> str:
+    content = content.encode() if isinstance(content, str) else content
+    return (await world.client().files.create(file=(name, io.BytesIO(content)), purpose="assistants")).id
+
+
+async def filled_store(world, indexer, files, **values):
+    """Return a store that holds these files, indexed."""
+    world.embeddings.script = embed
+    ids = [await upload(world, name, content) for name, content in files.items()]
+    store = await world.client().vector_stores.create(file_ids=ids, **values)
+    await run(indexer)
+    return await world.client().vector_stores.retrieve(store.id)
+
+
+@pytest.fixture
+async def store(world, vector_stores, indexer):
+    return await filled_store(world, indexer, NOTES)
+
+
+async def found(world, store, query, **body):
+    page = await world.client().vector_stores.search(store.id, query=query, **body)
+    return [(hit.filename, hit.content[0].text) for hit in page.data]
+
+
+def tool_of(store, **values):
+    return {"type": "file_search", "vector_store_ids": [store.id], **values}
+
+
+def searches(*queries, words=()):
+    """Return the events of a model that searches for these."""
+    return calling(("call_0", "file_search", orjson.dumps({"queries": queries}).decode()), words=words)
+
+
+async def stream(world, shelf, **body):
+    async with world.http() as http:
+        body = {"model": MODEL, "input": "x", "stream": True, "tools": [tool_of(shelf)], **body}
+        told = await http.post("/v1/responses", json=body)
+    assert told.status_code == 200, told.text
+    return split(told.content)
+
+
+async def respond(world, shelf, **body):
+    return fold(await stream(world, shelf, **body))
+
+
+def calls_of(response):
+    return [item for item in response["output"] if item["type"] == "file_search_call"]

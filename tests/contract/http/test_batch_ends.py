@@ -1,0 +1,143 @@
+"""Batches that end before all is done, and what is left of each when it has ended."""
+
+import asyncio
+from dataclasses import replace
+
+import openai
+import pytest
+from sqlalchemy import select
+
+from deployments.models.engine import Usage
+from deployments.state.batch_work import BatchWork
+from deployments.state.key_store import KeyStore
+from deployments.state.keys import NewKey
+from deployments.state.tables import batch_segments
+from tests.contract.http.answers import USAGE, answer
+from tests.contract.http.batch_calls import CHAT, client, files_url, finish, http, jsonl, line, lines_of, submit
+from tests.contract.http.conftest import run_batches
+from tests.twins.engine import Script
+from tests.twins.gatekeeper import TestClock
+from tests.waiting import eventually
+
+__all__ = ["client", "files_url", "http"]
+
+
+async def test_cancelling_keeps_what_is_done(client, world):
+    world.chat.script = lambda request: (
+        answer(request) if b"Question 1" in request.body else Script([asyncio.Event()], usage_when_aborted=Usage(1, 1))
+    )
+    batch = await submit(client, jsonl(*map(line, range(4))))
+    async with asyncio.timeout(5):
+        while batch.request_counts.completed < 1:
+            await asyncio.sleep(0.01)
+            batch = await client.batches.retrieve(batch.id)
+    batch = await client.batches.cancel(batch.id)
+    assert batch.status == "cancelling"
+    assert batch.cancelling_at is not None
+    again = await client.batches.cancel(batch.id)
+    assert again.status in ("cancelling", "cancelled")
+    batch = await finish(client, batch, timeout_s=5)
+    assert (batch.status, batch.cancelled_at is None) == ("cancelled", False)
+    assert (batch.request_counts.total, batch.request_counts.completed, batch.request_counts.failed) == (4, 1, 3)
+    assert batch.usage.total_tokens == USAGE.total_tokens
+    output = await lines_of(client, batch.output_file_id)
+    assert [one["custom_id"] for one in output] == [f"request-{number}" for number in range(4)]
+    assert output[1]["response"]["status_code"] == 200
+    for one in (output[0], output[2], output[3]):
+        assert one["response"] is None
+        assert one["error"]["code"] == "batch_cancelled"
+    assert await lines_of(client, batch.error_file_id) == [output[0], output[2], output[3]]
+    assert (await client.batches.cancel(batch.id)).status == "cancelled"
+    await eventually(lambda: all(stream.ended.is_set() for stream in world.chat.streams))
+
+
+async def test_expiry_keeps_what_is_done_and_says_so_of_the_rest(world, batch_stores):
+    world.principal(requests_per_minute=10_000)
+    client, uptime = world.client(), TestClock(0.0)
+    stores = replace(batch_stores, work=BatchWork(batch_stores.batches, uptime))
+    world.chat.script = lambda request: answer(request) if b"Question 0" in request.body else Script([asyncio.Event()])
+    file = await client.files.create(
+        file=("in.jsonl", jsonl(line(0), line(1))),
+        purpose="batch",
+        expires_after={"anchor": "created_at", "seconds": 2_592_000},
+    )
+    batch = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
+    async with run_batches(world, stores, lease_s=2):
+        async with asyncio.timeout(30):
+            while batch.request_counts.completed < 1:
+                await asyncio.sleep(0.01)
+                batch = await client.batches.retrieve(batch.id)
+        uptime.advance(86_400)
+        world.clock.advance(86_400)
+        batch = await finish(client, batch)
+    assert (batch.status, batch.expired_at is None) == ("expired", False)
+    assert (batch.request_counts.completed, batch.request_counts.failed) == (1, 1)
+    done, expired = await lines_of(client, batch.output_file_id)
+    assert done["response"]["status_code"] == 200
+    assert expired["response"] is None
+    assert expired["error"] == {
+        "code": "batch_expired",
+        "message": "This request could not be executed before the completion window expired.",
+    }
+
+
+async def test_what_has_ended_cannot_be_cancelled(http, client):
+    batch = await finish(client, await submit(client, jsonl(line(0))))
+    refused = await http.post(f"/v1/batches/{batch.id}/cancel")
+    assert refused.status_code == 409
+    assert refused.headers["x-should-retry"] == "false"
+    assert refused.json()["error"] == {
+        "message": "Cannot cancel a batch with status 'completed'.",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": None,
+    }
+
+
+async def test_segments_and_ephemeral_input_are_destroyed_when_a_batch_ends(client, world, batch_stores):
+    batch = await finish(client, await submit(client, jsonl(line(0), line(1, model="none"))))
+    async with batch_stores.database.read() as connection:
+        assert (await connection.execute(select(batch_segments))).all() == []
+    with pytest.raises(openai.NotFoundError):
+        await client.files.retrieve(batch.input_file_id)
+    await eventually(lambda: len(world.objects.objects) == 2)
+    output = await client.files.retrieve(batch.output_file_id)
+    assert (output.purpose, output.filename) == ("batch_output", f"{batch.id}_output.jsonl")
+    assert output.expires_at == output.created_at + 7 * 86_400
+
+
+async def test_a_stored_key_keeps_its_input_and_its_output_longer(client, world):
+    world.principal(retention="stored", requests_per_minute=10_000)
+    batch = await finish(client, await submit(client, jsonl(line(0))))
+    assert (await client.files.retrieve(batch.input_file_id)).id == batch.input_file_id
+    output = await client.files.retrieve(batch.output_file_id)
+    assert output.expires_at == output.created_at + 30 * 86_400
+    asked = await submit(client, jsonl(line(0)), output_expires_after={"anchor": "created_at", "seconds": 3600})
+    asked = await finish(client, asked)
+    output = await client.files.retrieve(asked.output_file_id)
+    assert output.expires_at == output.created_at + 3600
+
+
+async def test_an_input_that_another_batch_needs_outlives_the_first(client, world):
+    gate = asyncio.Event()
+    file = await client.files.create(file=("in.jsonl", jsonl(line(0))), purpose="batch")
+    first = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
+    world.chat.script = lambda request: Script([gate, *answer(request).steps], usage=USAGE)
+    second = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
+    gate.set()
+    for batch in (first, second):
+        assert (await finish(client, batch)).status == "completed"
+
+
+async def test_revoking_a_key_cancels_its_batches(world, batch_stores):
+    keys = KeyStore(batch_stores.database, b"p" * 32)
+    key, _ = await keys.create(NewKey(account="acct-1", tier="standard"))
+    world.principal(key_id=key.key_id, requests_per_minute=10_000)
+    world.chat.script = lambda request: Script([asyncio.Event()])
+    async with run_batches(world, batch_stores, lease_s=2):
+        client = world.client()
+        batch = await submit(client, jsonl(line(0)))
+        await eventually(lambda: world.chat.streams)
+        await keys.revoke(key.key_id)
+        batch = await finish(client, batch)
+    assert batch.status == "cancelled"

@@ -1,0 +1,90 @@
+"""Turns of responses to be stored, and the stores that keep them: the twin, SQLite and PostgreSQL."""
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from deployments.state.account_keys import Vault
+from deployments.state.background_responses import BackgroundStore
+from deployments.state.conversations import ConversationStore
+from deployments.state.database import connect
+from deployments.state.response_protocol import StoredTurn
+from deployments.state.responses import ResponseStore
+from tests.twins.gatekeeper import TestClock
+from tests.twins.responses import MemoryBackground, MemoryConversations, MemoryResponses, MemoryState
+
+ME, OTHER = "acct_1", "acct_2"
+DAY = 86_400.0
+
+
+@dataclass
+class Stores:
+    responses: Any
+    background: Any
+    conversations: Any
+    clock: TestClock
+    uptime: Any
+    database: Any = None
+
+
+def over(database, clock, uptime=time.monotonic) -> Stores:
+    vault = Vault(database, b"m" * 32)
+    background = BackgroundStore(database, vault, clock, uptime)
+    others = [kind(database, vault, clock) for kind in (ResponseStore, ConversationStore)]
+    return Stores(others[0], background, others[1], clock, uptime, database)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+async def stores(request, tmp_path) -> AsyncIterator[Stores]:
+    clock, uptime = TestClock(), TestClock(0.0)
+    if request.param == "memory":
+        state = MemoryState(clock, uptime)
+        yield Stores(MemoryResponses(state), MemoryBackground(state), MemoryConversations(state), clock, uptime)
+        return
+    url = f"sqlite+aiosqlite:///{tmp_path}/manta.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+    database = await connect(url)
+    yield over(database, clock, uptime)
+    await database.close()
+
+
+def message(item_id: str, role: str = "user", words: str = "Hi.") -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    content = [{"type": kind, "text": words}]
+    return {"id": item_id, "type": "message", "role": role, "status": "completed", "content": content}
+
+
+def turn(name: str, previous: str | None = None, status: str = "completed", words: str = "Hi.") -> StoredTurn:
+    output = [message(f"msg_{name}_out", "assistant", words)] if status == "completed" else []
+    response = {
+        "id": f"resp_{name}",
+        "created_at": 1_700_000_000,
+        "status": status,
+        "previous_response_id": previous and f"resp_{previous}",
+        "output": output,
+        "metadata": {"a": words},
+    }
+    return StoredTurn(response, [message(f"msg_{name}_in", words=words)], {"fc_1": ["f", "{}", words]}, [1, [2, 3]])
+
+
+async def save(stores, name, previous=None, account=ME, expires_in=DAY, **more):
+    await stores.responses.save(account, turn(name, previous), expires_at=stores.clock() + expires_in, **more)
+
+
+def ids(past) -> list[str]:
+    return [item["id"] for one in past for item in one.items]
+
+
+async def begin(stores, name="a", job=None):
+    return await stores.background.start(
+        ME,
+        turn(name, status="queued"),
+        job or {"raw": "x"},
+        events=[b'{"n":0}', b'{"n":1}'],
+        expires_at=stores.clock() + DAY,
+        lease_s=10,
+    )
