@@ -3,8 +3,7 @@
 import orjson
 
 from tests.contract.http.answers import MODEL, said
-from tests.contract.http.response_calls import calling
-from tests.contract.http.tool_calls import script
+from tests.contract.http.response_calls import calling, script
 from tests.twins.legal import fold, split
 
 STOCK, ORDER, PRINT = "store__stock", "store__order", "store__print_label_6ce3507f"

@@ -49,15 +49,15 @@ def token_by_token(name: str, arguments: str, reason: str = "tool_calls"):
     return [[ToolCallStart("tool_call", 0, 0, "call_0", name)], *told, [Finished("finished", 0, reason)]]
 
 
-def script_of(world, *answers: list[list[Any]], usage: Usage = USAGE) -> None:
+def script(world, *answers: list[list[Any]], usage: Usage = USAGE) -> None:
     """Have the engine give these answers, one a request, the last one for ever."""
     left = list(answers)
 
-    def script(request):
+    def play(request):
         events = left.pop(0) if len(left) > 1 else left[0]
         return Script(pieces(request, events, usage), usage=usage)
 
-    world.chat.script = script
+    world.chat.script = play
 
 
 def messages(world, number: int = -1) -> list[dict[str, Any]]:

@@ -10,8 +10,7 @@ from tests.contract.http import code_interpreter_calls as code
 from tests.contract.http import mcp_calls as mcp
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.response_calls import WEATHER, calling, messages, token_by_token
-from tests.contract.http.tool_calls import script
+from tests.contract.http.response_calls import WEATHER, calling, messages, script, token_by_token
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 

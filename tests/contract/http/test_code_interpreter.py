@@ -10,8 +10,7 @@ import pytest
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.code_interpreter_calls import OUTPUTS, TOOL, calls_of, respond, runs, stream
 from tests.contract.http.conftest import serve
-from tests.contract.http.response_calls import WEATHER, calling, messages
-from tests.contract.http.tool_calls import script
+from tests.contract.http.response_calls import WEATHER, calling, messages, script
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 from tests.waiting import eventually

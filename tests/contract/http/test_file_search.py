@@ -18,8 +18,7 @@ from tests.contract.http.file_search_calls import (
     stream,
     tool_of,
 )
-from tests.contract.http.response_calls import WEATHER, calling, messages
-from tests.contract.http.tool_calls import script
+from tests.contract.http.response_calls import WEATHER, calling, messages, script
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 

@@ -20,8 +20,8 @@ from tests.contract.http.mcp_calls import (
     stream,
     tool,
 )
-from tests.contract.http.response_calls import WEATHER, messages
-from tests.contract.http.tool_calls import SEARCHING, ScriptedTool, script
+from tests.contract.http.response_calls import WEATHER, messages, script
+from tests.contract.http.tool_calls import SEARCHING, ScriptedTool
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 from tests.waiting import eventually

@@ -18,8 +18,7 @@ from tests.contract.http.mcp_calls import (
     respond,
     tool,
 )
-from tests.contract.http.response_calls import WEATHER, messages
-from tests.contract.http.tool_calls import script
+from tests.contract.http.response_calls import WEATHER, messages, script
 from tests.twins.engine import Script
 from tests.waiting import eventually
 

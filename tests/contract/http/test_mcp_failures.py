@@ -27,8 +27,7 @@ from tests.contract.http.mcp_calls import (
     stream,
     tool,
 )
-from tests.contract.http.response_calls import WEATHER, calling, messages
-from tests.contract.http.tool_calls import script
+from tests.contract.http.response_calls import WEATHER, calling, messages, script
 from tests.twins.engine import Script
 from tests.twins.legal import fold
 from tests.waiting import eventually

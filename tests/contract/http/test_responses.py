@@ -11,7 +11,7 @@ from deployments.models.errors import EngineDied, Overloaded, RequestRejected
 from deployments.models.events import ReasoningDelta
 from serve_app.operations.safety import SafetyConfig
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, WORDS, pieces, said
-from tests.contract.http.response_calls import WEATHER, calling, lines_of, messages, script_of, stream_of
+from tests.contract.http.response_calls import WEATHER, calling, lines_of, messages, script, stream_of
 from tests.twins.engine import Script
 from tests.twins.legal import KEYS, fold
 
@@ -55,7 +55,7 @@ async def test_the_client_parses_an_answer_into_a_model(world, responses):
         name: str
         age: int
 
-    script_of(world, said('{"name":"Ada",', '"age":36}'))
+    script(world, said('{"name":"Ada",', '"age":36}'))
     response = await responses.parse(model=MODEL, input="Who?", text_format=Person)
     assert response.output_parsed == Person(name="Ada", age=36)
     asked = orjson.loads(world.chat.requests[0].body)["response_format"]
@@ -65,7 +65,7 @@ async def test_the_client_parses_an_answer_into_a_model(world, responses):
 
 
 async def test_function_calls_end_the_turn_and_their_outputs_continue_it(world, responses):
-    script_of(world, calling(("call_1", "weather", '{"city":"Kiel"}'), words=("Let me see.",)), said("Rain."))
+    script(world, calling(("call_1", "weather", '{"city":"Kiel"}'), words=("Let me see.",)), said("Rain."))
     first = await responses.create(model=MODEL, input="Weather in Kiel?", tools=[WEATHER])
     text, call = first.output
     assert (text.type, call.type, call.name, call.arguments) == (
@@ -98,7 +98,7 @@ async def test_function_calls_end_the_turn_and_their_outputs_continue_it(world, 
 
 
 async def test_a_conversation_kept_by_the_client_is_the_same(world, responses):
-    script_of(world, calling(("call_1", "weather", "{}"), ("call_2", "weather", "{}")), said("Done."))
+    script(world, calling(("call_1", "weather", "{}"), ("call_2", "weather", "{}")), said("Done."))
     history: list[Any] = [{"role": "user", "content": "Go."}]
     first = await responses.create(model=MODEL, input=history, tools=[WEATHER], store=False)
     history += first.output  # As the client's own models, fields that it added included.
@@ -110,7 +110,7 @@ async def test_a_conversation_kept_by_the_client_is_the_same(world, responses):
 
 
 async def test_a_chain_branches_and_instructions_do_not_carry_over(world, responses):
-    script_of(world, said("One."), said("Two."), said("Three."))
+    script(world, said("One."), said("Two."), said("Three."))
     first = await responses.create(model=MODEL, input="a", instructions="Be brief.")
     second = await responses.create(model=MODEL, input="b", previous_response_id=first.id)
     await responses.create(model=MODEL, input="c", previous_response_id=first.id, instructions="Be long.")
@@ -122,7 +122,7 @@ async def test_a_chain_branches_and_instructions_do_not_carry_over(world, respon
 
 async def test_reasoning_is_streamed_kept_and_given_back(world, responses):
     thought = [[ReasoningDelta("reasoning", 0, word)] for word in ("Hm", "m.")]
-    script_of(world, [*thought, *said("Yes.")], said("Still yes."))
+    script(world, [*thought, *said("Yes.")], said("Still yes."))
     events = await stream_of(world, {"input": "Sure?"})
     final = fold(events)
     assert [item["type"] for item in final["output"]] == ["reasoning", "message"]
@@ -132,7 +132,7 @@ async def test_reasoning_is_streamed_kept_and_given_back(world, responses):
 
 
 async def test_reasoning_comes_back_sealed_from_a_client_that_keeps_it(world, responses):
-    script_of(world, [[ReasoningDelta("reasoning", 0, "Hmm.")], *said("Yes.")], said("Still yes."))
+    script(world, [[ReasoningDelta("reasoning", 0, "Hmm.")], *said("Yes.")], said("Still yes."))
     first = await responses.create(model=MODEL, input="Sure?", store=False, include=["reasoning.encrypted_content"])
     token = first.output[0].encrypted_content
     assert token
@@ -147,7 +147,7 @@ async def test_reasoning_comes_back_sealed_from_a_client_that_keeps_it(world, re
 
 
 async def test_length_makes_it_incomplete(world, responses):
-    script_of(world, said("Once upon", reason="length"))
+    script(world, said("Once upon", reason="length"))
     response = await responses.create(model=MODEL, input="A story.", max_output_tokens=2)
     assert response.status == "incomplete"
     assert response.incomplete_details.reason == "max_output_tokens"
@@ -158,7 +158,7 @@ async def test_safety_policy_filters_prompt_and_answer(world):
     world.safety[MODEL] = SafetyConfig(patterns=("forbidden",))
     told = await world.client().responses.create(model=MODEL, input="Something forbidden.")
     assert (told.status, told.incomplete_details.reason, told.output) == ("incomplete", "content_filter", [])
-    script_of(world, said("It is ", "forbidden", " here."))
+    script(world, said("It is ", "forbidden", " here."))
     final = fold(await stream_of(world, {"input": "Say it."}))
     assert final["incomplete_details"] == {"reason": "content_filter"}
     assert final["output"][0]["content"][0]["text"] == "It is "

@@ -11,7 +11,7 @@ from websockets.exceptions import InvalidStatus
 from deployments.models.errors import EngineDied
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.response_calls import WEATHER, calling, messages, script_of
+from tests.contract.http.response_calls import WEATHER, calling, messages, script
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 from tests.waiting import eventually
@@ -50,7 +50,7 @@ async def socket(address):
 
 async def test_turns_follow_each_other_and_need_no_storage(world, socket):
     world.principal(retention="strict")
-    script_of(world, said("One."), said("Two."), said("Three."))
+    script(world, said("One."), said("Two."), said("Three."))
     first = fold(await socket.turn(input="a"))
     second = fold(await socket.turn(input="b", previous_response_id=first["id"], store=False))
     third = fold(await socket.turn(input="c", previous_response_id=second["id"]))
@@ -62,7 +62,7 @@ async def test_turns_follow_each_other_and_need_no_storage(world, socket):
 
 
 async def test_functions_go_back_and_forth(world, socket):
-    script_of(world, calling(("call_1", "weather", "{}")), said("Rain."))
+    script(world, calling(("call_1", "weather", "{}")), said("Rain."))
     first = fold(await socket.turn(input="a", tools=[WEATHER], store=False))
     output = {"type": "function_call_output", "call_id": "call_1", "output": "It rains."}
     fold(await socket.turn(input=[output], tools=[WEATHER], previous_response_id=first["id"], store=False))
@@ -79,7 +79,7 @@ async def test_what_is_stored_is_shared_with_http(world, socket):
 @pytest.mark.parametrize("retention", ["strict", "ephemeral"])
 async def test_a_turn_may_be_made_ready_without_asking_the_model(world, socket, retention):
     world.principal(retention=retention)
-    script_of(world, said("Two."), said("Three."))
+    script(world, said("Two."), said("Three."))
     events = await socket.turn(input="a", tools=[WEATHER], generate=False)
     ready = fold(events)
     assert [event["type"] for event in events] == ["response.created", "response.in_progress", "response.completed"]

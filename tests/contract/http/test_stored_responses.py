@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from tests.contract.http.answers import MODEL, said
-from tests.contract.http.response_calls import OTHER, messages, script_of, stream_of
+from tests.contract.http.response_calls import OTHER, messages, script, stream_of
 from tests.twins.legal import split
 
 
@@ -110,7 +110,7 @@ async def test_retention_says_how_long(world, responses, retention, days):
 
 
 async def test_items_are_referred_to_by_their_ids(world, responses):
-    script_of(world, said("The answer."), said("Again."))
+    script(world, said("The answer."), said("Again."))
     first = await responses.create(model=MODEL, input="x")
     await responses.create(
         model=MODEL, input=[{"type": "item_reference", "id": first.output[0].id}, {"role": "user", "content": "y"}]
@@ -119,7 +119,7 @@ async def test_items_are_referred_to_by_their_ids(world, responses):
 
 
 async def test_a_compacted_conversation_goes_on(world, responses):
-    script_of(world, said("Blue."), said("They like blue."), said("Yes."))
+    script(world, said("Blue."), said("They like blue."), said("Yes."))
     first = await responses.create(model=MODEL, input="I like blue.")
     compacted = await responses.compact(model=MODEL, previous_response_id=first.id)
     assert compacted.object == "response.compaction"
@@ -134,7 +134,7 @@ async def test_a_compacted_conversation_goes_on(world, responses):
 
 
 async def test_conversations_gather_what_is_said(world, responses):
-    script_of(world, said("One."), said("Two."))
+    script(world, said("One."), said("Two."))
     client = world.client()
     talk = await client.conversations.create(
         items=[{"type": "message", "role": "user", "content": "zero"}], metadata={"topic": "t"}

@@ -10,8 +10,8 @@ from deployments.models.events import Finished, TextDelta
 from serve_app.operations.responses.tools import CALL_FAILED, CUT, NO_MORE_CALLS, TIME_IS_UP, ToolBounds
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.response_calls import WEATHER, calling, messages
-from tests.contract.http.tool_calls import SEARCH, SEARCHING, ScriptedTool, script
+from tests.contract.http.response_calls import WEATHER, calling, messages, script
+from tests.contract.http.tool_calls import SEARCH, SEARCHING, ScriptedTool
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 from tests.waiting import eventually

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.contract.http.answers import said
-from tests.contract.http.tool_calls import script
+from tests.contract.http.response_calls import script
 from tests.contract.http.web_search_calls import (
     DATA,
     GONE,

@@ -6,9 +6,7 @@ from typing import Any
 
 from deployments.models.engine import Usage
 from serve_app.operations.responses.tools import ToolAnswer
-from tests.contract.http.answers import USAGE, pieces
 from tests.contract.http.response_calls import calling
-from tests.twins.engine import Script
 
 
 @dataclass
@@ -68,16 +66,6 @@ class ScriptedTool:
 
 
 SEARCHING = {"type": "code_interpreter", "container": {"type": "auto"}}
-
-
-def script(world, *answers):
-    left = list(answers)
-
-    def play(request):
-        events = left.pop(0) if len(left) > 1 else left[0]
-        return Script(pieces(request, events), USAGE)
-
-    world.chat.script = play
 
 
 SEARCH = calling(("call_1", "web_search", '{"q":"a"}'), words=("Let me look.",))
