@@ -147,7 +147,8 @@ class BackgroundRunner:
         try:
             if claimed.job.get("runs_here_only"):
                 raise ApiError(NOT_TAKEN_OVER)
-            if claimed.is_cancelled or claimed.epoch > _MAX_EPOCHS:
+            is_lost = shown.has_items and not claimed.journal  # It was begun by a version that kept none.
+            if claimed.is_cancelled or is_lost or claimed.epoch > _MAX_EPOCHS:
                 raise ApiError(INTERRUPTED)
             turn = await self._operation.preparation.again(
                 request, raw, principal, claimed.turn, calls=journal.calls(), request_id=request_id

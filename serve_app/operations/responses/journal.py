@@ -213,6 +213,11 @@ class Shown:
         else:
             self._calls.append(item)
 
+    @property
+    def has_items(self) -> bool:
+        """Whether the model has said something that was shown."""
+        return bool(self._ids)
+
     def new_id(self, prefix: str) -> str:
         """Return the id of the next item of the model's own."""
         return self._ids.popleft() if self._ids else new_id(prefix)

@@ -1,4 +1,4 @@
-"""What whoever takes a background response over must know beside its events; whether somebody follows is not asked."""
+"""What whoever takes a background response over must know beside its events."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,6 +8,5 @@ down_revision = "v0007_batch_time_store_marker"
 
 
 def upgrade() -> None:
-    """Add the column, and drop the one that has no use now."""
+    """Add the column."""
     op.add_column("response_events", sa.Column("sealed_journal", sa.LargeBinary))
-    op.drop_column("response_jobs", "was_followed")
