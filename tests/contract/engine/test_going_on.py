@@ -49,7 +49,7 @@ CASES = {
     "two calls": ({"question": TWO_CITIES, "tools": [WEATHER]}, CALL),
     "two calls after a thought": (
         {"question": TWO_CITIES, "tools": [WEATHER], "reasoning_effort": "low"},
-        ["reasoning", "text", *CALL],
+        ["reasoning", *CALL],
     ),
     "strict calls": ({"question": TWO_CITIES, "tools": [STRICT]}, CALL),
     "a required call": ({"tools": [WEATHER], "tool_choice": "required"}, CALL),
