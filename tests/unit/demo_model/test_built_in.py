@@ -8,24 +8,25 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from serve_app.operations.code_interpreter.tool import CodeInUse
 from serve_app.operations.file_search.tool import FileSearchInUse
+from serve_app.operations.responses.tools import ToolContext
 from serve_app.operations.web_search.tool import SearchInUse, _marked
 from serve_app.schemas.response_tools import FileSearchTool
 from serve_app.schemas.web_search import WebSearchTool
 from tests.demo_model.built_in import CODE, FILES, PAGES, UNTRUSTED, WEB
 from tests.demo_model.export import TEMPLATE
 
-CONTEXT: Any = SimpleNamespace(max_model_len=4096, items=[], include=())
+NOTHING: Any = None
+CONTEXT = ToolContext(NOTHING, items=[])
 
 
 def offered() -> dict[str, list[Any]]:
     containers: Any = SimpleNamespace(config=SimpleNamespace(packages=["numpy"]))
-    nothing: Any = None
     return {
         "code": CodeInUse(containers, CONTEXT, None, None, []).functions(),
         "files": FileSearchInUse(
-            nothing, CONTEXT, FileSearchTool(type="file_search", vector_store_ids=["vs_1"]), []
+            NOTHING, CONTEXT, FileSearchTool(type="file_search", vector_store_ids=["vs_1"]), []
         ).functions(),
-        "web": SearchInUse(nothing, nothing, WebSearchTool(type="web_search"), CONTEXT).functions(),
+        "web": SearchInUse(NOTHING, NOTHING, WebSearchTool(type="web_search"), CONTEXT).functions(),
     }
 
 
