@@ -303,19 +303,11 @@ async def test_memory_beyond_what_there_is_is_refused(world, interpreter):
 
 
 async def test_its_tokens_are_counted_before(world, interpreter):
-    answered = Script([*pieces_of_one_token()], USAGE)
-    world.chat.script = lambda request: answered
+    world.chat.script = lambda request: Script(pieces(request, said("x")), USAGE)
     counted = await world.client().responses.input_tokens.count(model=MODEL, input="x", tools=[TOOL])
     assert counted.input_tokens == USAGE.prompt_tokens
     (offered,) = orjson.loads(world.chat.requests[0].body)["tools"]
     assert offered["function"]["name"] == "code_interpreter"
-
-
-def pieces_of_one_token():
-    class Request:
-        operation, render, stream, body = "chat", "events", False, b"{}"
-
-    return pieces(Request, said("x"))
 
 
 async def test_nothing_that_code_says_is_logged(world, interpreter, caplog):
