@@ -21,7 +21,7 @@ QUESTIONS = [
     ("How many tool calls can there be in one response?", "at most 20 calls"),
     ("Can I create responses over a WebSocket?", "WebSocket mode"),
     ("Can I attach a PDF to a prompt?", "PDF and other binary documents"),
-    ("How long does it take to store a turn?", "Storing a turn took 0.6 ms"),
+    ("How long does it take to store a turn?", "Storing a turn took 0.4 ms"),
     ("What has to be installed for the code interpreter?", "apt-get install bubblewrap"),
     ("After what time does a container of the code interpreter end?", "it ends after 20 minutes without use"),
     ("Can code in the sandbox reach the internet?", "no network, no `/proc`"),
