@@ -8,6 +8,7 @@ out and never made again: the model is told when it is not known what came of it
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ import orjson
 
 from deployments.models.engine import Engine, EngineRequest, EngineStream, Summary, Usage
 from deployments.models.errors import EngineDied, Overloaded, RequestRejected
+from serve_app.operations.responses.state import MODELS_OWN
 from serve_app.operations.responses.writer import Item, new_id, type_of
 
 Entry = dict[str, Any]
@@ -116,7 +118,6 @@ class _JournaledStream:
         self._patience = patience
         self._request = request
         self._tokens: list[list[int]] = []
-        self._stream: EngineStream | None = None
         self._pieces: AsyncGenerator[bytes] | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -143,8 +144,9 @@ class _JournaledStream:
         while True:
             num_tries += 1
             try:
-                async for piece in self._ask():
-                    yield piece
+                async with aclosing(self._ask()) as pieces:
+                    async for piece in pieces:
+                        yield piece
                 return
             except (Overloaded, EngineDied):
                 if num_tries == self._patience.max_tries:
@@ -153,7 +155,7 @@ class _JournaledStream:
 
     async def _ask(self) -> AsyncGenerator[bytes]:
         """Yield what the engine adds to what there is; the last of it once it is known what all of it took."""
-        self._stream = stream = self._engine.run(replace(self._request, written=tuple(self._tokens)))
+        stream = self._engine.run(replace(self._request, written=tuple(self._tokens)))
         last: tuple[list[int], list[Any]] | None = None
         try:
             async for piece in stream:
@@ -185,9 +187,6 @@ class _JournaledStream:
         """Abort the generation if it still runs; `summary` then holds what it took so far."""
         if self._pieces is not None:
             await self._pieces.aclose()
-        if self._stream is not None:
-            await self._stream.aclose()
-            self.summary = self._stream.summary
 
 
 class Shown:
@@ -208,7 +207,7 @@ class Shown:
                         self._sealed.append(item["encrypted_content"])
 
     def _note_begun(self, item: Item) -> None:
-        if item["type"] in ("message", "reasoning", "function_call"):
+        if item["type"] in MODELS_OWN:
             self._ids.append(item["id"])
         else:
             self._calls.append(item)

@@ -9,8 +9,9 @@ from deployments.models.engine import Usage
 from deployments.models.events import Logprobs, TextDelta, ToolArgumentsDelta, ToolCallStart
 from deployments.state.response_protocol import StoredTurn
 from serve_app.operations.responses.items import Status, TextKind
+from serve_app.operations.responses.journal import Shown
 from serve_app.operations.responses.state import ResponseState, Said
-from serve_app.operations.responses.writer import Item, new_id
+from serve_app.operations.responses.writer import Item
 from serve_app.operations.responses.written_call import FieldInWriting
 
 _KINDS: dict[str, TextKind] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
@@ -44,9 +45,7 @@ def replay(turn: StoredTurn) -> list[bytes]:
 def reopen(response: Item, events: Sequence[bytes]) -> ResponseState:
     """Return the state in which a response was that began with these events, as far as they tell: enough to end it."""
     told = [orjson.loads(event) for event in events]
-    begun = [event["item"] for event in told if event["type"] == "response.output_item.added"]
-    ids = [item["id"] for item in begun if item["type"] in _READERS]
-    state = ResponseState(response, new_id=lambda prefix: ids.pop(0) if ids else new_id(prefix))
+    state = ResponseState(response, new_id=Shown(events).new_id)
     state.begin(queued=bool(response["background"]))
     for event in told:
         _REOPENERS.get(event["type"], _reopen_tool)(state, event)

@@ -29,8 +29,8 @@ from serve_app.operations.responses.written_call import Follow, WrittenCall
 
 ErrorCode = Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
 
-# Items that are incomplete only because the model was cut off; code that was interrupted is so too.
-_MODELS_OWN = ("message", "reasoning", "function_call")
+# The model's own items: incomplete only because it was cut off. Code that was interrupted is so too.
+MODELS_OWN = ("message", "reasoning", "function_call")
 
 
 class RefusalDelta(NamedTuple):
@@ -254,7 +254,7 @@ class ResponseState:
         if self.has_ended:
             return []
         ended_well = self.finish_reason in ("stop", "tool_calls")
-        is_cut_off = any(item.get("status") == "incomplete" for item in self._items if item["type"] in _MODELS_OWN)
+        is_cut_off = any(item.get("status") == "incomplete" for item in self._items if item["type"] in MODELS_OWN)
         if self.finish_reason is None or (ended_well and is_cut_off):
             return self.fail("server_error", SERVER_ERROR_MESSAGE)
         if ended_well and not self._items:

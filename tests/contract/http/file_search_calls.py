@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from serve_app.operations.file_search.indexing import Indexer
-from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, answer
-from tests.contract.http.response_calls import calling
+from tests.contract.http.answers import EMBEDDING_MODEL, answer
+from tests.contract.http.response_calls import calls, of_type, stream_of
 from tests.twins.engine import Script
-from tests.twins.legal import fold, split
+from tests.twins.legal import fold
 
 NOTES = {
     "moon.md": "The moon is made of cheese. Nobody has eaten it.",
@@ -78,15 +78,11 @@ def tool_of(store, **values):
 
 def searches(*queries, words=()):
     """Return the events of a model that searches for these."""
-    return calling(("call_0", "file_search", orjson.dumps({"queries": queries}).decode()), words=words)
+    return calls(("file_search", {"queries": queries}), words=words)
 
 
 async def stream(world, shelf, **body):
-    async with world.http() as http:
-        body = {"model": MODEL, "input": "x", "stream": True, "tools": [tool_of(shelf)], **body}
-        told = await http.post("/v1/responses", json=body)
-    assert told.status_code == 200, told.text
-    return split(told.content)
+    return await stream_of(world, {"input": "x", "tools": [tool_of(shelf)], **body})
 
 
 async def respond(world, shelf, **body):
@@ -94,4 +90,4 @@ async def respond(world, shelf, **body):
 
 
 def calls_of(response):
-    return [item for item in response["output"] if item["type"] == "file_search_call"]
+    return of_type(response, "file_search_call")

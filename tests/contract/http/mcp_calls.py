@@ -3,8 +3,8 @@
 import orjson
 
 from tests.contract.http.answers import MODEL, said
-from tests.contract.http.response_calls import calling, script
-from tests.twins.legal import fold, split
+from tests.contract.http.response_calls import calls, of_type, script, stream_of
+from tests.twins.legal import fold
 
 STOCK, ORDER, PRINT = "store__stock", "store__order", "store__print_label_6ce3507f"
 
@@ -13,21 +13,12 @@ def tool(server, **more):
     return {"type": "mcp", "server_label": "store", "server_url": server.url, "require_approval": "never", **more}
 
 
-def calls(*wanted, words=()):
-    """Return the events of a model that calls functions: (name, arguments) each."""
-    told = [(f"call_{n}", name, orjson.dumps(arguments).decode()) for n, (name, arguments) in enumerate(wanted)]
-    return calling(*told, words=words)
-
-
 NAILS = calls((STOCK, {"thing": "nails"}))
 ORDERING = calls((ORDER, {"thing": "nails", "amount": 3}))
 
 
 async def stream(world, **body):
-    async with world.http() as http:
-        answer = await http.post("/v1/responses", json={"model": MODEL, "input": "x", "stream": True, **body})
-    assert answer.status_code == 200, answer.text
-    return split(answer.content)
+    return await stream_of(world, {"input": "x", **body})
 
 
 async def respond(world, **body):
@@ -38,10 +29,6 @@ async def refused(world, **body):
     async with world.http() as http:
         answer = await http.post("/v1/responses", json={"model": MODEL, "input": "x", **body})
     return answer.status_code, answer.json()["error"]
-
-
-def of_type(response, kind):
-    return [item for item in response["output"] if item["type"] == kind]
 
 
 def offered(world, number=0):

@@ -42,6 +42,12 @@ def calling(*calls: tuple[str, str, str], words: tuple[str, ...] = ()) -> list[l
     return [*told, [Finished("finished", 0, "tool_calls")]]
 
 
+def calls(*wanted: tuple[str, dict[str, Any]], words: tuple[str, ...] = ()) -> list[list[Any]]:
+    """Return the events of a model that calls functions: (name, arguments) each."""
+    told = [(f"call_{n}", name, orjson.dumps(arguments).decode()) for n, (name, arguments) in enumerate(wanted)]
+    return calling(*told, words=words)
+
+
 def token_by_token(name: str, arguments: str, reason: str = "tool_calls"):
     """Return the events of a model that writes one call, three characters a token."""
     tokens = [arguments[start : start + 3] for start in range(0, len(arguments), 3)]
@@ -72,13 +78,17 @@ async def stream_of(world, body: dict[str, Any], path: str = "/v1/responses") ->
     return split(answer.content)
 
 
+def of_type(response: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [item for item in response["output"] if item["type"] == kind]
+
+
 async def lines_of(world, *bodies: dict[str, Any], **overrides: object):
     """Return what batch lines over /v1/responses come to: (status, body) each."""
     operations = create_operations(world.directory, cache_salts(b"salt"), {}, world.storage()).by_path()
-    calls = LineCalls(operations, Gate(8), 10)
+    line_calls = LineCalls(operations, Gate(8), 10)
     answers = []
     for number, body in enumerate(bodies):
-        answer = await calls.run(number, BatchRequest(f"r{number}", body), "/v1/responses", principal(**overrides))
+        answer = await line_calls.run(number, BatchRequest(f"r{number}", body), "/v1/responses", principal(**overrides))
         told = orjson.loads(answer.rendered)["response"]
         answers.append((told["status_code"], told["body"]))
     return answers

@@ -6,21 +6,8 @@ import logging
 import orjson
 
 from tests.contract.http.answers import MODEL, USAGE, pieces, said
-from tests.contract.http.mcp_calls import (
-    NAILS,
-    ORDER,
-    ORDERING,
-    PRINT,
-    STOCK,
-    calls,
-    decide,
-    of_type,
-    offered,
-    respond,
-    stream,
-    tool,
-)
-from tests.contract.http.response_calls import WEATHER, messages, script
+from tests.contract.http.mcp_calls import NAILS, ORDER, ORDERING, PRINT, STOCK, decide, offered, respond, stream, tool
+from tests.contract.http.response_calls import WEATHER, calls, messages, of_type, script
 from tests.contract.http.tool_calls import SEARCHING, ScriptedTool
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split

@@ -10,15 +10,13 @@ from tests.contract.http.mcp_calls import (
     ORDERING,
     STOCK,
     ask_for_approval,
-    calls,
     decide,
-    of_type,
     offered,
     refused,
     respond,
     tool,
 )
-from tests.contract.http.response_calls import WEATHER, messages, script
+from tests.contract.http.response_calls import WEATHER, calls, messages, of_type, script
 from tests.twins.engine import Script
 from tests.waiting import eventually
 

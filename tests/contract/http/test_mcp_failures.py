@@ -13,21 +13,8 @@ from serve_app.operations.mcp.tool import RemoteMcp
 from serve_app.operations.responses.tools import ToolBounds
 from tests.contract.http.answers import MODEL, SECRET, said
 from tests.contract.http.conftest import serve
-from tests.contract.http.mcp_calls import (
-    NAILS,
-    ORDER,
-    ORDERING,
-    PRINT,
-    STOCK,
-    calls,
-    of_type,
-    offered,
-    refused,
-    respond,
-    stream,
-    tool,
-)
-from tests.contract.http.response_calls import WEATHER, calling, messages, script
+from tests.contract.http.mcp_calls import NAILS, ORDER, ORDERING, PRINT, STOCK, offered, refused, respond, stream, tool
+from tests.contract.http.response_calls import WEATHER, calling, calls, messages, of_type, script
 from tests.twins.engine import Script
 from tests.twins.legal import fold
 from tests.waiting import eventually

@@ -14,7 +14,7 @@ from serve_app.operations.responses.history import RESULTS_NOT_KEPT
 from tests.contract.http.answers import MODEL, SECRET, said
 from tests.contract.http.batch_calls import finish, jsonl, lines_of, submit
 from tests.contract.http.conftest import serve
-from tests.contract.http.response_calls import WEATHER, calling, messages, script
+from tests.contract.http.response_calls import WEATHER, calling, calls, messages, script
 from tests.contract.http.web_search_calls import (
     DATA,
     LISBON,
@@ -22,7 +22,6 @@ from tests.contract.http.web_search_calls import (
     SPORT,
     STORM,
     TOOL,
-    calls,
     calls_of,
     finds,
     opens,
