@@ -257,7 +257,7 @@ class ResponseState:
         is_cut_off = any(item.get("status") == "incomplete" for item in self._items if item["type"] in MODELS_OWN)
         if self.finish_reason is None or (ended_well and is_cut_off):
             return self.fail("server_error", SERVER_ERROR_MESSAGE)
-        if ended_well and not self._items:
+        if ended_well and not self._items and self._open is None:
             return [*self._say_nothing(), *self._end("completed")]
         if self.finish_reason in ("length", "content_filter"):
             reason = "max_output_tokens" if self.finish_reason == "length" else "content_filter"
