@@ -1,16 +1,15 @@
 """An MCP server in a process of its own, on the port that is its argument, for tests against the whole service."""
 
 import sys
-from typing import Literal
 
 from mcp.server.mcpserver import MCPServer
 
-server = MCPServer("warehouse", log_level="CRITICAL")
+server = MCPServer("shop", log_level="CRITICAL")
 
 
-@server.tool(description="Says how many nails are in a room.")
-def count_nails(room: Literal["north", "south"]) -> str:
-    return f"There are 7 nails in the {room} room."
+@server.tool(description="Get the price of a product.")
+def get_price(product: str) -> str:
+    return "17 euros" if product else "nothing"
 
 
 if __name__ == "__main__":

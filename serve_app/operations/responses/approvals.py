@@ -28,6 +28,11 @@ def function_name(server_label: str, name: str) -> str:
     return f"{plain[: _MAX_NAME_CHARS - _HASH_CHARS - 1]}_{told_apart}"
 
 
+def short_name(server_label: str, function: str) -> str:
+    """Return what a function of a remote server is called without the server; with it, where a hash is part of it."""
+    return function.removeprefix(f"{server_label}__")
+
+
 def declined(response: Item) -> str:
     """Return what the model is told of a call that the user has declined."""
     reason = response.get("reason")

@@ -7,7 +7,8 @@ terminal event, its `output` is the list of the finished items, and nothing foll
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from deployments.models.engine import Usage
@@ -31,6 +32,7 @@ ErrorCode = Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
 
 # The model's own items: incomplete only because it was cut off. Code that was interrupted is so too.
 MODELS_OWN = ("message", "reasoning", "function_call")
+NO_TOOLS: Mapping[str, str] = MappingProxyType({})
 
 
 class RefusalDelta(NamedTuple):
@@ -49,8 +51,8 @@ class ResponseState:
 
     `cuts` says of each finished item in which pieces it came; with the response that is the whole stream (`replay`).
 
-    `server_tools` are the names of the functions that the service runs: a call of one becomes an entry of `calls`
-    instead of an item. The first of a generation, where `follow` has something to show of it, becomes an item besides,
+    `server_tools` are the functions that the service runs, by each name that the model may give them: a call of one
+    becomes an entry of `calls` instead of an item. The first of a generation, where `follow` has something to show of it, becomes an item besides,
     which stays open until the call is carried out; what the model says after it waits for `take_later`. `begin_tool` is
     given every new item of such a call, and may change it.
     Once it has ended, every method returns no events.
@@ -59,7 +61,7 @@ class ResponseState:
     def __init__(
         self,
         response: Item,
-        server_tools: Collection[str] = (),
+        server_tools: Mapping[str, str] = NO_TOOLS,
         new_id: Callable[[str], str] = new_id,
         clock: Callable[[], float] = time.time,
         seal_reasoning: Callable[[str], str] | None = None,
@@ -97,8 +99,8 @@ class ResponseState:
         """The items that are finished, in order."""
         return self._items
 
-    def use_tools(self, names: Collection[str], cite: Cite, follow: Follow) -> None:
-        """Know these tools from now on: their functions' names, what they have to say of texts, and show of calls."""
+    def use_tools(self, names: Mapping[str, str], cite: Cite, follow: Follow) -> None:
+        """Know these tools from now on: their functions by name, what they have to say of texts, and show of calls."""
         self._server_tools = names
         self._cite = cite
         self._follow = follow
@@ -183,6 +185,7 @@ class ResponseState:
         events = self._close_open("completed")
         self._call = call
         if name in self._server_tools:
+            name = self._server_tools[name]
             written = self._follow(name) if not self.calls else None
             self._server_calls[call] = server_call = ServerCall(call_id, name)
             self.calls.append(server_call)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from deployments.models.engine import Usage
 from deployments.state.protocol import Principal
 from serve_app.errors import BadRequest
-from serve_app.operations.responses.approvals import check_approvals
+from serve_app.operations.responses.approvals import check_approvals, short_name
 from serve_app.operations.responses.writer import Item
 from serve_app.operations.responses.written_call import WrittenCall
 from serve_app.operations.scopes import check_operation
@@ -193,7 +193,10 @@ class OpenedTool:
 
 
 class ToolSet:
-    """The service's tools of one response."""
+    """The service's tools of one response; `names` are their functions, by each name that the model may give them.
+
+    Small models leave the server out of the name of a remote tool. Where only one tool can be meant, it is that one.
+    """
 
     def __init__(self, tools: Sequence[OpenedTool] = (), client_functions: Collection[str] = ()) -> None:
         """Take the tools, and the names of the functions that the client runs."""
@@ -202,6 +205,7 @@ class ToolSet:
         self._opened = list(tools)
         self._client_functions = client_functions
         self._by_name: dict[str, ToolInUse] = {}
+        self.names: dict[str, str] = {}
         self.offer()
 
     def offer(self) -> None:
@@ -213,11 +217,17 @@ class ToolSet:
                 if function.name not in self._by_name and function.name not in self._client_functions:
                     self.offered.append(function)
                     self._by_name[function.name] = opened.tool
+        self.names = self._short_names() | {name: name for name in self._by_name}
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of the functions that the service runs."""
-        return frozenset(self._by_name)
+    def _short_names(self) -> dict[str, str]:
+        """Return the functions of remote servers by their names there, but for those of several and of the client."""
+        by_short_name: dict[str, list[str]] = {}
+        for function in self.offered:
+            if function.server_label is not None:
+                short = short_name(function.server_label, function.name)
+                by_short_name.setdefault(short, []).append(function.name)
+        is_only_one = {short: names[0] for short, names in by_short_name.items() if len(names) == 1}
+        return {short: name for short, name in is_only_one.items() if short not in self._client_functions}
 
     @property
     def remote(self) -> list[RemoteTool]:

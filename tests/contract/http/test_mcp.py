@@ -88,6 +88,22 @@ async def test_tools_are_listed_once_for_a_conversation(world, mcp_server):
     assert len(mcp_server.calls) == 4
 
 
+async def test_a_model_may_leave_out_the_server_where_one_tool_alone_can_be_meant(world, mcp_server):
+    script(world, calls(("stock", {"thing": "nails"})), said("Seven."))
+    final = await respond(world, tools=[tool(mcp_server)])
+    (call,) = of_type(final, "mcp_call")
+    assert (call["status"], call["name"], call["output"]) == ("completed", "stock", "There are 7 nails.")
+    said_before = messages(world)[-2]["tool_calls"][0]["function"]["name"]
+    assert said_before == STOCK
+    two = [tool(mcp_server), tool(mcp_server, server_label="shed")]
+    own = {"type": "function", "name": "stock", "parameters": {"type": "object"}}
+    for tools in (two, [tool(mcp_server), own]):
+        script(world, calls(("stock", {"thing": "nails"})), said("Seven."))
+        final = await respond(world, tools=tools)
+        assert of_type(final, "mcp_call") == []
+        assert [item["name"] for item in of_type(final, "function_call")] == ["stock"]
+
+
 async def test_only_allowed_tools_are_offered_also_from_the_list_of_before(world, mcp_server):
     script(world, said("Hm."))
     first = await respond(world, tools=[tool(mcp_server, allowed_tools=["order", "stock"])])

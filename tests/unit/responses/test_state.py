@@ -12,21 +12,21 @@ from deployments.models.events import Finished, Logprobs, ReasoningDelta, TextDe
 from deployments.state.response_protocol import StoredTurn
 from serve_app.operations.code_interpreter.writing import CodeInWriting
 from serve_app.operations.responses.replay import reopen, replay
-from serve_app.operations.responses.state import RefusalDelta, ResponseState
+from serve_app.operations.responses.state import NO_TOOLS, RefusalDelta, ResponseState
 from serve_app.operations.responses.writer import DONE, frame, type_of
 from tests.twins.legal import fold, split
 
 USAGE = Usage(prompt_tokens=5, completion_tokens=3, cached_tokens=2, reasoning_tokens=1)
 
 
-def state(server_tools=()) -> ResponseState:
+def state(server_tools=NO_TOOLS) -> ResponseState:
     numbers = count()
     response: dict[str, Any] = {"id": "resp_1", "output": [], "usage": None, "completed_at": None, "error": None}
     response["incomplete_details"] = None
     return ResponseState(response, server_tools, lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_700_000_000.5)
 
 
-def following(server_tools=frozenset({"run"})) -> ResponseState:
+def following(server_tools=("run",)) -> ResponseState:
     """Return a state that shows the calls of `run` or `c` while they are written, as code."""
     machine = state()
     numbers = count()
@@ -35,7 +35,7 @@ def following(server_tools=frozenset({"run"})) -> ResponseState:
         head = {"id": f"ci_{next(numbers)}", "type": "code_interpreter_call", "status": "in_progress"}
         return CodeInWriting({**head, "container_id": "cntr_1", "code": "", "outputs": None}) if name != "s" else None
 
-    machine.use_tools(server_tools, lambda text: [], follow)
+    machine.use_tools({name: name for name in server_tools}, lambda text: [], follow)
     return machine
 
 
@@ -168,7 +168,7 @@ def test_arguments_of_a_finished_call_fail_the_response():
 
 
 def test_server_call_is_left_to_the_service_and_its_item_comes_before_the_message():
-    machine = state({"search"})
+    machine = state({"search": "search"})
     written = machine.begin()
     written += machine.take([ToolCallStart("tool_call", 0, 0, "call_a", "search")])
     written += machine.take([ToolArgumentsDelta("tool_arguments", 0, 0, "{}"), Finished("finished", 0, "tool_calls")])
@@ -288,7 +288,7 @@ STEPS = st.lists(
 @settings(max_examples=500, deadline=None)
 @given(steps=STEPS, is_queued=st.booleans(), is_begun=st.booleans(), num_seen=st.integers(0, 99))
 def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, is_begun, num_seen):  # noqa: C901
-    machine = following({"s", "c"})
+    machine = following(("s", "c"))
     written = machine.begin(queued=is_queued)
     if is_queued and not is_begun:
         written += machine.cancel()
