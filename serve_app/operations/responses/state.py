@@ -52,9 +52,9 @@ class ResponseState:
     `cuts` says of each finished item in which pieces it came; with the response that is the whole stream (`replay`).
 
     `server_tools` are the functions that the service runs, by each name that the model may give them: a call of one
-    becomes an entry of `calls` instead of an item. The first of a generation, where `follow` has something to show of it, becomes an item besides,
-    which stays open until the call is carried out; what the model says after it waits for `take_later`. `begin_tool` is
-    given every new item of such a call, and may change it.
+    becomes an entry of `calls` instead of an item. The first of a generation, where `follow` has something to show of
+    it, becomes an item besides, which stays open until the call is carried out; what the model says after it waits for
+    `take_later`. `begin_tool` is given every new item of such a call, and may change it.
     Once it has ended, every method returns no events.
     """
 
