@@ -30,7 +30,8 @@ class BatchConfig(Section):
     """How batches run. Times in seconds.
 
     The first `small_batch_lines` lines of a batch go to a worker that is always there and start at once; the rest of
-    larger ones get a Ray Data job with `num_workers` workers of their own, up to `max_jobs` jobs at a time. Jobs share
+    larger ones get a Ray Data job with `num_workers` workers of their own, up to `max_jobs` jobs at a time. A job takes
+    seconds of several processors to start; one process runs 500 to 1,000 lines a second. Jobs share
     `max_lines_in_flight`, the lines that may be with the models at once; there are fewer while replicas refuse them.
     Keep it below the models' `max_concurrent_requests`, so that interactive requests always find a place. `priority`
     is vLLM's: higher runs later, interactive requests have 0.
@@ -44,7 +45,7 @@ class BatchConfig(Section):
     max_lines_in_flight: Annotated[int, Field(ge=1, le=65_536)] = 192
     num_workers: Annotated[int, Field(ge=1, le=256)] = 1
     num_cpus: Annotated[float, Field(ge=0)] = 0.1
-    small_batch_lines: Annotated[int, Field(ge=0)] = 2_000
+    small_batch_lines: Annotated[int, Field(ge=0)] = 10_000
     max_jobs: Annotated[int, Field(ge=1, le=100)] = 4
     slice_lines: Annotated[int, Field(ge=1, le=10_000)] = 1_000
     max_running: Annotated[int, Field(ge=1, le=100)] = 10

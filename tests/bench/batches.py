@@ -1,6 +1,7 @@
 """A batch against vLLM's own offline run of the same prompts, and against a loop of OpenAI's client over HTTP.
 
     python -m tests.bench.batches --lines 2000 --tokens 16
+    python -m tests.bench.batches --lines 50000 --tokens 4 --line-bytes 4150 --batch-only    # 208 MB
 
 The batch's time runs from its creation to its end, start-up included; the offline run's leaves the engine's out.
 """
@@ -23,6 +24,7 @@ from tests.bench.peers import ROOT, Model, Peer, parse_spec, read_model, start_p
 
 URL = "/v1/chat/completions"
 CLIENTS = 64
+METADATA_CHARS = 512
 OFFLINE = """
 import json, sys, time
 from vllm import LLM, SamplingParams
@@ -69,13 +71,23 @@ class Progress:
         }
 
 
-def run_batch(client: OpenAI, model: str, prompts: list[Any], tokens: int) -> dict[str, float]:
+def create_line(number: int, model: str, messages: Any, tokens: int, num_bytes: int) -> str:
+    """Return a line of at least so many bytes, as far as metadata can fill it up: the model reads none of that."""
+    body = {"model": model, "messages": messages, "max_tokens": tokens, "temperature": 0}
+    line = json.dumps({"custom_id": str(number), "method": "POST", "url": URL, "body": body}) + "\n"
+    missing = num_bytes - len(line)
+    if missing > 0:
+        body["metadata"] = {f"k{n}": "m" * METADATA_CHARS for n in range(-(-missing // (METADATA_CHARS + 10)))}
+        line = json.dumps({"custom_id": str(number), "method": "POST", "url": URL, "body": body}) + "\n"
+    return line
+
+
+def run_batch(client: OpenAI, model: str, prompts: list[Any], tokens: int, line_bytes: int = 0) -> dict[str, float]:
     """Return how long a batch took, from its creation on, and its tokens."""
-    lines = []
-    for number, messages in enumerate(prompts):
-        body = {"model": model, "messages": messages, "max_tokens": tokens, "temperature": 0}
-        lines.append(json.dumps({"custom_id": str(number), "method": "POST", "url": URL, "body": body}) + "\n")
-    file = client.files.create(file=("in.jsonl", "".join(lines).encode()), purpose="batch")
+    lines = [create_line(number, model, messages, tokens, line_bytes) for number, messages in enumerate(prompts)]
+    content = "".join(lines).encode()
+    print(f"{len(lines):,} lines, {len(content):,} bytes", file=sys.stderr)
+    file = client.files.create(file=("in.jsonl", content), purpose="batch")
     started = time.perf_counter()
     batch = client.batches.create(input_file_id=file.id, endpoint=URL, completion_window="24h")
     done = Progress(len(prompts))
@@ -123,16 +135,18 @@ def run_offline(model: Model, prompts: list[Any], tokens: int) -> dict[str, floa
     return result
 
 
-def measure_service(peer: Peer, prompts: list[Any], tokens: int, batch_only: bool) -> dict[str, dict[str, float]]:
+def measure_service(
+    peer: Peer, prompts: list[Any], tokens: int, line_bytes: int, batch_only: bool
+) -> dict[str, dict[str, float]]:
     """Return what a running service took for the batch, the better of two rounds, and for the loop."""
     target = peer.target
     url = f"http://{target.host}:{target.port}/v1"
     with OpenAI(base_url=url, api_key=target.api_key, timeout=300) as client:
         run_batch(client, target.model, prompts[:32], tokens)
-        first = run_batch(client, target.model, prompts, tokens)
+        first = run_batch(client, target.model, prompts, tokens, line_bytes)
         if batch_only:
             return {"batch": first}
-        second = run_batch(client, target.model, prompts, tokens)
+        second = run_batch(client, target.model, prompts, tokens, line_bytes)
     loop = asyncio.run(run_loop(url, str(target.api_key), target.model, prompts, tokens))
     return {"batch": min(first, second, key=lambda one: one["seconds"]), f"HTTP, {CLIENTS} clients": loop}
 
@@ -151,6 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=2000)
     parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--line-bytes", type=int, default=0, help="metadata fills the lines of the batch up to this")
     parser.add_argument("--batch-only", action="store_true", help="neither offline nor over HTTP, and once")
     parser.add_argument("--config", type=Path, default=ROOT / "configs" / "bench.yaml")
     options = parser.parse_args()
@@ -159,7 +174,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="mb-", dir="/tmp") as directory:
         peer = start_peer(parse_spec("manta"), 0, Path(directory), model)
         try:
-            results |= measure_service(peer, prompts, options.tokens, options.batch_only)
+            results |= measure_service(peer, prompts, options.tokens, options.line_bytes, options.batch_only)
             coordinator_mb = peak_memory_mb("ray::BatchCoordinator")
         finally:
             stop_peer(peer)
