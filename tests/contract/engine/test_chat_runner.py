@@ -6,7 +6,8 @@ import json
 import orjson
 import pytest
 
-from deployments.models.errors import EngineError, RequestRejected
+from deployments.models.errors import RequestRejected
+from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 
@@ -45,25 +46,6 @@ BODIES = {
         "response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}},
     },
 }
-
-
-class Collected:
-    """A reply that keeps what it is given."""
-
-    def __init__(self):
-        self.pieces: list[bytes] = []
-        self.summary: dict | None = None
-        self.first = asyncio.Event()
-
-    def write(self, piece):
-        self.pieces.append(piece)
-        self.first.set()
-
-    def end(self, summary):
-        self.summary = summary
-
-    def fail(self, error: EngineError):
-        raise AssertionError(error)
 
 
 @pytest.fixture(scope="module")

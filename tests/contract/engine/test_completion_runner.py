@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.contract.engine.test_chat_runner import Collected
+from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from deployments.state.database import connect
 from deployments.state.usage import Numbered, UsageStore
 from serve_app.cli import main
-from tests.contract.state.test_usage_store import record
+from tests.contract.state.records import record
 
 SECRET = re.compile(r"sk-manta-[A-Za-z0-9_-]{43}")
 

@@ -11,37 +11,13 @@ from deployments.state.clock import PastClock
 from deployments.state.database import Database
 from deployments.state.gatekeeper import Gatekeeper
 from deployments.state.messages import TransportDown
-from deployments.state.protocol import RequestRecord
 from deployments.state.request_log import ShippedRequestLog
 from deployments.state.usage import LogTrim, Numbered, UsageRow, UsageStore
 from tests.contract.state.processes import DirectTransport, kill, resolved
+from tests.contract.state.records import NOON, record
 from tests.twins.gatekeeper import TestClock
 
 DAY_S, YEAR_S = 86_400.0, 365 * 86_400.0
-NOON = 1_700_049_600.0  # 2023-11-15 12:00 UTC.
-
-
-def record(number: int = 0, **values: object) -> RequestRecord:
-    fields: dict[str, object] = {
-        "request_id": f"req_{number}",
-        "at": NOON,
-        "key_id": "key_1",
-        "account": "acme",
-        "tier": "free",
-        "method": "POST",
-        "route": "/v1/chat/completions",
-        "model": "acme/small",
-        "status": 200,
-        "code": None,
-        "stream": True,
-        "prompt_tokens": 10,
-        "completion_tokens": 5,
-        "cached_tokens": 4,
-        "ttft_s": 0.1,
-        "total_s": 0.5,
-        **values,
-    }
-    return RequestRecord(**fields)  # type: ignore[arg-type]
 
 
 async def test_usage_adds_up_by_key_day_and_model(database: Database) -> None:

@@ -18,7 +18,7 @@ from deployments.state.vector_store_rows import (
 from deployments.state.vector_store_work import MAX_CLAIMS, VectorStoreWork
 from deployments.state.vector_stores import KEPT_EXPIRED_S, StoreChange, StorePage, VectorStores
 from tests.contract.http.conftest import principal
-from tests.contract.state.test_files import Shelf
+from tests.contract.state.shelf import Shelf
 from tests.twins.gatekeeper import TestClock
 
 CHUNKING = {"type": "static", "static": {"max_chunk_size_tokens": 800, "chunk_overlap_tokens": 400}}
