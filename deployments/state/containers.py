@@ -153,8 +153,7 @@ class ContainerStore:
             table.c.account == account,
             table.c.expires_at > self.clock(),
         )
-        async with self._database.read() as connection:
-            row = (await connection.execute(query)).mappings().one_or_none()
+        row = await self._database.read_at_once(lambda connection: connection.execute(query).mappings().one_or_none())
         return None if row is None else dict(row)
 
     async def _open(self, row: Mapping[str, Any]) -> StoredContainer:

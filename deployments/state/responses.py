@@ -81,8 +81,7 @@ class ResponseStore:
         chain = chain.union_all(before)
         columns = (table.c.response_id, table.c.previous_id, table.c.status, table.c.wrapped_key, table.c.sealed_items)
         query = select(*columns).join(chain, chain.c.response_id == table.c.response_id).order_by(chain.c.depth.desc())
-        async with self._database.read() as connection:
-            rows = (await connection.execute(query)).all()
+        rows = await self._database.read_at_once(lambda connection: connection.execute(query).all())
         if not rows:
             raise TurnMissing(response_id)
         if rows[-1].status in UNFINISHED:

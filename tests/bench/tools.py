@@ -2,7 +2,8 @@
 
 Real are the sandboxes, the database, LanceDB, the processes that read documents and pages, and the guarded client. The
 search service and its pages are a small web in this process, whose own work counts too. The model of the turns says
-what a script says at once, so that what is left is the service's part; Ray and HTTP are left out.
+what a script says, from `MODEL_S` on, which is sooner than any real one; the rest is the service's part. Ray and HTTP
+are left out.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from deployments.models.engine import EngineRequest
 from deployments.models.events import Finished, TextDelta
 from deployments.models.render import EventLines
 from deployments.state.containers import ContainerStore
@@ -43,6 +45,7 @@ from tests.twins.web import SITES, Web
 
 COLUMNS = ("what", "a second", "p50 ms", "p95 ms", "most ms", "times")
 MODEL = "bench/chat"
+MODEL_S = 0.005
 NUM_FILES = 9
 NUM_TURNS = 1000
 AT_ONCE = 8
@@ -159,7 +162,14 @@ async def _responses(bench: Bench, web: WebSearch, folder: Path) -> AsyncIterato
     renderer = EventLines()
     pieces = [renderer.events(events) for events in [*SENTENCE, [Finished("finished", 0, "stop")]]]
     card = model_card(MODEL, "chat", "responses", has_tools=True, max_model_len=100_000)
-    engine = ScriptedEngine(card, lambda request: Script([piece for piece in pieces if piece]))
+
+    def play(request: EngineRequest) -> Script:
+        has_read = asyncio.Event()
+        reading = asyncio.get_running_loop().run_in_executor(None, time.sleep, MODEL_S)  # The loop's clock is coarse.
+        reading.add_done_callback(lambda _: has_read.set())
+        return Script([has_read, *(piece for piece in pieces if piece)])
+
+    engine = ScriptedEngine(card, play)
     state = MemoryState()
     kinds = (MemoryResponses, MemoryBackground, MemoryConversations)
     storage = Storage(*(kind(state) for kind in kinds), MemorySealer(), bench.files, time.time)

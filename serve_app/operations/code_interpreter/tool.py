@@ -22,6 +22,7 @@ from serve_app.operations.code_interpreter.containers import (
 )
 from serve_app.operations.code_interpreter.refusals import expired
 from serve_app.operations.code_interpreter.writing import EVENT, CodeInWriting, TextMember
+from serve_app.operations.responses.lookup import Lookup
 from serve_app.operations.responses.tools import Tell, ToolAnswer, ToolContext
 from serve_app.operations.responses.writer import Item, new_id
 from serve_app.schemas.response_tools import AutoContainer, CodeInterpreterTool
@@ -53,41 +54,49 @@ class CodeInterpreter:
         self._containers = containers
 
     async def open(self, tool: CodeInterpreterTool, context: ToolContext) -> "CodeInUse":
-        """Return the tool for one response.
+        """Return the tool for one response; the container is looked up from now on.
 
         Raises:
-            NotFound: a container or a file that is named is not there, or not any more.
+            NotFound: a file that is named is not there.
             BadRequest: a file or the memory that is asked for does not fit.
             Unavailable: no containers can be had.
         """
-        account, param = context.principal.account, f"{context.param}.container"
+        param = f"{context.param}.container"
         if not isinstance(tool.container, AutoContainer):
-            try:
-                container = await self._containers.look(account, tool.container)
-            except NotFound as missing:
-                raise NotFound(missing.message, param=param) from None
-            if not container.is_running:
-                raise expired(tool.container, param)
-            return CodeInUse(self._containers, context, None, container, [])
+            named = Lookup(self._named(context.principal.account, tool.container, param))
+            return CodeInUse(self._containers, context, None, named, [])
         auto = tool.container
         self._containers.check_memory(auto.memory_limit, f"{param}.memory_limit")
         await self._containers.check_able()
         files = await self._containers.find_files(context.principal, auto.file_ids or (), f"{param}.file_ids")
-        return CodeInUse(self._containers, context, auto, await self._last(context), files)
+        used = [item["container_id"] for item in context.calls("code_interpreter_call")]
+        last = Lookup(self._last(context.principal.account, used[-1])) if used else None
+        return CodeInUse(self._containers, context, auto, last, files)
 
-    async def _last(self, context: ToolContext) -> StoredContainer | None:
+    async def _named(self, account: str, container_id: str, param: str) -> StoredContainer:
+        """Return a container that a request names.
+
+        Raises:
+            NotFound: it is not there, or not any more.
+        """
+        try:
+            container = await self._containers.look(account, container_id)
+        except NotFound as missing:
+            raise NotFound(missing.message, param=param) from None
+        if not container.is_running:
+            raise expired(container_id, param)
+        return container
+
+    async def _last(self, account: str, container_id: str) -> StoredContainer | None:
         """Return the container that the conversation used last, None if there is none any more."""
-        ids = [item["container_id"] for item in context.calls("code_interpreter_call")]
-        if not ids:
-            return None
         with suppress(NotFound):
-            container = await self._containers.find(context.principal.account, ids[-1])
+            container = await self._containers.find(account, container_id)
             return container if container.is_running else None
         return None
 
 
 class CodeInUse:
-    """The code interpreter within one response; keeps `responses.tools.ToolInUse`.
+    """The code interpreter within one response; keeps `responses.tools.CheckedTool`.
 
     `auto` is None where the request names the container; else one is made at the first call that needs it.
     """
@@ -97,20 +106,33 @@ class CodeInUse:
         containers: Containers,
         context: ToolContext,
         auto: AutoContainer | None,
-        container: StoredContainer | None,
+        last: Lookup[StoredContainer | None] | None,
         files: Sequence[StoredFile],
     ) -> None:
         self._containers = containers
         self._context = context
         self._auto = auto
-        self._container = container
-        self._next_id = container.container_id if container is not None else new_container_id()
+        self._last = last
+        self._container: StoredContainer | None = None
+        self._next_id = new_container_id()
         self._files = files
         self._has_files = False
         self._image_bytes_left = _MAX_SHOWN_IMAGE_BYTES
         self._made: list[str] = []
         self._written: dict[str, tuple[str, ContainerFile]] = {}
         self._uncited: dict[str, None] = {}
+
+    async def check(self) -> None:
+        """Return once it is known which container there is.
+
+        Raises:
+            NotFound: the one that the request names is not there, or not any more.
+        """
+        if self._last is None:
+            return
+        self._container, self._last = await self._last.found(), None
+        if self._container is not None:
+            self._next_id = self._container.container_id
 
     def functions(self) -> list[Item]:
         """Return the one function that the model is offered."""
@@ -241,6 +263,8 @@ class CodeInUse:
 
     async def close(self) -> None:
         """End the containers that were made for a key which may keep nothing, or for a line of a batch."""
+        if self._last is not None:
+            self._last.stop()
         if not self._outlives:
             for container_id in self._made:
                 with suppress(NotFound):

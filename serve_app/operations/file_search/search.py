@@ -20,7 +20,7 @@ from deployments.tools.file_search.terms import TermCoder
 from serve_app.errors import Unavailable
 from serve_app.operations.file_search.embedder import Embedder
 from serve_app.operations.file_search.indexing import chunk_label
-from serve_app.operations.file_search.refusals import expired, translated
+from serve_app.operations.file_search.refusals import expired, no_store
 from serve_app.operations.file_search.stores import StoreDesk
 from serve_app.schemas.file_filters import RankingOptions
 
@@ -81,15 +81,14 @@ class FileSearch:
             NotFound: the account does not have one.
             BadRequest: one has expired.
         """
-        stores = []
-        for index, store_id in enumerate(dict.fromkeys(store_ids)):
+        found = await self.desk.stores.find_all(account, store_ids)
+        for index, store_id in enumerate(store_ids):
             at = None if param is None else f"{param}[{index}]"
-            with translated(store_id, param=at):
-                store = await self.desk.stores.find(account, store_id, with_counts=False)
-            if store.has_expired:
+            if store_id not in found:
+                raise no_store(store_id, at)
+            if found[store_id].has_expired:
                 raise expired(store_id, at)
-            stores.append(store)
-        return stores
+        return [found[store_id] for store_id in dict.fromkeys(store_ids)]
 
     async def search(
         self,
@@ -141,8 +140,9 @@ class FileSearch:
         file = await self.desk.find_file(account, store_id, file_id)
         if file.status != "completed":
             return []
-        with translated(store_id):
-            store = await self.desk.stores.find(account, store_id, with_counts=False)
+        store = (await self.desk.stores.find_all(account, [store_id])).get(store_id)
+        if store is None:
+            raise no_store(store_id)
         try:
             sealed = await self.index.read_file(store.store_id, store.revision, file.run_id, file.file_id)
         except IndexUnavailable:

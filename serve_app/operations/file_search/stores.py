@@ -17,7 +17,7 @@ from deployments.state.vector_store_rows import (
 from deployments.state.vector_stores import StoreChange, StorePage, VectorStores
 from deployments.tools.config import FileSearchConfig
 from serve_app.errors import NotFound, RetentionForbids, shorten
-from serve_app.operations.file_search.refusals import too_many_stores, translated
+from serve_app.operations.file_search.refusals import no_store, too_many_stores, translated
 from serve_app.schemas.vector_stores import (
     StoreCreateRequest,
     StoreFileRequest,
@@ -113,8 +113,8 @@ class StoreDesk:
         """
         if principal.retention == "strict":
             raise RetentionForbids(WHAT)
-        with translated(store_id):
-            await self.stores.find(principal.account, store_id, with_counts=False)
+        if not await self.stores.find_all(principal.account, [store_id]):
+            raise no_store(store_id)
         batch_id = f"vsfb_{secrets.token_hex(16)}" if batch else ""
         await self._attach(principal, store_id, await self._new_files(principal, wanted, param), batch_id)
         return batch_id

@@ -10,6 +10,7 @@ from deployments.models.engine import Usage
 from deployments.state.vector_store_rows import StoredStore
 from serve_app.errors import ApiError
 from serve_app.operations.file_search.search import FileSearch, Hit, SearchOptions
+from serve_app.operations.responses.lookup import Lookup
 from serve_app.operations.responses.tools import Tell, ToolAnswer, ToolContext
 from serve_app.operations.responses.writer import Item, new_id
 from serve_app.schemas.base import estimate_tokens
@@ -45,22 +46,17 @@ class FileSearchBuiltIn:
         self._search = search
 
     async def open(self, tool: FileSearchTool, context: ToolContext) -> "FileSearchInUse":
-        """Return the tool for one response.
-
-        Raises:
-            NotFound: a vector store that is named is not there.
-            BadRequest: one has expired.
-        """
+        """Return the tool for one response; its vector stores are looked up from now on."""
         param = f"{context.param}.vector_store_ids"
-        stores = await self._search.find_stores(context.principal.account, tool.vector_store_ids, param)
+        stores = Lookup(self._search.find_stores(context.principal.account, tool.vector_store_ids, param))
         return FileSearchInUse(self._search, context, tool, stores)
 
 
 class FileSearchInUse:
-    """The search over files within one response; keeps `responses.tools.ToolInUse`."""
+    """The search over files within one response; keeps `responses.tools.CheckedTool`."""
 
     def __init__(
-        self, search: FileSearch, context: ToolContext, tool: FileSearchTool, stores: Sequence[StoredStore]
+        self, search: FileSearch, context: ToolContext, tool: FileSearchTool, stores: Lookup[list[StoredStore]]
     ) -> None:
         self._search = search
         self._context = context
@@ -73,6 +69,15 @@ class FileSearchInUse:
         # Markers of earlier calls stay in the conversation, and must not be taken for those of this response.
         self._num_calls = len(context.calls("file_search_call"))
         self._markers: dict[tuple[int, int], tuple[str, str]] = {}  # Ids and names of files.
+
+    async def check(self) -> None:
+        """Return once the vector stores are known to be there.
+
+        Raises:
+            NotFound: one is not.
+            BadRequest: one has expired.
+        """
+        await self._stores.found()
 
     def functions(self) -> list[Item]:
         """Return the one function that the model is offered."""
@@ -101,9 +106,10 @@ class FileSearchInUse:
             return ToolAnswer({**item, "status": "failed"}, _NO_QUERY)
         item["queries"] = queries  # A call that is stopped shows them too.
         tell(f"{_EVENT}.searching")
+        stores = await self._stores.found()
         try:
             found = await self._search.search(
-                self._context.principal, self._stores, queries, self._options, request_id=item["id"]
+                self._context.principal, stores, queries, self._options, request_id=item["id"]
             )
         except ApiError as error:
             return ToolAnswer({**item, "status": "failed"}, error.message)
@@ -148,7 +154,8 @@ class FileSearchInUse:
         ]
 
     async def close(self) -> None:
-        """Nothing needs to be let go of."""
+        """Look for no vector stores any more."""
+        self._stores.stop()
 
 
 def _queries_of(arguments: str) -> list[str]:

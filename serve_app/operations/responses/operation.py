@@ -143,6 +143,7 @@ class ResponseOperation:
         read = await self.preparation.read(body, raw, principal)
         tools = await self.preparation.open_tools(body, read, principal)
         try:
+            await tools.check()
             await tools.list_functions()
         finally:
             await tools.close()

@@ -108,6 +108,8 @@ class Preparation:
         tools = await self.open_tools(request, read, principal, is_batch=is_batch)
         if tools.has_tools and not engine.card.has_tools:
             raise unsupported_parameter("tools")
+        if request.background:  # Its object is told before the model is asked.
+            await tools.check()
         response = create_response(
             request, new_id("resp"), engine.card.id, int(self._storage.clock()), stored=expires_at is not None
         )
@@ -149,6 +151,8 @@ class Preparation:
         read = await self.read(request, raw, principal)
         messages = _fit(read.messages(request.instructions), request, engine.card)
         tokens = await self._storage.sealer.of(principal.account)
+        tools = await self.open_tools(request, read, principal, calls=calls)
+        await tools.check()
         return Turn(
             request=request,
             response=stored.response,
@@ -160,7 +164,7 @@ class Preparation:
             expires_at=self._storage.clock(),  # Its row says when; this only says that it is stored.
             is_stream=True,
             seal_reasoning=tokens.seal if SEALED_REASONING in (request.include or ()) else None,
-            tools=await self.open_tools(request, read, principal, calls=calls),
+            tools=tools,
         )
 
     async def open_tools(

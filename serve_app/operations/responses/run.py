@@ -78,6 +78,7 @@ class ResponseRun:
         )
         self._journal = journal or Journal()
         self._tools = turn.tools
+        self._is_checked = False
         self._use_tools()
         self.runs: dict[str, ServerRun] = {}
         self._chat = chat
@@ -143,6 +144,11 @@ class ResponseRun:
             ending = self.state.end() if self.turn.is_generated else self.state.end_without_output()
             yield ([] if has_begun else lead) + ending
 
+    async def _check_tools(self) -> None:
+        """Wait for what the tools look up: as soon as something is told, the answer can be refused no more."""
+        await self._tools.check()
+        self._is_checked = True
+
     def _fail(self, message: str) -> list[bytes]:
         return self._end_generation() + self.state.fail("server_error", message)
 
@@ -155,17 +161,20 @@ class ResponseRun:
         return self._end_generation() + self.state.fail("invalid_prompt", error.message)
 
     async def _run(self) -> AsyncGenerator[list[bytes]]:
-        if self.turn.is_generated:
-            async with aclosing(self._prepare()) as batches:
-                async for batch in batches:
-                    yield batch
+        if not self.turn.is_generated:
+            await self._check_tools()
+            return
+        async with aclosing(self._prepare()) as batches:
+            async for batch in batches:
+                yield batch
         may_call = self._may_call()
-        while self.turn.is_generated:
+        while True:
             async with aclosing(self._generate(may_call)) as batches:
                 async for batch in batches:
                     yield batch
             if self.state.has_ended:
                 return
+            await self._check_tools()  # The model may have said nothing.
             yield self._end_generation()
             if not may_call or not self.state.calls or self.state.finish_reason not in ("stop", "tool_calls"):
                 return
@@ -211,6 +220,8 @@ class ResponseRun:
     async def _prepare(self) -> AsyncGenerator[list[bytes]]:
         """Have remote tools list their functions, and carry out the calls that the client has approved."""
         outputs: list[tuple[ServerCall, str]] = []
+        if self._tools.remote:
+            await self._check_tools()
         for tool in self._tools.remote:
             item = tool.begin_list()
             if item is not None:
@@ -290,6 +301,8 @@ class ResponseRun:
                 if not piece:
                     continue
                 said = parse_events(piece)
+                if not self._is_checked:
+                    await self._check_tools()
                 if self._tools.names:
                     self._heard.text += [event.text for event in said if event.kind == "text"]
                 yield self.state.take(said)

@@ -78,6 +78,22 @@ class WritingTool(ToolInUse, Protocol):
 
 
 @runtime_checkable
+class CheckedTool(ToolInUse, Protocol):
+    """A tool of which it takes a look-up to know whether it can be used as the request asks.
+
+    The look-up begins as the tool is opened, and is waited for before anything is told: the model is asked meanwhile.
+    """
+
+    async def check(self) -> None:
+        """Return once it is known that it can be; at once, if it is.
+
+        Raises:
+            ApiError: it cannot be.
+        """
+        ...
+
+
+@runtime_checkable
 class CitingTool(ToolInUse, Protocol):
     """A tool that cites from what its calls have found."""
 
@@ -153,7 +169,7 @@ class BuiltIn(Protocol):
         """Return the tool for one response; `tool` is of the schema that goes with `type`.
 
         Raises:
-            ApiError: it cannot be used as the request asks.
+            ApiError: it cannot be used as the request asks; what is looked up for that belongs into a `CheckedTool`.
         """
         ...
 
@@ -234,6 +250,16 @@ class ToolSet:
         """The tools whose functions others have."""
         return [opened.tool for opened in self._opened if isinstance(opened.tool, RemoteTool)]
 
+    async def check(self) -> None:
+        """Return once it is known that every tool can be used as the request asks: before anything is told.
+
+        Raises:
+            ApiError: one cannot be.
+        """
+        for opened in self._opened:
+            if isinstance(opened.tool, CheckedTool):
+                await opened.tool.check()
+
     def find(self, name: str) -> ToolInUse:
         """Return the tool behind a function."""
         return self._by_name[name]
@@ -273,7 +299,7 @@ def _tell_nobody(kind: str, **fields: Any) -> None:
 
 
 async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolContext) -> ToolSet:
-    """Return the service's tools that a request names.
+    """Return the service's tools that a request names; `check` them before anything is told.
 
     Raises:
         BadRequest: one is not switched on here, or clashes with another.

@@ -84,7 +84,9 @@ def of_type(response: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 async def lines_of(world, *bodies: dict[str, Any], **overrides: object):
     """Return what batch lines over /v1/responses come to: (status, body) each."""
-    operations = create_operations(world.directory, cache_salts(b"salt"), {}, world.storage()).by_path()
+    operations = create_operations(
+        world.directory, cache_salts(b"salt"), {}, world.storage(), world.built_ins
+    ).by_path()
     line_calls = LineCalls(operations, Gate(8), 10)
     answers = []
     for number, body in enumerate(bodies):

@@ -206,7 +206,7 @@ async def test_a_named_container_that_is_not_there_or_has_expired_is_refused(wor
                 model=MODEL, input="x", tools=[{"type": "code_interpreter", "container": container_id}]
             )
         assert (caught.value.param, caught.value.code) == ("tools[0].container", code)
-    assert not world.chat.requests
+    assert all(stream.is_aborted for stream in world.chat.streams)
 
 
 async def test_a_container_or_file_of_another_account_cannot_be_used(world, interpreter):

@@ -133,7 +133,7 @@ async def test_stores_that_are_not_there_or_have_expired_are_refused(world, stor
         with pytest.raises(openai.APIStatusError) as caught:
             await client.responses.create(model=MODEL, input="x", tools=[tool])
         assert (caught.value.param, caught.value.code) == ("tools[0].vector_store_ids[1]", code)
-    assert not world.chat.requests
+    assert all(stream.is_aborted for stream in world.chat.streams)
 
 
 async def test_a_key_needs_the_scope(world, store):

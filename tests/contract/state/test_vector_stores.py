@@ -87,6 +87,18 @@ async def test_a_store_is_found_changed_listed_and_deleted(stores: Stores) -> No
             await asking
 
 
+async def test_several_stores_are_found_at_once(stores: Stores) -> None:
+    for store_id, days in (("vs_1", None), ("vs_2", 1), ("vs_3", None)):
+        await stores.create(store_id, expires_after_days=days)
+    await stores.stores.delete("acct", "vs_3")
+    stores.clock.advance(DAY_S)
+    wanted = ["vs_1", "vs_2", "vs_3", "vs_4", "vs_\0", "vs_1"]
+    found = await stores.stores.find_all("acct", wanted)
+    assert {store_id: store.has_expired for store_id, store in found.items()} == {"vs_1": False, "vs_2": True}
+    assert found["vs_1"] == await stores.stores.find("acct", "vs_1")
+    assert await stores.stores.find_all("other", wanted) == {}
+
+
 async def test_an_account_has_so_many_stores_at_most(stores: Stores) -> None:
     await stores.create("vs_1", 1)
     with pytest.raises(StoreFull):
