@@ -4,7 +4,7 @@ import json
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +21,10 @@ app = typer.Typer(help="Run files of requests as batches, and look after them.",
 ENDED = ("completed", "failed", "expired", "cancelled")
 _FIRST_POLL_S, _MAX_POLL_S = 0.25, 2.0
 _RATE_OVER_S = 10.0
+_UNCERTAIN = (
+    "It cannot be told whether the batch was begun; `manta batch list` shows it if it was. Where it was not, the file "
+    "that was uploaded ends by itself."
+)
 
 UrlOption = Annotated[
     str,
@@ -54,10 +58,8 @@ def run_batch(
         with source.open("rb") as requests:
             file = client.files.create(file=(source.with_suffix(".jsonl").name, requests), purpose="batch")
         typer.echo(f"{file.bytes:,} bytes uploaded")
-        standing.told = "It cannot be told whether the batch was begun; `manta batch list` shows it if it was."
-        batch = client.batches.create(
-            input_file_id=file.id, endpoint=endpoint or _endpoint_of(source), completion_window="24h"
-        )
+        standing.told = _UNCERTAIN
+        batch = _create(client, file.id, endpoint or _endpoint_of(source))
         _see_through(client, batch, target, _repeated_options(context, url), standing)
 
 
@@ -137,6 +139,18 @@ def _client(url: str, key: str | None) -> Iterator[Any]:
         fail(str(body.get("message") or error.message))
     except APIConnectionError:
         fail(f"The service at {url} cannot be reached.")
+
+
+def _create(client: Any, file_id: str, endpoint: str) -> Any:
+    """Create a batch; where it is refused, its input does not stay behind."""
+    from openai import APIError, APIStatusError
+
+    try:
+        return client.batches.create(input_file_id=file_id, endpoint=endpoint, completion_window="24h")
+    except APIStatusError:
+        with suppress(APIError):  # The service keeps a file that a batch needs after all.
+            client.files.delete(file_id)
+        raise
 
 
 def _see_through(client: Any, batch: Any, target: Path, options: str, standing: Standing) -> None:

@@ -26,6 +26,7 @@ from tests.twins.engine import Script
 from tests.waiting import eventually
 
 COLUMNS = {"COLUMNS": "200"}
+STOPS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
 
 def requests(num: int, **overrides) -> bytes:
@@ -119,10 +120,23 @@ async def test_what_cannot_be_reached_or_found_is_one_sentence(manta):
     assert {away.exit_code, unknown.exit_code, keyless.exit_code} == {1}
 
 
-async def start(environment: dict[str, str], *arguments: str) -> Process:
-    """Start a command in a process of its own."""
-    command = (sys.executable, "-c", "from serve_app.cli import main; main()", "batch", *arguments)
-    return await asyncio.create_subprocess_exec(*command, env={**os.environ, **environment}, stdout=PIPE, stderr=PIPE)
+@pytest.fixture
+async def start():
+    """Starts a command in a process of its own."""
+    started: list[Process] = []
+
+    async def run(environment: dict[str, str], *arguments: str) -> Process:
+        command = (sys.executable, "-c", "from serve_app.cli import main; main()", "batch", *arguments)
+        environment = {**os.environ, **environment}
+        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=PIPE, stderr=PIPE)
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
 
 
 async def stop(process: Process, number: int) -> str:
@@ -134,11 +148,12 @@ async def stop(process: Process, number: int) -> str:
     return told.decode()
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "status"), STOPS)
 async def test_a_stopped_run_says_that_the_batch_goes_on_and_how_to_go_on_with_it(
     world,  # noqa: F811
     environment,
     manta,
+    start,
     tmp_path,
     number,
     status,
@@ -162,12 +177,16 @@ async def test_a_stopped_run_says_that_the_batch_goes_on_and_how_to_go_on_with_i
     assert len((tmp_path / "in.output.jsonl").read_text().splitlines()) == 3
 
 
-async def test_a_run_that_is_stopped_while_it_uploads_says_that_nothing_was_begun(
-    file_store,  # noqa: F811
+@pytest.mark.parametrize(("number", "status"), STOPS)
+async def test_a_run_that_is_stopped_while_it_uploads_leaves_nothing_and_says_so(
+    world,  # noqa: F811
     environment,
     manta,
+    start,
     tmp_path,
     monkeypatch,
+    number,
+    status,
 ):
     has_begun, gate, write = asyncio.Event(), asyncio.Event(), FileWriter.write
 
@@ -182,10 +201,59 @@ async def test_a_run_that_is_stopped_while_it_uploads_says_that_nothing_was_begu
         source.truncate(32 * 1024 * 1024)  # More than the sockets between hold.
     command = await start(environment, "run", str(tmp_path / "in.jsonl"))
     await asyncio.wait_for(has_begun.wait(), 60)
-    told = await stop(command, signal.SIGINT)
-    assert (command.returncode, told.strip()) == (130, "Nothing was begun: the upload was not finished.")
+    told = await stop(command, number)
+    assert (command.returncode, told.strip()) == (status, "Nothing was begun: the upload was not finished.")
     gate.set()
+    await eventually(lambda: [record.status for record in world.log.records] == [499])
+    assert await stored(world) == []
+    assert world.objects.objects == {}
     assert json.loads((await manta("list", "--json")).stdout) == []
+
+
+@pytest.mark.parametrize(("number", "status"), STOPS)
+async def test_a_run_that_is_stopped_between_upload_and_batch_says_where_to_look(
+    world,  # noqa: F811
+    batching,  # noqa: F811
+    start,
+    tmp_path,
+    number,
+    status,
+):
+    app, is_asked, gate = world.app(), asyncio.Event(), asyncio.Event()
+
+    async def service(scope, receive, send):
+        if (scope["method"], scope["path"]) == ("POST", "/v1/batches"):
+            is_asked.set()
+            await gate.wait()
+        await app(scope, receive, send)
+
+    (tmp_path / "in.jsonl").write_bytes(requests(1))
+    async with serve(service) as address:
+        environment = {**COLUMNS, "MANTA_URL": f"{address}/v1", "MANTA_API_KEY": SECRET}
+        command = await start(environment, "run", str(tmp_path / "in.jsonl"))
+        await asyncio.wait_for(is_asked.wait(), 60)
+        told = await stop(command, number)
+        gate.set()
+        await eventually(lambda: len(world.log.records) == 2)
+    assert command.returncode == status
+    assert told.strip() == (
+        "It cannot be told whether the batch was begun; `manta batch list` shows it if it was. Where it was not, the "
+        "file that was uploaded ends by itself."
+    )
+
+
+async def test_a_batch_that_is_refused_leaves_no_file(manta, world, tmp_path):  # noqa: F811
+    (tmp_path / "in.jsonl").write_bytes(requests(1))
+    refused = await manta("run", str(tmp_path / "in.jsonl"), "--endpoint", "/v1/nothing")
+    assert refused.exit_code == 1
+    assert "Invalid value: '/v1/nothing'." in refused.output
+    assert await stored(world) == []
+    assert world.objects.objects == {}
+
+
+async def stored(world) -> list[str]:  # noqa: F811
+    """Return the ids of the account's files."""
+    return [file.id async for file in world.client().files.list()]
 
 
 async def test_commands_to_go_on_with_name_the_service_that_was_named(manta, environment, tmp_path):
