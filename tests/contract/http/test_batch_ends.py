@@ -7,13 +7,25 @@ import openai
 import pytest
 from sqlalchemy import select
 
+from batch import run
 from deployments.models.engine import Usage
 from deployments.state.batch_work import BatchWork
 from deployments.state.key_store import KeyStore
 from deployments.state.keys import NewKey
 from deployments.state.tables import batch_segments
 from tests.contract.http.answers import USAGE, answer
-from tests.contract.http.batch_calls import CHAT, client, files_url, finish, http, jsonl, line, lines_of, submit
+from tests.contract.http.batch_calls import (
+    CHAT,
+    client,
+    files_url,
+    finish,
+    http,
+    jsonl,
+    line,
+    lines_of,
+    submit,
+    until,
+)
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script
 from tests.twins.gatekeeper import TestClock
@@ -22,12 +34,104 @@ from tests.waiting import eventually
 __all__ = ["client", "files_url", "http"]
 
 
+def times(batch) -> dict[str, int]:
+    """Return the times that are told of a batch, but for those that it has from its beginning."""
+    told = batch.model_dump()
+    given = {"created_at", "expires_at"}
+    return {name: at for name, at in told.items() if name.endswith("_at") and name not in given and at is not None}
+
+
+class Steps:
+    """A batch of one line that takes each of its steps when it is told to, ten seconds after the last."""
+
+    def __init__(self, world, monkeypatch) -> None:
+        self.uptime = TestClock(0.0)
+        self._clock = world.clock
+        self._answers, self._writes, merge = asyncio.Event(), asyncio.Event(), run.merge
+
+        async def merge_when_told(*merged):
+            await self._writes.wait()
+            return await merge(*merged)
+
+        monkeypatch.setattr(run, "merge", merge_when_told)
+        world.chat.script = lambda request: Script([self._answers, *answer(request).steps], usage=USAGE)
+
+    def pass_time(self, seconds: float = 10.0) -> None:
+        self._clock.advance(seconds)
+        self.uptime.advance(seconds)
+
+    def let_it_answer(self) -> None:
+        self.pass_time()
+        self._answers.set()
+
+    def let_it_write(self) -> None:
+        self.pass_time()
+        self._writes.set()
+
+
+async def test_each_step_of_a_batch_is_told_with_its_time(world, batch_stores, monkeypatch):
+    world.principal(requests_per_minute=10_000)
+    client, steps = world.client(), Steps(world, monkeypatch)
+    batch = await submit(client, jsonl(line(0)))
+    began = batch.created_at
+    assert (batch.status, batch.expires_at, times(batch)) == ("validating", began + 86_400, {})
+    steps.pass_time()
+    async with run_batches(world, batch_stores):
+        batch = await until(client, batch, "in_progress")
+        seen = {"in_progress_at": began + 10}
+        assert times(batch) == seen
+        steps.let_it_answer()
+        batch = await until(client, batch, "finalizing")
+        seen["finalizing_at"] = began + 20
+        assert (times(batch), batch.output_file_id) == (seen, None)
+        steps.let_it_write()
+        batch = await finish(client, batch)
+    assert (batch.status, times(batch)) == ("completed", {**seen, "completed_at": began + 30})
+
+
+async def test_each_step_of_a_cancelled_batch_is_told_with_its_time(world, batch_stores, monkeypatch):
+    world.principal(requests_per_minute=10_000)
+    client, steps = world.client(), Steps(world, monkeypatch)
+    async with run_batches(world, batch_stores):
+        batch = await until(client, await submit(client, jsonl(line(0))), "in_progress")
+        began = batch.created_at
+        steps.pass_time()
+        batch = await client.batches.cancel(batch.id)
+        seen = {"in_progress_at": began, "cancelling_at": began + 10}
+        assert (batch.status, times(batch)) == ("cancelling", seen)
+        async with asyncio.timeout(30):
+            while batch.finalizing_at is None:
+                await asyncio.sleep(0.01)
+                batch = await client.batches.retrieve(batch.id)
+        seen["finalizing_at"] = began + 10
+        assert (batch.status, times(batch)) == ("cancelling", seen)
+        steps.let_it_write()
+        batch = await finish(client, batch)
+    assert (batch.status, times(batch)) == ("cancelled", {**seen, "cancelled_at": began + 20})
+
+
+async def test_each_step_of_an_expired_batch_is_told_with_its_time(world, batch_stores, monkeypatch):
+    world.principal(requests_per_minute=10_000)
+    client, steps = world.client(), Steps(world, monkeypatch)
+    stores = replace(batch_stores, work=BatchWork(batch_stores.batches, steps.uptime))
+    async with run_batches(world, stores, lease_s=2):
+        batch = await until(client, await submit(client, jsonl(line(0))), "in_progress")
+        began = batch.created_at
+        steps.pass_time(86_400)
+        batch = await until(client, batch, "finalizing")
+        seen = {"in_progress_at": began, "finalizing_at": began + 86_400}
+        assert times(batch) == seen
+        steps.let_it_write()
+        batch = await finish(client, batch)
+    assert (batch.status, times(batch)) == ("expired", {**seen, "expired_at": began + 86_410})
+
+
 async def test_cancelling_keeps_what_is_done(client, world):
     world.chat.script = lambda request: (
         answer(request) if b"Question 1" in request.body else Script([asyncio.Event()], usage_when_aborted=Usage(1, 1))
     )
     batch = await submit(client, jsonl(*map(line, range(4))))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while batch.request_counts.completed < 1:
             await asyncio.sleep(0.01)
             batch = await client.batches.retrieve(batch.id)
@@ -36,7 +140,7 @@ async def test_cancelling_keeps_what_is_done(client, world):
     assert batch.cancelling_at is not None
     again = await client.batches.cancel(batch.id)
     assert again.status in ("cancelling", "cancelled")
-    batch = await finish(client, batch, timeout_s=5)
+    batch = await finish(client, batch)
     assert (batch.status, batch.cancelled_at is None) == ("cancelled", False)
     assert (batch.request_counts.total, batch.request_counts.completed, batch.request_counts.failed) == (4, 1, 3)
     assert batch.usage.total_tokens == USAGE.total_tokens

@@ -189,13 +189,28 @@ async def test_batches_spend_nothing_of_the_minute(client, world):
     assert after == before
 
 
+async def test_a_minute_that_is_spent_holds_no_batch_up(world, batch_stores):
+    client = world.client()
+    batch = await submit(client, jsonl(*map(line, range(10))))
+    world.principal(requests_per_minute=1, tokens_per_minute=1)
+    for _ in range(2):
+        with pytest.raises(openai.RateLimitError):
+            await client.chat.completions.create(**line(0)["body"])
+    async with run_batches(world, batch_stores):
+        async with asyncio.timeout(30):
+            while not (await batch_stores.work.look(batch.id)).has_ended:  # noqa: ASYNC110 - it is in the database.
+                await asyncio.sleep(0.01)
+    state = await batch_stores.work.look(batch.id)
+    assert (state.status, state.num_completed) == ("completed", 10)
+
+
 async def test_progress_shows_while_a_batch_runs(client, world):
     gate = asyncio.Event()
     world.chat.script = lambda request: (
         Script([gate, *answer(request).steps], usage=USAGE) if b"Question 9" in request.body else answer(request)
     )
     batch = await submit(client, jsonl(*map(line, range(10))))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while batch.request_counts.completed < 9:
             await asyncio.sleep(0.01)
             batch = await client.batches.retrieve(batch.id)
