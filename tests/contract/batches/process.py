@@ -1,8 +1,9 @@
-"""A process that runs batches over real stores and a scripted engine, and ends itself at a named point.
+"""A process that runs batches over real stores and a scripted engine, and ends or stops itself at a named point.
 
     python -m tests.contract.batches.process DATABASE_URL OBJECTS [POINT]
 
-It runs until there is no batch left that has not ended. Ending itself means SIGKILL: nothing is cleaned up.
+It runs until there is no batch left that has not ended. Ending itself means SIGKILL: nothing is cleaned up. Stopping
+itself means SIGSTOP: it holds what it held, and goes on when it is told to.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sqlalchemy import func, select
@@ -46,26 +48,36 @@ PATIENCE_S = 2.0
 LEASE_S = 2.0
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _kill_around(owner: Any, name: str, *, before: bool, at_call: int = 1) -> None:
-    """Have the process end before or after the n-th call of a function."""
+def _signal_around(number: int, owner: Any, name: str, *, before: bool, at_call: int = 1) -> None:
+    """Have the process signal itself before or after the n-th call of a function."""
     real = getattr(owner, name)
     calls = 0
 
     async def deadly(*args: Any, **kwargs: Any) -> Any:
         nonlocal calls
         calls += 1
-        if before and calls == at_call:
-            die()
+        is_the_one = calls == at_call
+        if before and is_the_one:
+            os.kill(os.getpid(), number)
         result = await real(*args, **kwargs)
-        if calls == at_call and not before and result is not None:
-            die()
+        if is_the_one and not before and result is not None:
+            os.kill(os.getpid(), number)
         return result
 
     setattr(owner, name, deadly)
+
+
+_kill_around = partial(_signal_around, signal.SIGKILL)
+
+
+def _stop_around(owner: Any, name: str, *, before: bool, at_call: int = 1) -> None:
+    """Have the process stop itself there, amid no transaction: it would keep everybody from the database."""
+
+    async def never_renew(run: Any) -> None:
+        await asyncio.Event().wait()
+
+    batch.run.BatchRun._hold_claim = never_renew  # type: ignore[method-assign]
+    _signal_around(signal.SIGSTOP, owner, name, before=before, at_call=at_call)
 
 
 POINTS: dict[str, Callable[[], None]] = {
@@ -85,6 +97,14 @@ POINTS: dict[str, Callable[[], None]] = {
     "after the batch has ended": lambda: _kill_around(BatchWork, "finish", before=False),
 }
 
+STOPS: dict[str, Callable[[], None]] = {
+    "stopped before a commit": lambda: _stop_around(BatchWork, "commit", before=True, at_call=2),
+    "stopped before the outcomes are sealed": lambda: _stop_around(BatchWork, "seal", before=True),
+    "stopped after the output was written": lambda: _stop_around(BatchWork, "finish", before=True),
+}
+SLOWLY = "slowly"
+_LINE_S, _SLOW_LINE_S = 0.02, 0.2
+
 
 async def open_all(database_url: str, objects_at: str) -> Stores:
     """Return the stores; `objects_at` is a URL, or a `ResolvedObjectStore` as JSON."""
@@ -98,8 +118,10 @@ async def open_all(database_url: str, objects_at: str) -> Stores:
 class SlowWorker(LineWorker):
     """A worker whose lines take a moment and wait for what is done to be committed: commits hold a few lines each."""
 
+    line_s = _LINE_S
+
     async def _run_line(self, run: Any, reader: Any, place: Any) -> None:
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(self.line_s)
         await super()._run_line(run, reader, place)
 
 
@@ -113,8 +135,10 @@ async def main(database_url: str, objects_at: str, point: str | None) -> None:
     database_module._CONNECT_TIMEOUT_S = database_module._COMMAND_TIMEOUT_S = PATIENCE_S
     stores = await open_all(database_url, objects_at)
     batch.worker._MAX_UNWRITTEN_BYTES = 1  # Or a process that is slow to commit would have few commits left to make.
-    if point is not None:
-        POINTS[point]()
+    if point == SLOWLY:
+        SlowWorker.line_s = _SLOW_LINE_S
+    elif point is not None:
+        (POINTS | STOPS)[point]()
     config = BatchConfig(lease_s=LEASE_S, commit_interval_s=0.05, poll_interval_s=0.05, max_lines_in_flight=4)
     directory = MemoryDirectory([ScriptedEngine(model_card(MODEL), answer)])
     operations = create_operations(directory, cache_salts(b"salt")).by_path()

@@ -29,12 +29,23 @@ class Runs:
     def __init__(self, database_url: str, objects_at: str, stores: Stores) -> None:
         self.places = [database_url, objects_at]
         self.stores = stores
+        self._started: list[subprocess.Popen[bytes]] = []
 
     def start(self, *point: str) -> subprocess.Popen[bytes]:
-        """Start one, which ends itself at the point or with the batch."""
+        """Start one, which ends or stops itself at the point, or ends with the batch."""
         command = [sys.executable, "-m", "tests.contract.batches.process", *self.places, *point]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE)
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE)
+        self._started.append(process)
+        return process
+
+    async def close(self) -> None:
+        """End what has not ended."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        await self.stores.close()
 
     async def submit(self) -> str:
         """Create the batch; return its id."""
@@ -77,9 +88,21 @@ class Runs:
         assert sum(row["num_requests"] for row in rows) == NUM_LINES
         assert sum(row["prompt_tokens"] for row in rows) == num_done * USAGE.prompt_tokens
 
+    async def steps(self, batch_id: str) -> dict[str, float]:
+        """Return the steps that a batch has taken, with their times."""
+        state = await self.stores.work.look(batch_id)
+        taken = {name: getattr(state, name) for name in ("in_progress_at", "finalizing_at", "completed_at")}
+        return {name: at for name, at in taken.items() if at is not None}
+
+    async def until_claimed(self, batch_id: str, epoch: int) -> None:
+        """Wait until a batch has been claimed so many times."""
+        async with asyncio.timeout(60):
+            while (await self.stores.work.look(batch_id)).epoch < epoch:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
     async def until_done(self, batch_id: str, num_lines: int) -> None:
         """Wait until so many lines are done."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (await self.stores.batches.find("acct", batch_id)).state.num_completed < num_lines:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 

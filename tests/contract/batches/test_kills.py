@@ -1,30 +1,33 @@
 """Processes that are killed or paused while they run a batch: another goes on, and each line has one outcome."""
 
-import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.contract.batches.process import LEASE_S, POINTS, open_all
+from tests.contract.batches.process import POINTS, SLOWLY, STOPS, open_all
 from tests.contract.batches.runs import Runs, ended
+from tests.waiting import eventually
 
 
 @pytest.fixture
 async def runs(database_url: str, tmp_path: Path) -> AsyncIterator[Runs]:
     objects_url = (tmp_path / "objects").as_uri()
-    stores = await open_all(database_url, objects_url)
-    yield Runs(database_url, objects_url, stores)
-    await stores.close()
+    runs = Runs(database_url, objects_url, await open_all(database_url, objects_url))
+    yield runs
+    await runs.close()
 
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_batch_survives_a_kill(runs: Runs, point: str) -> None:
     batch_id = await runs.submit()
     assert await ended(runs.start(point)) == -signal.SIGKILL
+    taken = await runs.steps(batch_id)
     assert await ended(runs.start()) == 0
     await runs.check(batch_id)
+    assert taken.items() <= (await runs.steps(batch_id)).items()  # No step was taken back, or taken again.
 
 
 async def test_a_batch_survives_kills_at_every_point_one_after_the_other(runs: Runs) -> None:
@@ -36,19 +39,16 @@ async def test_a_batch_survives_kills_at_every_point_one_after_the_other(runs: R
     await runs.check(batch_id)
 
 
-async def test_a_process_that_was_paused_past_its_claim_does_no_harm(runs: Runs) -> None:
+@pytest.mark.parametrize("point", STOPS)
+async def test_a_process_that_was_paused_past_its_claim_does_no_harm(runs: Runs, point: str) -> None:
     batch_id = await runs.submit()
-    paused = runs.start()
-    await runs.until_done(batch_id, 4)
-    paused.send_signal(signal.SIGSTOP)
-    await asyncio.sleep(LEASE_S + 0.2)
-    other = runs.start()
-    async with asyncio.timeout(30):
-        while (await runs.stores.batches.find("acct", batch_id)).state.epoch < 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    paused = runs.start(point)
+    await eventually(lambda: psutil.Process(paused.pid).status() == psutil.STATUS_STOPPED, 60)
+    other = runs.start(SLOWLY)
+    await runs.until_claimed(batch_id, 2)
     paused.send_signal(signal.SIGCONT)
-    assert await ended(other) == 0
     assert await ended(paused) == 0
+    assert await ended(other) == 0
     await runs.check(batch_id)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deployments.state.object_config import ResolvedObjectStore
-from tests.contract.batches.process import open_all
+from tests.contract.batches.process import SLOWLY, open_all
 from tests.contract.batches.runs import Runs
 from tests.contract.objects.volumes import mounted
 from tests.contract.state.postgres import PostgresServer
@@ -94,7 +94,7 @@ class Watched:
 async def running_batch(runs: Runs) -> AsyncIterator[Watched]:
     """Have a process run a batch of which some lines are done; check it when it has ended."""
     batch_id = await runs.submit()
-    watched = Watched(runs.start())
+    watched = Watched(runs.start(SLOWLY))
     try:
         await runs.until_done(batch_id, 4)
         yield watched
@@ -102,7 +102,7 @@ async def running_batch(runs: Runs) -> AsyncIterator[Watched]:
         await runs.check(batch_id)
     finally:
         watched.remove()
-        await runs.stores.close()
+        await runs.close()
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
