@@ -185,11 +185,8 @@ class SearchIndex:
             table = await self._find(store_id)
             if table is None:
                 return
-            gone: dict[str, list[str]] = defaultdict(list)
-            for run_id, file_id in dead:
-                gone[run_id].append(file_id)
-            for run_id, file_ids in gone.items():
-                await table.delete(f"run_id = '{run_id}' AND file_id IN ({_quoted(file_ids)})")
+            if dead:
+                await _remove(table, _condition(dead))
             await self._ensure_terms(table)
             await self._ensure_ann(table)
             keep_s = PRUNE_AFTER_S / 2 if prune else 7 * 86_400.0
@@ -309,6 +306,30 @@ def _lance_place(place: ResolvedObjectStore) -> tuple[str, dict[str, str]]:
     if place.options.get("endpoint", "").startswith("http://"):
         options["allow_http"] = "true"
     return uri, options
+
+
+async def _remove(table: Any, condition: str) -> None:
+    """Remove rows, and write those anew that lie in the same files.
+
+    Deleting marks rows, and compaction leaves files alone of which a tenth at most is marked: vectors of deleted
+    documents would stay for ever. A file without any other rows is let go of. The rows go last, so that whoever begins
+    again after a failure finds out from them which files they are in: the upper half of a row's id is its file.
+    """
+    found = await table.query().where(condition).with_row_id().select(["run_id"]).to_arrow()
+    for fragment in sorted({row_id >> 32 for row_id in found["_rowid"].to_pylist()}):
+        beside = f"_rowid >= {fragment << 32} AND _rowid < {(fragment + 1) << 32} AND NOT ({condition})"
+        await table.update(where=beside, updates_sql={"passage": "passage"})
+    await table.delete(condition)
+
+
+def _condition(files: Collection[tuple[str, str]]) -> str:
+    """Return the condition that holds for what certain runs have written of certain files."""
+    by_run: dict[str, list[str]] = defaultdict(list)
+    for run_id, file_id in files:
+        by_run[run_id].append(file_id)
+    return " OR ".join(
+        f"(run_id = '{run_id}' AND file_id IN ({_quoted(file_ids)}))" for run_id, file_ids in by_run.items()
+    )
 
 
 def _quoted(names: Collection[str]) -> str:

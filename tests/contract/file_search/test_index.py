@@ -1,5 +1,7 @@
 """The index over real LanceDB, in a directory and in a bucket of a real S3 server."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -82,6 +84,41 @@ async def test_many_vectors_get_an_index_of_their_own_and_are_found_the_same(tmp
     await index.tidy(STORE, (), prune=False)
     hits = [(await keys(index.nearest(STORE, 1, vectors[n][0], 1))) == [("file-a", n)] for n in range(0, 600, 60)]
     assert all(hits)
+
+
+@pytest.mark.parametrize(("min_ann_rows", "is_in_one_file"), [(100, True), (100, False), (1000, True)])
+async def test_of_what_is_removed_nothing_is_left_on_the_disk(tmp_path, monkeypatch, min_ann_rows, is_in_one_file):
+    """Neither in the data nor in the indexes, though most of what lies beside it stays."""
+    monkeypatch.setattr("deployments.tools.file_search.index.PRUNE_AFTER_S", 0.02)
+    index = SearchIndex(ResolvedObjectStore(tmp_path.as_uri()), min_ann_rows=min_ann_rows)
+    random = np.random.default_rng(0)
+    vectors = random.standard_normal((300, 1, 16)).astype(np.float32)
+    secret = [0.5, 0.0, -0.5, 0.0, 0.0, 0.5, 0.0, -0.5] + [0.0] * 8  # Of length 1, as the index makes them.
+    traces = (np.array(secret, np.float32).tobytes(), b"sealed file-b 0")
+    first = [chunk(n, vectors[n].tolist(), f"T{n}") for n in range(200)]
+    beside = [chunk(n, vectors[n].tolist(), f"T{n}", "file-c", "r2") for n in range(200, 300)]
+    if not is_in_one_file:
+        await index.add(STORE, first)
+        await index.tidy(STORE, (), prune=False)
+        first = []
+    await index.add(STORE, [*first, *beside, chunk(0, [secret], "BB", "file-b", "r2")])
+    await index.tidy(STORE, (), prune=False)
+    assert all(_files_with(tmp_path, trace) for trace in traces)
+    await index.tidy(STORE, {("r2", "file-b"), ("r1", "file-never-written")}, prune=False)
+    await asyncio.sleep(0.02)
+    await index.tidy(STORE, (), prune=True)
+    assert [_files_with(tmp_path, trace) for trace in traces] == [[], []]
+    assert await index.written(STORE) == {("r1", "file-a"), ("r2", "file-c")}
+    assert await index.matching(STORE, 2, "BB", 5) == []
+    for number, file_id in ((150, "file-a"), (250, "file-c")):
+        assert await keys(index.nearest(STORE, 2, vectors[number][0], 1)) == [(file_id, number)]
+        assert await keys(index.matching(STORE, 2, f"T{number}", 5)) == [(file_id, number)]
+    assert await index.read_texts(STORE, 2, [beside[50].key]) == {beside[50].key: beside[50].sealed_text}
+    assert await index.count_chunks(STORE) == 300
+
+
+def _files_with(folder, trace):
+    return [path for path in folder.rglob("*") if path.is_file() and trace in path.read_bytes()]
 
 
 async def test_an_index_that_cannot_be_read_says_so_and_no_more(tmp_path):
