@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import secrets
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from deployments.tools.code_interpreter.messages import (
     InterpreterAway,
 )
 from deployments.tools.code_interpreter.pool import WarmPool
+from deployments.tools.config import CodeInterpreterConfig
 from deployments.tools.sandbox.root import SandboxUnavailable
 from tests.twins.interpreter import run_interpreter, sandbox_host
 from tests.waiting import eventually
@@ -183,6 +186,47 @@ async def test_idle_containers_end(interpreter):
     now[0] = 120.0
     await holder.sweep()
     assert holder.num_containers == 0
+
+
+async def test_after_twenty_idle_minutes_nothing_of_a_container_is_left(interpreter):
+    now = [0.0]
+    holder = interpreter.replicas[0].holder
+    holder._clock = lambda: now[0]
+    idle_s = 60.0 * CodeInterpreterConfig().idle_minutes
+    place = await interpreter.hosts.create("cntr_1", idle_s)
+    secret = secrets.token_hex(16)
+    code = f"open('secret.txt', 'w').write('{secret}'); open('/tmp/secret.txt', 'w').write('{secret}')"
+    await interpreter.hosts.run(place, "cntr_1", code)
+    pid = holder._held["cntr_1"].sandbox._interpreter_pid
+    assert _writable_mounts(pid) == {"/mnt/data": "tmpfs", "/tmp": "tmpfs"}
+    assert _read(f"/proc/{pid}/root/mnt/data/secret.txt") == secret
+    now[0] = 20 * 60.0
+    await holder.sweep()
+    assert holder.num_containers == 1
+    now[0] = 20 * 60.0 + 1
+    await holder.sweep()
+    assert holder.num_containers == 0
+    assert _read(f"/proc/{pid}/status") is None  # With its last process a namespace ends, and what is mounted there.
+    with pytest.raises(ContainerGone):
+        await interpreter.hosts.list_files(place, "cntr_1")
+
+
+def _read(path):
+    try:
+        return Path(path).read_text()
+    except FileNotFoundError:
+        return None
+
+
+def _writable_mounts(pid):
+    """Return what a process may write to, but for devices, and what kind of file system each is."""
+    mounts = {}
+    for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines():
+        about, _, kind = line.partition(" - ")
+        path, options = about.split()[4:6]
+        if "rw" in options.split(",") and not path.startswith("/dev/"):
+            mounts[path] = kind.split()[0]
+    return mounts
 
 
 async def test_a_full_replica_sends_new_containers_elsewhere(tmp_path):

@@ -21,6 +21,7 @@ from tests.contract.http.file_search_calls import (
 from tests.contract.http.response_calls import WEATHER, calling, messages, script
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
+from tests.waiting import eventually
 
 __all__ = ["store"]
 
@@ -187,3 +188,27 @@ async def test_in_lines_of_a_batch(world, store, batching):
     for line in (await client.files.content(batch.output_file_id)).content.splitlines():
         told = orjson.loads(line)["response"]["body"]
         assert told["output"][-1]["content"][0]["annotations"][0]["filename"] == "moon.md"
+
+
+async def test_a_strict_key_searches_what_is_there_and_leaves_nothing(world, store):
+    script(world, searches("moon"), said("Cheese 【1.1】."))
+    world.principal(retention="strict")
+    before = len(world.state.kept)
+    final = await respond(world, store)
+    assert calls_of(final)[0]["status"] == "completed"
+    assert final["store"] is False
+    assert len(world.state.kept) == before
+
+
+async def test_cancelling_a_response_stops_its_search(world, store):
+    script(world, searches("moon"), said("Cheese."))
+    world.embeddings.script = lambda request: Script([asyncio.Event()])
+    responses, before = world.client().responses, len(world.embeddings.streams)
+    begun = await responses.create(model=MODEL, input="x", background=True, tools=[tool_of(store)])
+    await eventually(lambda: len(world.embeddings.streams) > before)
+    searching = world.embeddings.streams[-1]
+    await responses.cancel(begun.id)
+    await eventually(lambda: searching.is_aborted)
+    kept = world.state.kept[begun.id]
+    await eventually(lambda: kept.turn.response["status"] == "cancelled")
+    assert len(world.chat.requests) == 1

@@ -1,4 +1,4 @@
-"""`max_tool_calls` and `parallel_tool_calls` with each of the service's tools, however a response is made."""
+"""`max_tool_calls`, `parallel_tool_calls` and `tool_choice` with each of our tools, however a response is made."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,12 +34,12 @@ class Asked:
     def play(self, request) -> Script:
         body = orjson.loads(request.body)
         messages = body["messages"]
-        name = next(message["content"] for message in messages if message["role"] == "user")
+        name = next(message["content"] for message in messages if message["role"] == "user").partition(" ")[0]
         self.bodies[name].append(body)
         roles = [message["role"] for message in messages]
         num_calls = roles[::-1][: roles[::-1].index("user")].count("tool")
         is_one_by_one = body.get("parallel_tool_calls") is False
-        if not body.get("tools") or num_calls >= (2 if is_one_by_one else 1):
+        if not body.get("tools") or body.get("tool_choice") == "none" or num_calls >= (2 if is_one_by_one else 1):
             return Script(pieces(request, said("Done.")), USAGE)
         calls = [(f"call_{n}", name, ARGUMENTS[name]) for n in range(1 if is_one_by_one else 2)]
         return Script(pieces(request, calling(*calls)), USAGE)
@@ -126,3 +126,31 @@ async def test_each_tool_honours_them_however_a_response_is_made(world, tools, b
         is_told = [body.get("parallel_tool_calls") is False for body in asked.bodies[name] if body.get("tools")]
         assert set(is_told) == {"parallel_tool_calls" in options}
         assert bool(asked.bodies[name][-1].get("tools")) == (num_calls == 2)
+
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "code_interpreter": {"type": "code_interpreter"},
+    "file_search": {"type": "file_search"},
+    "web_search": {"type": "web_search"},
+    "store__stock": {"type": "mcp", "server_label": "store", "name": "stock"},
+}
+
+
+async def test_each_tool_can_be_chosen_or_forbidden_however_a_response_is_made(world, tools, batching, respond):
+    asked = Asked()
+    world.chat.script = asked.play
+    choices = [choice for name in tools for choice in (CHOICES[name], "none")]
+    bodies = [
+        {"model": MODEL, "input": f"{name} {number}", "tools": [tools[name]], "tool_choice": choice}
+        for number, (name, choice) in enumerate(zip([name for name in tools for _ in range(2)], choices, strict=True))
+    ]
+    for body, response in zip(bodies, await respond(bodies), strict=True):
+        name, choice = body["input"].partition(" ")[0], body["tool_choice"]
+        assert (response["status"], response["tool_choice"]) == ("completed", choice), response
+        output = [item["type"] for item in response["output"] if item["type"] != "mcp_list_tools"]
+        assert output == ([] if choice == "none" else [KINDS[name]] * 2) + ["message"]
+        told = [one for one in asked.bodies[name] if one["messages"][-1]["content"] == body["input"]]
+        # The search of the web is several functions, of which any will do.
+        forced = "required" if name == "web_search" else {"type": "function", "function": {"name": name}}
+        assert told
+        assert all(one["tool_choice"] == ("none" if choice == "none" else forced) for one in told)

@@ -89,15 +89,23 @@ async def test_documents_of_all_kinds_are_found(world, vector_stores, indexer):
         "a.xlsx": make_xlsx("Herd", ["animal", "count"], ["llama", 17]),
         "a.pdf": make_pdf("The lighthouse keeper resigned."),
         "a.html": "<html><body><p>Gardeners <b>prune</b> roses.</p></body></html>",
+        "a.json": '{"volcano": "asleep"}',
+        "a.csv": "river,length\nVltava,430\n",
+        "a.txt": "Das Käsebrot schmeckt.".encode("utf-16"),
+        "a.rs": "fn quicksort(zebras: &mut [u8]) {}",
     }
     store = await filled_store(world, indexer, files)
-    assert store.file_counts.completed == 5
+    assert store.file_counts.completed == 9
     for query, name in (
         ("budget crowns", "a.docx"),
         ("harbour", "a.pptx"),
         ("llama", "a.xlsx"),
         ("lighthouse keeper", "a.pdf"),
         ("prune roses", "a.html"),
+        ("volcano", "a.json"),
+        ("Vltava", "a.csv"),
+        ("Käsebrot", "a.txt"),
+        ("quicksort zebras", "a.rs"),
     ):
         assert (await found(world, store, query))[0][0] == name
 
@@ -170,6 +178,38 @@ async def test_a_file_that_leaves_is_found_no_more(world, store, indexer):
     await client.vector_stores.delete(store.id)
     await run(indexer)
     assert await index.written(store.id) == set()
+
+
+async def test_a_file_that_is_deleted_leaves_every_store(world, store, indexer):
+    client, index = world.client(), world.file_search.index
+    ids = [one.id for one in (await client.vector_stores.files.list(store.id)).data]
+    other = await client.vector_stores.create(file_ids=ids)
+    await run(indexer)
+    assert [len(await index.written(one.id)) for one in (store, other)] == [3, 3]
+    await client.files.delete(ids[0])
+    for one in (store, other):
+        assert len((await client.vector_stores.files.list(one.id)).data) == 2
+        assert ids[0] not in {hit.file_id for hit in (await client.vector_stores.search(one.id, query="moon sea")).data}
+    await run(indexer)
+    assert [{file_id for _, file_id in await index.written(one.id)} for one in (store, other)] == [set(ids[1:])] * 2
+
+
+async def test_an_expired_store_is_searched_no_more_and_its_index_is_emptied(world, store, indexer):
+    client = world.client().vector_stores
+    await client.update(store.id, expires_after={"anchor": "last_active_at", "days": 1})
+    world.clock.advance(86_399)
+    assert await found(world, store, "moon")  # This is a use, from which the day counts again.
+    world.clock.advance(86_399)
+    assert (await client.retrieve(store.id)).status == "completed"
+    world.clock.advance(1)
+    with pytest.raises(openai.BadRequestError) as caught:
+        await client.search(store.id, query="moon")
+    assert caught.value.code == "vector_store_expired"
+    stores = world.file_search.desk.stores
+    assert await stores.sweep() == 1
+    await run(indexer)
+    assert await world.file_search.index.written(store.id) == set()
+    assert (await client.retrieve(store.id)).file_counts.total == 0
 
 
 async def test_indexing_again_replaces_what_was_there(world, store, indexer):

@@ -216,10 +216,18 @@ async def test_a_key_needs_the_scope_and_may_keep_something(world, stores):
         await world.client().vector_stores.list()
     world.principal(retention="strict")
     strict = world.client().vector_stores
-    for asking in (strict.create(), strict.files.create(made.id, file_id=file_id)):
+    for asking in (
+        strict.create(),
+        strict.create(file_ids=[file_id]),
+        strict.files.create(made.id, file_id=file_id),
+        strict.file_batches.create(made.id, file_ids=[file_id]),
+    ):
         with pytest.raises(openai.PermissionDeniedError) as caught:
             await asking
         assert caught.value.code == "retention_policy"
+    world.principal()
+    assert [one.id for one in (await stores.list()).data] == [made.id]
+    assert (await stores.retrieve(made.id)).file_counts.total == 0
 
 
 async def test_switched_off_there_are_none(world):

@@ -8,10 +8,12 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deployments.tools.sandbox.host import prepare_host
 from deployments.tools.sandbox.results import SandboxDied
 from tests.contract.sandbox.test_escapes import look
 
@@ -210,6 +212,15 @@ async def test_a_loop_that_will_not_be_interrupted_is_ended(sandbox):
 async def test_cpu_time_is_bounded(sandbox):
     said = await look(sandbox, "import resource; resource.getrlimit(resource.RLIMIT_CPU)")
     assert said == "(1800, 1800)"
+
+
+async def test_code_that_uses_up_its_cpu_time_is_ended(host):
+    frugal = await prepare_host(replace(host.limits, cpu_s=1), packages=())
+    sandbox = await frugal.start()
+    try:
+        assert (await sandbox.run("while True: pass")).status == "died"
+    finally:
+        await sandbox.close()
 
 
 async def test_killing_it_in_the_middle_of_a_call_ends_the_call(sandbox):
