@@ -38,11 +38,14 @@ def streamed_reasons(chunks: list[Any]) -> dict[int, str]:
 
 
 def closing(token_ids: dict[str, int]) -> dict[str, int]:
-    """Return a bias to what closes and ends, and against white space: a random model would never end otherwise."""
+    """Return a bias to what closes and ends: a random model would never end otherwise.
+
+    A quotation mark comes before a bracket, which a string may hold for ever, and a bracket before a comma.
+    """
     ends = [token for token in token_ids if not token.strip('"}]')] + ["<|im_end|>"]
-    brackets = {str(token_ids[token]): 100 for token in ends}
-    spaces = {str(number): -100 for token, number in token_ids.items() if not token.strip("ĠĊčĉ")}
-    return {**brackets, **spaces}
+    closers = {str(token_ids[token]): 100 if '"' in token else 60 for token in ends}
+    others = {str(number): -100 for token, number in token_ids.items() if not token.strip("ĠĊčĉ,")}
+    return {**closers, **others}
 
 
 @pytest.mark.parametrize("model", [CHAT, SMALL, "demo-small"])
@@ -56,7 +59,7 @@ def test_whole_answer_is_complete(client: OpenAI, model: str) -> None:
     (choice,) = answer.choices
     assert choice.finish_reason == "length"
     assert choice.message.role == "assistant"
-    assert len((choice.message.content or "").split()) > 2
+    assert len(choice.message.content or "") >= 12  # Every token of a random model is readable text.
     usage = answer.usage
     assert usage is not None
     assert usage.completion_tokens == 12
@@ -112,7 +115,7 @@ def test_two_choices_are_answered_apart(client: OpenAI, stream: bool) -> None:
 def test_stop_string_ends_the_answer_before_it(client: OpenAI, stream: bool) -> None:
     asked: dict[str, Any] = {"model": CHAT, "messages": ASKED, "max_tokens": 40, "temperature": 0}
     text = client.chat.completions.create(**asked).choices[0].message.content or ""
-    word = max(text.split()[4:], key=len)
+    word = text[20:26]  # Wherever words begin and end in what a random model writes.
     asked["stop"] = [word, "never said"]
     if stream:
         chunks = list(client.chat.completions.create(**asked, stream=True))

@@ -211,7 +211,7 @@ def test_a_conversation_goes_on_when_its_ingress_replica_is_killed(
     one, other = two
     first = one.create(input=PROMPT)
     body = {"model": CHAT, "input": "And?", "previous_response_id": first["id"], "stream": True}
-    with one.http.stream("POST", "/v1/responses", json={**body, "max_output_tokens": 2000}) as answer:
+    with one.http.stream("POST", "/v1/responses", json={**body, "max_output_tokens": 3500}) as answer:
         frames = _frames(answer)
         for _ in range(20):
             next(frames)

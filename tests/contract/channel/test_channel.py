@@ -117,11 +117,11 @@ async def test_work_is_cancelled_when_the_request_is_taken_back(channel_end):
         stream = channel.open({"do": "wait"}, b"")
         await stream.read()
         stream.cancel()
-        await asyncio.wait_for(runner.cancelled.wait(), 2)
-        await stream.wait_end(2)
+        await asyncio.wait_for(runner.cancelled.wait(), 30)
+        await stream.wait_end(30)
         assert stream.summary == {}
         assert channel.num_open == 0
-    await server.drain(2)
+    await server.drain(30)
     assert server.num_ongoing == 0
 
 
@@ -131,9 +131,9 @@ async def test_last_word_of_work_that_is_taken_back_says_what_was_used(channel_e
         stream = channel.open({"do": "wait"}, b"count")
         await stream.read()
         stream.cancel()
-        await stream.wait_end(2)
+        await stream.wait_end(30)
         assert stream.summary == {"used": 1}
-        await stream.wait_end(2)  # Said once, known for good.
+        await stream.wait_end(30)  # Said once, known for good.
 
 
 async def test_nothing_is_left_of_work_that_is_taken_back_before_it_began(channel_end):
@@ -143,7 +143,7 @@ async def test_nothing_is_left_of_work_that_is_taken_back_before_it_began(channe
         for stream in streams:
             stream.cancel()
         for stream in streams:
-            await stream.wait_end(2)
+            await stream.wait_end(30)
         assert channel.num_open == 0
         assert server.num_ongoing == 0
         assert await read_all(channel.open({"do": "echo"}, b"now")) == b"now"
@@ -154,7 +154,7 @@ async def test_work_is_cancelled_when_the_connection_goes(channel_end):
     channel = await connect(address, lambda: None)
     await channel.open({"do": "wait"}, b"").read()
     channel.close()
-    await asyncio.wait_for(runner.cancelled.wait(), 2)
+    await asyncio.wait_for(runner.cancelled.wait(), 30)
 
 
 async def test_requests_over_the_bound_are_refused_at_once(channel_end):
@@ -176,14 +176,14 @@ async def test_draining_refuses_what_is_new_and_waits_for_what_runs(channel_end)
     async with connected(address) as channel:
         running = channel.open({"do": "wait"}, b"")
         await running.read()
-        draining = asyncio.create_task(server.drain(5))
+        draining = asyncio.create_task(server.drain(600))
         await asyncio.sleep(0)
         with pytest.raises(Overloaded):
             await channel.open({"do": "echo"}, b"").read()
         assert not draining.done()
         runner.go_on.set()
         assert await running.read() == []
-        await asyncio.wait_for(draining, 2)
+        await asyncio.wait_for(draining, 30)
 
 
 async def test_every_answer_breaks_off_when_the_replica_goes(channel_end):

@@ -25,7 +25,7 @@ WEATHER = {
 }
 SCHEMA = {
     "type": "object",
-    "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer", "maximum": 99}},
+    "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer", "minimum": 0, "maximum": 99}},
     "required": ["name", "age"],
     "additionalProperties": False,
 }
@@ -42,7 +42,7 @@ BODIES = {
     "required tool": {"max_tokens": 80, "tools": [WEATHER], "tool_choice": "required"},
     "unused tool": {"max_tokens": 8, "tools": [WEATHER], "tool_choice": "none"},
     "json schema": {
-        "max_tokens": 60,
+        "max_tokens": 120,
         "response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}},
     },
 }

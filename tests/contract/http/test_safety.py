@@ -92,7 +92,7 @@ async def test_breach_ends_the_engines_stream(world):
         )
 
     world.chat.script = run
-    contents, reasons = await asyncio.wait_for(chat(world, is_stream=True), 5)
+    contents, reasons = await asyncio.wait_for(chat(world, is_stream=True), 30)
     assert (contents, reasons) == (["one "], ["content_filter"])
     assert world.chat.streams[0].is_aborted
     assert world.gatekeeper.settled[-1][2] == 14

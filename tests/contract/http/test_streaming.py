@@ -82,7 +82,7 @@ async def test_departure_aborts_the_generation_at_once(world, live, is_stream, s
         asked.cancel()
         await asyncio.wait([asked])
     stream = world.chat.streams[0]
-    await asyncio.wait_for(stream.ended.wait(), 2)
+    await asyncio.wait_for(stream.ended.wait(), 30)
     await eventually(lambda: world.log.records)
     assert stream.is_aborted
     record = world.log.records[0]
@@ -126,7 +126,7 @@ async def exchange(address, *sent, pause=0.0):
             writer.write(part)
             await writer.drain()
             await asyncio.sleep(pause)
-        return await asyncio.wait_for(reader.read(), 5)
+        return await asyncio.wait_for(reader.read(), 30)
     except ConnectionError:
         return b""
     finally:
@@ -185,6 +185,6 @@ async def test_refusal_does_not_wait_for_the_body(world):
         host, port = address.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(head("content-length: 900000").replace(SECRET.encode(), b"sk-x"))
-        raw = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 2)
+        raw = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
         writer.close()
     assert raw.startswith(b"HTTP/1.1 401")

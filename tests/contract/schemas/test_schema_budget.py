@@ -94,11 +94,14 @@ def test_verdicts_are_remembered(loop, compiler):
     bomb = json.dumps(BOMBS["counted repetition"])
     verdict(loop, compiler, bomb)
     verdict(loop, compiler, SMALL)
-    started = time.perf_counter()
-    for _ in range(100):
-        assert verdict(loop, compiler, bomb) is not None
-        assert verdict(loop, compiler, SMALL) is None
-    assert time.perf_counter() - started < 0.5
+    seconds = []
+    for _ in range(3):  # The least of three: the machine may be busy with something else.
+        started = time.perf_counter()
+        for _ in range(100):
+            assert verdict(loop, compiler, bomb) is not None
+            assert verdict(loop, compiler, SMALL) is None
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.5
 
 
 def test_small_schema_does_not_wait_for_a_bomb(loop, compiler):

@@ -151,9 +151,12 @@ def test_size_of_a_pattern_counts_repetitions(pattern, size):
 @given(st.text(alphabet="ab()[]{}|?*+,\\19^$.:<=!", max_size=1_000))
 @settings(deadline=None)
 def test_size_of_any_pattern_is_found_quickly(pattern):
-    started = time.process_time()
-    assert pattern_size(pattern) >= 0
-    assert time.process_time() - started < 0.05
+    times_s = []
+    for _ in range(3):  # A collection of garbage may fall into one of them.
+        started = time.process_time()
+        assert pattern_size(pattern) >= 0
+        times_s.append(time.process_time() - started)
+    assert min(times_s) < 0.05
 
 
 KEYS = st.sampled_from(
