@@ -102,6 +102,7 @@ class Coordinator:
         elapsed_s = _ORPHANS_EVERY_S
         while True:
             await _try("Destroying expired files", self._stores.files.sweep)
+            await _try("Emptying the database's log", self._stores.database.empty_log)
             if elapsed_s >= _ORPHANS_EVERY_S:
                 elapsed_s = 0.0
                 await _try("Destroying orphans", self._stores.files.sweep_orphans)
@@ -122,7 +123,7 @@ class Coordinator:
         return num_dropped
 
 
-async def _try(what: str, work: Callable[[], Awaitable[int]]) -> None:
+async def _try(what: str, work: Callable[[], Awaitable[int | None]]) -> None:
     try:
         num = await work()
     except (DBAPIError, StoreUnavailable, OSError) as error:

@@ -7,6 +7,7 @@ its turn there, instead of failing half-way when two readers want to write.
 import asyncio
 import fcntl
 import os
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -39,6 +40,7 @@ _CONNECT_TIMEOUT_S = 5.0
 _COMMAND_TIMEOUT_S = 10.0
 _POOL_TIMEOUT_S = 10.0
 _READERS = 4
+_LOG_BUSY_MS = 200
 _MIGRATION_LOCK = 0x6D616E7461  # "manta": the advisory lock that one migrating process holds on PostgreSQL.
 
 
@@ -92,6 +94,25 @@ class Database:
             return
         async with self.write() as connection:
             await connection.run_sync(work)
+
+    async def empty_log(self) -> None:
+        """Have SQLite write its log into the database and empty it: until then it still holds what was deleted.
+
+        Where somebody reads for long, it stays for the next time. PostgreSQL looks after its own.
+
+        Raises:
+            DBAPIError: the database fails.
+        """
+        if not self.is_sqlite:
+            return
+        with _one_kind_of_failure():
+            async with self.engine.connect() as connection:
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                await driver.execute_fetchall(f"PRAGMA busy_timeout={_LOG_BUSY_MS}")  # Nobody can write meanwhile.
+                try:
+                    await driver.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
+                finally:
+                    await driver.execute_fetchall(f"PRAGMA {_PRAGMAS[0]}")
 
     def upsert(self, table: Table, key: list[str], adding: Collection[str] = ()) -> Executable:
         """Return an INSERT that, where a row with this key exists, replaces its other columns or adds to `adding`."""
@@ -243,7 +264,7 @@ def _one_kind_of_failure() -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, PoolTimeout) as error:
+    except (OSError, PoolTimeout, sqlite3.Error) as error:
         raise OperationalError(None, None, error) from error
 
 

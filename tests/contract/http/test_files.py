@@ -5,9 +5,13 @@ from collections.abc import AsyncIterator
 
 import openai
 import pytest
+from sqlalchemy import select
 
+from deployments.state.tables import files
 from tests.batches import insert_batch
 from tests.contract.http.answers import SECRET
+from tests.contract.http.conftest import run_batches
+from tests.waiting import eventually
 
 LINE = b'{"custom_id":"a"}\n'
 OTHER = "sk-manta-other-0123456789abcdefghijklmnopqrs"
@@ -305,6 +309,20 @@ async def test_files_of_another_account_do_not_exist(http, world):
         assert (await other.get("/v1/files")).json()["data"] == []
         assert (await other.get("/v1/files", params={"after": file_id})).status_code == 404
     assert (await http.get(f"/v1/files/{file_id}")).status_code == 200
+
+
+async def test_the_key_of_a_deleted_file_is_nowhere_on_the_disk(client, world, batch_stores, tmp_path):
+    file = await client.files.create(file=("in.jsonl", LINE), purpose="batch")
+    async with batch_stores.database.read() as connection:
+        (key,) = (await connection.scalars(select(files.c.wrapped_key))).all()
+
+    def is_written() -> bool:
+        return any(key in path.read_bytes() for path in tmp_path.glob("files.db*"))
+
+    assert is_written()
+    async with run_batches(world, batch_stores, sweep_interval_s=0.02):
+        await client.files.delete(file.id)
+        await eventually(lambda: not is_written())
 
 
 async def test_a_strict_key_stores_nothing(http, world):

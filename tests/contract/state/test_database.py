@@ -123,6 +123,23 @@ async def test_a_database_that_cannot_be_used_says_so_without_its_password(url: 
     assert "database" in str(refused.value).lower()
 
 
+async def test_the_log_is_emptied_once_nobody_reads_from_it(tmp_path: Path) -> None:
+    database = await connect(f"sqlite+aiosqlite:///{tmp_path}/manta.db")
+    log = tmp_path / "manta.db-wal"
+    increase = text("UPDATE revisions SET value = value + 1")
+    async with database.read() as reading:
+        (await reading.execute(text("SELECT value FROM revisions"))).all()
+        async with database.write() as connection:
+            await connection.execute(increase)
+        await database.empty_log()
+        assert log.stat().st_size > 0
+        async with database.write() as connection:
+            await connection.execute(increase)
+    await database.empty_log()
+    assert log.stat().st_size == 0
+    await database.close()
+
+
 async def test_a_task_that_is_cancelled_in_a_transaction_leaves_no_lock(database: Database) -> None:
     async def write() -> None:
         async with database.write() as connection:
