@@ -121,21 +121,22 @@ async def test_a_batch_outlives_its_database(mortal_postgres: PostgresServer, tm
             server.start()
 
 
-@pytest.mark.parametrize("trouble", ["full", "read-only"])
+@pytest.mark.parametrize("trouble", ["full", "full, with the database on it", "read-only"])
 async def test_a_batch_outlives_a_directory_that_takes_nothing(tmp_path: Path, trouble: str) -> None:
     volume = mounted(tmp_path / "volume")
     try:
-        places = f"sqlite+aiosqlite:///{tmp_path}/manta.db", (volume.place / "objects").as_uri()
+        beside = volume.place if "database" in trouble else tmp_path
+        places = f"sqlite+aiosqlite:///{beside}/manta.db", (volume.place / "objects").as_uri()
         async with running_batch(Runs(*places, await open_all(*places))) as watched:
-            if trouble == "full":
-                volume.fill()
-            else:
+            if trouble == "read-only":
                 volume.forbid_writing()
-            await eventually(watched.has_failed)
-            if trouble == "full":
-                volume.free()
             else:
+                volume.fill()
+            await eventually(watched.has_failed)
+            if trouble == "read-only":
                 volume.allow_writing()
+            else:
+                volume.free()
     finally:
         volume.remove()
 

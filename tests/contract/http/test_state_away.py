@@ -139,6 +139,30 @@ async def test_an_upload_that_a_directory_does_not_take_leaves_nothing(world, da
         volume.remove()
 
 
+async def test_an_upload_that_a_database_does_not_take_is_not_there(world, tmp_path):
+    volume = mounted(tmp_path / "volume")
+    database = await connect(f"sqlite+aiosqlite:///{volume.place}/files.db")
+    try:
+        place = tmp_path / "objects"
+        objects = BucketStore(ResolvedObjectStore(place.as_uri()))
+        world.files = FileStore(database, objects, Vault(database, b"m" * 32), world.clock)
+        content = jsonl(*map(line, range(10)))
+        async with world.http() as http:
+
+            async def upload():
+                return await http.post("/v1/files", data={"purpose": "batch"}, files={"file": ("in.jsonl", content)})
+
+            kept = (await upload()).json()["id"]
+            volume.fill()
+            assert told(await upload()) == (507, server_error(NO_ROOM))
+            volume.free()
+            assert [file["id"] for file in (await http.get("/v1/files")).json()["data"]] == [kept]
+            assert (await upload()).status_code == 200
+    finally:
+        await database.close()
+        volume.remove()
+
+
 async def test_an_upload_to_a_bucket_that_does_not_answer_is_a_503(world, database):
     options = {
         "endpoint": f"http://127.0.0.1:{free_port()}",
