@@ -64,8 +64,8 @@ def test_model_is_scaled_to_zero_again_and_its_memory_is_free(service: Service, 
     answer = http.post("/v1/chat/completions", json={"model": LONG, "messages": SHORT, "max_tokens": 4}, timeout=180)
     assert answer.status_code == 200
     engine = service.engine_of(service.running(LONG)[0])
-    eventually(lambda: not service.replicas(LONG), 60, "no replica is left")
-    eventually(lambda: not is_living(engine), 10, "its engine is gone")
+    eventually(lambda: not service.replicas(LONG), 120, "no replica is left")
+    eventually(lambda: not is_living(engine), 30, "its engine is gone")
 
 
 async def test_million_tokens_do_not_fit_a_standard_key(service: Service) -> None:

@@ -28,7 +28,7 @@ async def test_requests_and_usage_are_kept_for_the_account_holder(service: Servi
         await client.embeddings.create(model=EMBED, input="cat")
         with pytest.raises(NotFoundError):
             await client.chat.completions.create(model="none", messages=[{"role": "user", "content": "Hi."}])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         records = await service.with_usage(lambda usage: usage.last_requests(issued.key_id, limit=10))
         if len(records) == 4:
@@ -62,7 +62,7 @@ def test_metrics_of_service_and_engine_are_shown(service: Service, http: httpx2.
     assert f'manta_tokens_total{{model="{CHAT}",tier="enterprise",type="completion"}}' in pages
     assert f'gen_ai_server_time_to_first_token_seconds_bucket{{le="0.5",model="{CHAT}"}}' in pages
     wanted = ("manta_requests_total", "manta_tokens_total", "gen_ai_server_time_to_first_token", "ray_vllm_")
-    deadline = time.monotonic() + 45
+    deadline = time.monotonic() + 120
     while True:  # Ray's agents gather every ten seconds.
         shown = "".join(httpx2.get(f"http://{target}/metrics", timeout=30).text for target in metrics_targets(service))
         missing = [name for name in wanted if name not in shown]

@@ -210,14 +210,45 @@ async def test_a_run_that_is_stopped_while_it_uploads_leaves_nothing_and_says_so
     assert json.loads((await manta("list", "--json")).stdout) == []
 
 
-@pytest.mark.parametrize(("number", "status"), STOPS)
+async def test_a_run_that_is_stopped_while_it_downloads_leaves_no_half_file(
+    world,  # noqa: F811
+    batching,  # noqa: F811
+    start,
+    tmp_path,
+):
+    app, is_asked, gate = world.app(), asyncio.Event(), asyncio.Event()
+
+    async def service(scope, receive, send):
+        async def send_behind_gate(message):
+            await send(message)
+            if scope["path"].endswith("/content") and not gate.is_set():
+                is_asked.set()
+                await gate.wait()
+
+        await app(scope, receive, send_behind_gate)
+
+    (tmp_path / "in.jsonl").write_bytes(requests(3))
+    async with serve(service) as address:
+        environment = {**COLUMNS, "MANTA_URL": f"{address}/v1", "MANTA_API_KEY": SECRET}
+        command = await start(environment, "run", str(tmp_path / "in.jsonl"))
+        await asyncio.wait_for(is_asked.wait(), 60)
+        told = (await stop(command, signal.SIGINT)).strip()
+        assert command.returncode == 130
+        ended, again = told.splitlines()[-2:]
+        assert ended.endswith(" has ended; download its answers with")
+        assert [path.name for path in tmp_path.glob("in*")] == ["in.jsonl"]
+        gate.set()
+        arguments = again.strip().removeprefix("manta ").split()
+        done = await asyncio.to_thread(CliRunner().invoke, main, arguments, env=environment)
+    assert done.exit_code == 0, done.output
+    assert len((tmp_path / "in.output.jsonl").read_text().splitlines()) == 3
+
+
 async def test_a_run_that_is_stopped_between_upload_and_batch_says_where_to_look(
     world,  # noqa: F811
     batching,  # noqa: F811
     start,
     tmp_path,
-    number,
-    status,
 ):
     app, is_asked, gate = world.app(), asyncio.Event(), asyncio.Event()
 
@@ -232,10 +263,10 @@ async def test_a_run_that_is_stopped_between_upload_and_batch_says_where_to_look
         environment = {**COLUMNS, "MANTA_URL": f"{address}/v1", "MANTA_API_KEY": SECRET}
         command = await start(environment, "run", str(tmp_path / "in.jsonl"))
         await asyncio.wait_for(is_asked.wait(), 60)
-        told = await stop(command, number)
+        told = await stop(command, signal.SIGTERM)
         gate.set()
         await eventually(lambda: len(world.log.records) == 2)
-    assert command.returncode == status
+    assert command.returncode == 143
     assert told.strip() == (
         "It cannot be told whether the batch was begun; `manta batch list` shows it if it was. Where it was not, the "
         "file that was uploaded ends by itself."
