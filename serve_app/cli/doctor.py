@@ -29,6 +29,7 @@ from serve_app.cli.process_tree import abandoned_processes
 from serve_app.config import ServiceConfig, check_file
 
 _LOCKS = Path(__file__).parents[2] / "configs" / "locks"
+_SWAPS = Path("/proc/swaps")
 _CUDA_ONLY = ("torchvision", "torchaudio", "torchcodec")
 _GIB = 1024**3
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Ray keeps its object store there.
@@ -76,6 +77,7 @@ def examine(path: Path) -> Iterator[Finding]:
     yield from _state(config)
     if config.tools.code_interpreter is not None:
         yield _sandboxes(config.tools.code_interpreter)
+        yield from _swap()
     if config.tools.web_search is not None:
         yield _web_search(config.tools)
 
@@ -189,3 +191,17 @@ def _sandboxes(config: CodeInterpreterConfig) -> Finding:
     except SandboxUnavailable as error:
         return Finding("warning", f"The code interpreter will be off: {error}")
     return Finding("ok", "Sandboxes for the code interpreter can be built")
+
+
+def _swap() -> Iterator[Finding]:
+    """Yield a warning where memory may be written to a disk; what zram swaps to is memory too."""
+    try:
+        places = [line.split()[0] for line in _SWAPS.read_text().splitlines()[1:]]
+    except OSError:
+        return
+    if any(not place.startswith("/dev/zram") for place in places):
+        yield Finding(
+            "warning",
+            "This machine has swap, so what is in containers of the code interpreter may be written to a disk: switch "
+            "it off (swapoff -a), unless it is encrypted",
+        )

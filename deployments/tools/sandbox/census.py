@@ -60,16 +60,22 @@ class Census:
 
 
 def _own_bytes(pid: int) -> int:
-    """Return the memory of a process without what it maps of files."""
-    total = 0
+    """Return the memory of a process."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
-            for line in file:
-                if line.startswith((b"RssAnon:", b"RssShmem:")):
-                    total += int(line.split()[1]) * 1024
+            return parse_own_bytes(file.read())
     except OSError:
         return 0
-    return total
+
+
+def parse_own_bytes(status: bytes) -> int:
+    """Return the memory of a process without what it maps of files; with it where the kernel, as gVisor, tells no more.
+
+    `status` is what the kernel says of the process.
+    """
+    told = dict(line.split(b":", 1) for line in status.splitlines() if b":" in line)
+    names = (b"RssAnon", b"RssShmem") if b"RssAnon" in told else (b"VmRSS",)
+    return sum(int(told[name].split()[0]) * 1024 for name in names if name in told)
 
 
 def used_inodes(pid: int, folder: str) -> int:

@@ -81,3 +81,21 @@ def test_object_store_of_another_database_is_a_fault(tmp_path: Path) -> None:
     (fault,) = faults_of(LOCAL)
     assert "belongs to another database" in fault
     assert "manta adopt-object-store" in fault
+
+
+@pytest.mark.parametrize(
+    ("swaps", "num_warnings"),
+    [
+        ("", 0),
+        ("/dev/zram0 partition 1048572 0 100\n", 0),
+        ("/dev/zram0 partition 1048572 0 100\n/swapfile file 1048572 0 -2\n", 1),
+    ],
+)
+def test_swap_beside_containers_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, swaps: str, num_warnings: int
+) -> None:
+    path = tmp_path / "swaps"
+    path.write_text("Filename Type Size Used Priority\n" + swaps)
+    monkeypatch.setattr(doctor, "_SWAPS", path)
+    found = [finding for finding in doctor.examine(LOCAL) if "swapoff" in finding.text]
+    assert [finding.state for finding in found] == ["warning"] * num_warnings

@@ -84,3 +84,22 @@ def test_manifest_names_the_locked_version_of_ray() -> None:
     service = yaml.safe_load((CONFIGS / "kubernetes" / "rayservice.yaml").read_text())
     locked = dict(line.split("==") for line in (CONFIGS / "locks" / "gpu.txt").read_text().splitlines() if "==" in line)
     assert service["spec"]["rayClusterConfig"]["rayVersion"] == locked["ray"]
+
+
+def test_only_sandboxes_are_placed_on_the_pods_that_run_them() -> None:
+    service = yaml.safe_load((CONFIGS / "kubernetes" / "rayservice.yaml").read_text())
+    interpreter = config_of(serve_documents()["rayservice.yaml"]).tools.code_interpreter
+    assert interpreter is not None
+    assert interpreter.ray_actor_options == {"num_cpus": 0, "resources": {"sandboxes": 1}}
+    cluster = service["spec"]["rayClusterConfig"]
+    for group in [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]:
+        pod, params = group["template"]["spec"], group["rayStartParams"]
+        is_theirs = group.get("groupName") == "sandboxes"
+        assert (pod.get("runtimeClassName") == "gvisor") is is_theirs
+        assert ("sandboxes" in params.get("resources", "")) is is_theirs
+        if is_theirs:
+            assert yaml.safe_load(yaml.safe_load(params["resources"])) == {"sandboxes": 1}
+            assert params["num-cpus"] == "0"
+            assert not [variable for variable in pod["containers"][0]["env"] if "valueFrom" in variable]
+            memory = int(pod["containers"][0]["resources"]["limits"]["memory"].removesuffix("Gi"))
+            assert interpreter.max_containers * interpreter.limits.memory_bytes < memory * 1024**3
