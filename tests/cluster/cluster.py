@@ -4,6 +4,7 @@ Nothing here joins the Ray cluster. What the tests know comes over HTTP, from th
 """
 
 import asyncio
+import json
 import os
 import re
 import secrets
@@ -37,6 +38,17 @@ TRAINED = "manta/demo-trained"
 """The chat model of local.yaml, which makes sense; the others have random weights, and write until they must stop."""
 CANARY = "Kanarienvogel-93f1"
 """Content that must be found nowhere: what requests say that are cut short, and that test_privacy looks for."""
+COLOUR = {
+    "type": "object",
+    "properties": {
+        "colour": {"enum": ["red", "green", "blue"]},
+        "is_large": {"type": "boolean"},
+        "size": {"enum": [1, 2, 3]},
+    },
+    "required": ["colour", "is_large", "size"],
+    "additionalProperties": False,
+}
+"""A schema that few answers keep."""
 START_S, STOP_S = 300.0, 120.0
 _MARK = "MANTA_CLUSTER_TEST"
 _DASHBOARD = re.compile(r"dashboard at.*?(https?://[\w.:-]+)")
@@ -239,6 +251,11 @@ class Service:
         assert self._process is not None
         found = {one.pid: one for one in [*self._marked(), *psutil.Process(self._process.pid).children(recursive=True)]}
         return list(found.values())
+
+    def metrics_targets(self) -> list[str]:
+        """Return where Ray's own agents show the cluster's metrics."""
+        listing = next(self.ray_dir.rglob("prom_metrics_service_discovery.json"))
+        return [target for group in json.loads(listing.read_text()) for target in group["targets"]]
 
     def ingress_urls(self) -> list[str]:
         """Return the address of each ingress replica, past HAProxy."""

@@ -6,23 +6,26 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
+from tests.cluster.batch_calls import check_complete, finish, line, submit, until_half_done
 from tests.cluster.cluster import CHAT, Service, read_config
-from tests.cluster.test_batches import check_complete, finish, line, submit, until_half_done
 from tests.contract.state.conftest import postgres_server, postgres_url
 
 __all__ = ["postgres_server", "postgres_url"]
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
-@pytest.fixture
-def stored(postgres_url: str) -> Iterator[Service]:
-    """A service with one chat model whose state is in PostgreSQL; not started yet."""
+@pytest.fixture(params=["sqlite", "postgres"])
+def stored(request: pytest.FixtureRequest) -> Iterator[Service]:
+    """A service with one chat model and its state in one of the databases; not started yet."""
     config = read_config("local.yaml")
     args: dict[str, Any] = config["applications"][0]["args"]
     args["models"] = [model for model in args["models"] if model["id"] == CHAT]
     del args["tools"]  # They would want the other model.
-    args["state"] = {"database_url": {"env": "MANTA_DATABASE_URL"}}
-    service = Service(config, {"MANTA_DATABASE_URL": postgres_url})
+    environment = {}
+    if request.param == "postgres":
+        args["state"] = {"database_url": {"env": "MANTA_DATABASE_URL"}}
+        environment["MANTA_DATABASE_URL"] = request.getfixturevalue("postgres_url")
+    service = Service(config, environment)
     try:
         yield service
     finally:

@@ -6,21 +6,11 @@ from typing import Any
 import pytest
 from openai import BadRequestError, NotFoundError, OpenAI
 
-from tests.cluster.cluster import CHAT, EMBED, SMALL, Service
+from tests.cluster.cluster import CHAT, COLOUR, EMBED, SMALL, Service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 ASKED: list[Any] = [{"role": "user", "content": "Tell me about the river and the hills behind it."}]
-COLOUR = {
-    "type": "object",
-    "properties": {
-        "colour": {"enum": ["red", "green", "blue"]},
-        "is_large": {"type": "boolean"},
-        "size": {"enum": [1, 2, 3]},
-    },
-    "required": ["colour", "is_large", "size"],
-    "additionalProperties": False,
-}
 TOOLS: list[Any] = [
     {"type": "function", "function": {"name": "paint", "strict": True, "parameters": COLOUR}},
     {"type": "function", "function": {"name": "wait", "parameters": {"type": "object", "properties": {}}}},

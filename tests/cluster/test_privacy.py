@@ -120,17 +120,11 @@ def written(service: Service) -> Iterator[tuple[str, bytes]]:
             yield str(path), path.read_bytes()
     for url in [service.url, *service.ingress_urls()]:
         yield f"{url}/metrics", httpx2.get(f"{url}/metrics", timeout=30).content
-    for target in metrics_targets(service):
+    for target in service.metrics_targets():
         yield target, httpx2.get(f"http://{target}/metrics", timeout=30).content
     yield "deployments", json.dumps(service.deployments()).encode()
     for process in service.processes():
         yield f"process {process.pid}", describe(process).encode()
-
-
-def metrics_targets(service: Service) -> list[str]:
-    """Return where Ray's own agents show the cluster's metrics."""
-    listing = next(service.ray_dir.rglob("prom_metrics_service_discovery.json"))
-    return [target for group in json.loads(listing.read_text()) for target in group["targets"]]
 
 
 def test_content_leaves_no_trace(service: Service, client: OpenAI, key: str) -> None:

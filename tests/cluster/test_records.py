@@ -9,7 +9,6 @@ import pytest
 from openai import AsyncOpenAI, NotFoundError
 
 from tests.cluster.cluster import CHAT, EMBED, Service, eventually
-from tests.cluster.test_privacy import metrics_targets
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -64,7 +63,7 @@ def test_metrics_of_service_and_engine_are_shown(service: Service, http: httpx2.
     wanted = ("manta_requests_total", "manta_tokens_total", "gen_ai_server_time_to_first_token", "ray_vllm_")
     deadline = time.monotonic() + 120
     while True:  # Ray's agents gather every ten seconds.
-        shown = "".join(httpx2.get(f"http://{target}/metrics", timeout=30).text for target in metrics_targets(service))
+        shown = "".join(httpx2.get(f"http://{target}/metrics", timeout=30).text for target in service.metrics_targets())
         missing = [name for name in wanted if name not in shown]
         if not missing:
             break

@@ -11,8 +11,7 @@ import pytest
 from openai import OpenAI
 from websockets.sync.client import connect
 
-from tests.cluster.cluster import CANARY, CHAT, SMALL, Service, eventually, read_config
-from tests.cluster.test_chat import COLOUR
+from tests.cluster.cluster import CANARY, CHAT, COLOUR, SMALL, Service, eventually, read_config
 from tests.twins.legal import fold, read_frame, split
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]

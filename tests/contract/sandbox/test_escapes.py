@@ -15,21 +15,7 @@ import pytest
 
 from deployments.tools.sandbox import root
 from deployments.tools.sandbox.results import SandboxRefused
-from deployments.tools.sandbox.sandbox import Sandbox
-
-# What every attempt may use: `call` makes a system call and returns 0, or the name of the error.
-PRELUDE = """
-import ctypes, errno, os
-_libc = ctypes.CDLL(None, use_errno=True)
-def call(number, *arguments):
-    result = _libc.syscall(ctypes.c_long(number), *arguments)
-    return result if result >= 0 else errno.errorcode[ctypes.get_errno()]
-def attempt(function, *arguments):
-    try:
-        return function(*arguments)
-    except OSError as error:
-        return errno.errorcode.get(error.errno, str(error))
-"""
+from tests.contract.sandbox.looking import look
 
 NEW_USER = 0x10000000
 NEW_NET = 0x40000000
@@ -94,12 +80,6 @@ REFUSED = {
     ),
     "a better place in the queue": ("attempt(os.nice, -5)", "'EPERM'"),
 }
-
-
-async def look(sandbox: Sandbox, code: str) -> str:
-    result = await sandbox.run(PRELUDE + code)
-    assert result.status in ("ok", "error"), (result.reason, result.logs)
-    return result.logs.strip()
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -15,7 +15,7 @@ import pytest
 
 from deployments.tools.sandbox.host import prepare_host
 from deployments.tools.sandbox.results import SandboxDied
-from tests.contract.sandbox.test_escapes import look
+from tests.contract.sandbox.looking import look
 
 
 async def test_processes_cannot_multiply(sandbox):
