@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 NAMESPACE = "manta"
 _START_ATTEMPTS = 5
 _START_TIMEOUT_S = 60
+_HEAD = {"node:__internal_head__": 0.001}
+"""What the head alone has. An actor that asks for nothing is put anywhere, also where strangers' code runs."""
 
 
 def start_detached(actor_class: type[Any], argument: Any, wanted: str, name: str, stop_s: float, **options: Any) -> Any:
@@ -28,7 +30,7 @@ def start_detached(actor_class: type[Any], argument: Any, wanted: str, name: str
         StateError: something else keeps replacing it.
     """
     options |= {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
-    options |= {"max_restarts": -1, "max_task_retries": 0, "num_cpus": 0}
+    options |= {"max_restarts": -1, "max_task_retries": 0, "num_cpus": 0, "resources": _HEAD}
     actor = ray.remote(actor_class).options(**options)
     for _ in range(_START_ATTEMPTS):
         handle = actor.remote(argument)
