@@ -1,5 +1,6 @@
 """The content of one file on its way into the object store and out of it, sealed there."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
@@ -82,6 +83,7 @@ class ContentReader:
         self._key = key
         self._opener: StreamOpener | None = None
         self._windows: dict[int, bytes] = {}
+        self._loading: dict[int, asyncio.Task[bytes]] = {}
 
     async def read(self, start: int, stop: int) -> bytes:
         """Return the content from `start` up to `stop`.
@@ -96,10 +98,18 @@ class ContentReader:
         stop = min(stop, self.num_bytes)
         while start < stop:
             number, offset = divmod(start, _WINDOW_BYTES)
-            window = self._windows.get(number) or await self._load(number)
+            window = self._windows.get(number) or await self._load_once(number)
             piece = window[offset : offset + stop - start]
             start += len(piece)
             yield piece
+
+    async def _load_once(self, number: int) -> bytes:
+        """Return a window that is not there; all who ask for it at once, as the lines of a batch do, wait for one."""
+        loading = self._loading.get(number)
+        if loading is None:
+            loading = self._loading[number] = asyncio.create_task(self._load(number))
+            loading.add_done_callback(lambda _: self._loading.pop(number))
+        return await asyncio.shield(loading)
 
     async def _load(self, number: int) -> bytes:
         try:

@@ -1,5 +1,6 @@
 """Files over real databases and object stores: what is written comes back, to its account only, until it is gone."""
 
+import asyncio
 import os
 from collections.abc import Callable
 
@@ -31,6 +32,32 @@ async def test_a_file_comes_back_whole_and_by_range(shelf: Shelf) -> None:
     assert await shelf.content(found) == content
     for start, stop in [(0, 1), (65_535, 65_537), (MIB - 1, MIB + 1), (len(content) - 1, len(content)), (5, 5)]:
         assert await shelf.content(found, start, stop) == content[start:stop]
+
+
+async def test_neighbours_that_are_asked_for_at_once_are_read_from_the_object_store_once(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = os.urandom(3 * MIB)
+    reader = await shelf.store.open(await shelf.add(content))
+    spans: list[tuple[int, int]] = []
+    read = shelf.objects.read
+
+    async def slow(key: str, start: int, stop: int) -> bytes:
+        spans.append((start, stop))
+        await asyncio.sleep(0.001)
+        return await read(key, start, stop)
+
+    monkeypatch.setattr(shelf.objects, "read", slow)
+    starts = range(0, 3 * MIB, 4096)
+    pieces = await asyncio.gather(*(reader.read(start, start + 4096) for start in starts))
+    assert b"".join(pieces) == content
+    windows = [span for span in spans if span[1] - span[0] > 4096]  # The others are the salt.
+    assert len(windows) == len(set(windows)) == 3
+    shelf.objects.is_away = True
+    with pytest.raises(StoreUnavailable):
+        await reader.read(0, 10)
+    shelf.objects.is_away = False
+    assert await reader.read(0, 10) == content[:10]
 
 
 async def test_an_empty_file_is_a_file(shelf: Shelf) -> None:
