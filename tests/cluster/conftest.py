@@ -58,7 +58,13 @@ def main_config(search_url: str) -> dict[str, Any]:
     args["batches"] = {"small_batch_lines": 500}
     args["tools"] = {
         "outbound": {"allowed_networks": ["127.0.0.0/8"]},
-        "code_interpreter": {"num_warm": 1, "preload": [], "max_containers": 8},
+        "code_interpreter": {
+            "num_warm": 1,
+            "preload": [],
+            "max_containers": 16,
+            "max_containers_per_account": 16,
+            "autoscaling_config": {"min_replicas": 1, "max_replicas": 2, **QUICK},
+        },
         "mcp": {},
         "file_search": {"embedding_model": EMBED},
         "web_search": {"provider": {"name": "searxng", "url": search_url}},

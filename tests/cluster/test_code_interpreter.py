@@ -59,6 +59,23 @@ def test_code_comes_as_the_model_writes_it(http: httpx2.Client) -> None:
     assert fold(events)["output"][0]["code"] == "123 * 457"
 
 
+def test_replicas_come_with_containers_and_go_with_them(service: Service, client: OpenAI) -> None:
+    delete_all(client)
+    eventually(lambda: len(service.running(DEPLOYMENT)) == 1, 120, "one replica holds no containers")
+    made = [client.containers.create(name=f"{number}").id for number in range(9)]  # One replica is to have eight.
+    eventually(lambda: len(service.running(DEPLOYMENT)) == 2, 120, "another replica comes")
+    for container_id in made:
+        client.containers.files.create(container_id, file=("a.txt", b"hello"))
+    delete_all(client)
+    eventually(lambda: len(service.replicas(DEPLOYMENT)) == 1, 120, "it goes when there are none")
+
+
+def delete_all(client: OpenAI) -> None:
+    for container in list(client.containers.list()):
+        if container.status == "running":
+            client.containers.delete(container.id)
+
+
 def test_a_replica_that_is_killed_takes_its_containers_along_and_is_replaced(service: Service, client: OpenAI) -> None:
     container = client.containers.create(name="mine")
     (replica,) = service.running(DEPLOYMENT)
