@@ -74,12 +74,14 @@ class Progress:
 def create_line(number: int, model: str, messages: Any, tokens: int, num_bytes: int) -> str:
     """Return a line of at least so many bytes, as far as metadata can fill it up: the model reads none of that."""
     body = {"model": model, "messages": messages, "max_tokens": tokens, "temperature": 0}
-    line = json.dumps({"custom_id": str(number), "method": "POST", "url": URL, "body": body}) + "\n"
-    missing = num_bytes - len(line)
+
+    def render() -> str:
+        return json.dumps({"custom_id": str(number), "method": "POST", "url": URL, "body": body}) + "\n"
+
+    missing = num_bytes - len(render())
     if missing > 0:
         body["metadata"] = {f"k{n}": "m" * METADATA_CHARS for n in range(-(-missing // (METADATA_CHARS + 10)))}
-        line = json.dumps({"custom_id": str(number), "method": "POST", "url": URL, "body": body}) + "\n"
-    return line
+    return render()
 
 
 def run_batch(client: OpenAI, model: str, prompts: list[Any], tokens: int, line_bytes: int = 0) -> dict[str, float]:

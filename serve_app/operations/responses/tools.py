@@ -5,6 +5,7 @@ model one function or several and carries its calls out. The loop is in `run`, a
 its schema in `schemas.response_tools`, a `BuiltIn`, and its place among those that the service is created with.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
@@ -237,13 +238,13 @@ class ToolSet:
 
     def _short_names(self) -> dict[str, str]:
         """Return the functions of remote servers by their names there, but for those of several and of the client."""
-        by_short_name: dict[str, list[str]] = {}
-        for function in self.offered:
-            if function.server_label is not None:
-                short = short_name(function.server_label, function.name)
-                by_short_name.setdefault(short, []).append(function.name)
-        is_only_one = {short: names[0] for short, names in by_short_name.items() if len(names) == 1}
-        return {short: name for short, name in is_only_one.items() if short not in self._client_functions}
+        shorts = [
+            (short_name(function.server_label, function.name), function.name)
+            for function in self.offered
+            if function.server_label is not None
+        ]
+        num_of = Counter(short for short, _ in shorts)
+        return {short: name for short, name in shorts if num_of[short] == 1 and short not in self._client_functions}
 
     @property
     def remote(self) -> list[RemoteTool]:

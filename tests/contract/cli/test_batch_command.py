@@ -38,11 +38,16 @@ def requests(num: int, **overrides) -> bytes:
     return b"".join(lines)
 
 
+def environment_at(address: str) -> dict[str, str]:
+    """Return what a command must know to reach a service."""
+    return {**COLUMNS, "MANTA_URL": f"{address}/v1", "MANTA_API_KEY": SECRET}
+
+
 @pytest.fixture
 async def environment(world, batching):  # noqa: F811
     """What a command must know to reach the live application."""
     async with serve(world.app()) as address:
-        yield {**COLUMNS, "MANTA_URL": f"{address}/v1", "MANTA_API_KEY": SECRET}
+        yield environment_at(address)
 
 
 @pytest.fixture
@@ -83,7 +88,7 @@ async def test_wait_outlasts_a_service_that_is_away(world, batching, tmp_path): 
 
     (tmp_path / "in.jsonl").write_bytes(requests(2))
     async with serve(service) as address:
-        environment = {**COLUMNS, "MANTA_URL": f"{address}/v1", "MANTA_API_KEY": SECRET}
+        environment = environment_at(address)
         arguments = ["batch", "run", str(tmp_path / "in.jsonl")]
         running = asyncio.create_task(asyncio.to_thread(CliRunner().invoke, main, arguments, env=environment))
         await eventually(lambda: len(refused) > 3, 60)  # More than the client's own tries.
@@ -139,13 +144,15 @@ async def start():
         await process.communicate()
 
 
-async def stop(process: Process, number: int) -> str:
-    """Send a signal; return what the command says to it."""
+async def stop(process: Process, number: int, is_there: asyncio.Event | None = None) -> str:
+    """Send a signal, once the command is where it is to be stopped; return what it says to that."""
+    if is_there is not None:
+        await asyncio.wait_for(is_there.wait(), 60)
     process.send_signal(number)
     _, told = await asyncio.wait_for(process.communicate(), 60)
     assert b"Traceback" not in told, told
     assert b"Aborted" not in told, told
-    return told.decode()
+    return told.decode().strip()
 
 
 @pytest.mark.parametrize(("number", "status"), STOPS)
@@ -200,9 +207,8 @@ async def test_a_run_that_is_stopped_while_it_uploads_leaves_nothing_and_says_so
         source.write(requests(1))
         source.truncate(32 * 1024 * 1024)  # More than the sockets between hold.
     command = await start(environment, "run", str(tmp_path / "in.jsonl"))
-    await asyncio.wait_for(has_begun.wait(), 60)
-    told = await stop(command, number)
-    assert (command.returncode, told.strip()) == (status, "Nothing was begun: the upload was not finished.")
+    told = await stop(command, number, has_begun)
+    assert (command.returncode, told) == (status, "Nothing was begun: the upload was not finished.")
     gate.set()
     await eventually(lambda: [record.status for record in world.log.records] == [499])
     assert await stored(world) == []
@@ -229,10 +235,9 @@ async def test_a_run_that_is_stopped_while_it_downloads_leaves_no_half_file(
 
     (tmp_path / "in.jsonl").write_bytes(requests(3))
     async with serve(service) as address:
-        environment = {**COLUMNS, "MANTA_URL": f"{address}/v1", "MANTA_API_KEY": SECRET}
+        environment = environment_at(address)
         command = await start(environment, "run", str(tmp_path / "in.jsonl"))
-        await asyncio.wait_for(is_asked.wait(), 60)
-        told = (await stop(command, signal.SIGINT)).strip()
+        told = await stop(command, signal.SIGINT, is_asked)
         assert command.returncode == 130
         ended, again = told.splitlines()[-2:]
         assert ended.endswith(" has ended; download its answers with")
@@ -260,14 +265,12 @@ async def test_a_run_that_is_stopped_between_upload_and_batch_says_where_to_look
 
     (tmp_path / "in.jsonl").write_bytes(requests(1))
     async with serve(service) as address:
-        environment = {**COLUMNS, "MANTA_URL": f"{address}/v1", "MANTA_API_KEY": SECRET}
-        command = await start(environment, "run", str(tmp_path / "in.jsonl"))
-        await asyncio.wait_for(is_asked.wait(), 60)
-        told = await stop(command, signal.SIGTERM)
+        command = await start(environment_at(address), "run", str(tmp_path / "in.jsonl"))
+        told = await stop(command, signal.SIGTERM, is_asked)
         gate.set()
         await eventually(lambda: len(world.log.records) == 2)
     assert command.returncode == 143
-    assert told.strip() == (
+    assert told == (
         "It cannot be told whether the batch was begun; `manta batch list` shows it if it was. Where it was not, the "
         "file that was uploaded ends by itself."
     )

@@ -34,7 +34,7 @@ contents = st.lists(st.tuples(texts, st.sampled_from([b"\n", b"\r\n"])), max_siz
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(contents, texts, st.lists(st.integers(0, 400), max_size=20))
 def test_any_split_gives_the_same_lines(content: bytes, rest: bytes, cuts: list[int]) -> None:
     whole = split(content + rest, [])

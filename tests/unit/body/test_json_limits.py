@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serve_app.json_limits import (
@@ -38,13 +38,11 @@ def depth_of(value):
     return 0
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_value_comes_back_as_it_was(value):
     assert parse_json(json.dumps(value).encode()) == value
 
 
-@settings(deadline=None)
 @given(VALUES, st.integers(min_value=0, max_value=2 * MAX_DEPTH))
 def test_depth_is_counted_exactly(value, extra):
     for _ in range(extra):
@@ -57,7 +55,6 @@ def test_depth_is_counted_exactly(value, extra):
         assert parse_json(raw) == value
 
 
-@settings(deadline=None)
 @given(st.lists(st.just("[") | st.just("{") | TRICKY, max_size=300).map("".join))
 def test_brackets_in_strings_do_not_count(text):
     parse_json(json.dumps([text, text]).encode())

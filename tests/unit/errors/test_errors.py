@@ -1,7 +1,7 @@
 """The error tree: what each refusal says on the wire, and that no lower error goes untranslated."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError, OperationalError
 
@@ -318,7 +318,6 @@ def test_duration_is_printed_as_go_does(seconds, text):
     assert errors.render_duration(seconds) == text
 
 
-@settings(deadline=None)
 @given(st.floats(min_value=0, max_value=1e6))
 def test_duration_is_never_shorter_than_the_time(seconds):
     text = errors.render_duration(seconds)
@@ -336,7 +335,6 @@ def test_duration_is_never_shorter_than_the_time(seconds):
     assert seconds - 1e-5 <= total <= seconds + 0.002
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_shortened_scalar_is_short_and_printable(text):
     shown = errors.shorten(text)

@@ -116,7 +116,7 @@ ITEM = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(items=st.lists(ITEM, min_size=1, max_size=14), max_tokens=st.integers(0, 200))
 def test_any_items_are_refused_or_a_chat_and_stay_one_when_they_are_cut(items, max_tokens):
     try:

@@ -149,7 +149,6 @@ def test_size_of_a_pattern_counts_repetitions(pattern, size):
 
 
 @given(st.text(alphabet="ab()[]{}|?*+,\\19^$.:<=!", max_size=1_000))
-@settings(deadline=None)
 def test_size_of_any_pattern_is_found_quickly(pattern):
     times_s = []
     for _ in range(3):  # A collection of garbage may fall into one of them.
@@ -172,7 +171,7 @@ SCHEMAS = st.dictionaries(KEYS, VALUES, max_size=5)
 
 
 @given(SCHEMAS, st.booleans())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_any_schema_is_accepted_or_refused(schema, strict):
     refused = None
     try:

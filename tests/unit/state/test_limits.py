@@ -1,7 +1,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.state.limits import EXACT_CHARGES, RESOLUTION_S, WINDOW_S, KeyLimits, Room, Shortage, Window
@@ -24,7 +24,6 @@ def earliest_fit(charges: list[tuple[float, int]], amount: int, now: float) -> f
     raise AssertionError("nothing charged is left after the last expiry")
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(STEPS, st.integers(1, LIMIT)), max_size=60))
 def test_no_minute_holds_more_than_the_limit_whatever_is_asked(asks: list[tuple[float, int]]) -> None:
     limits, now, charges = KeyLimits(LIMIT, 1), 1000.0, []
@@ -38,7 +37,6 @@ def test_no_minute_holds_more_than_the_limit_whatever_is_asked(asks: list[tuple[
     assert most_in_any_minute(charges) <= LIMIT
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(STEPS, st.integers(1, LIMIT), st.integers(0, LIMIT), st.booleans()), max_size=60))
 def test_refunds_leave_exactly_what_was_used_when_they_name_their_charge(
     asks: list[tuple[float, int, int, bool]],
@@ -115,7 +113,6 @@ def test_memory_stays_bounded_when_every_millisecond_is_charged() -> None:
     assert len(window._times) < 3_000
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32).map(Random))
 def test_merged_charges_never_leave_early_and_late_by_less_than_the_resolution(random: Random) -> None:
     window, now, made = Window(), 0.0, []
