@@ -22,8 +22,7 @@ from serve_app.operations.code_interpreter.containers import (
 )
 from serve_app.operations.code_interpreter.refusals import expired
 from serve_app.operations.code_interpreter.writing import EVENT, CodeInWriting, TextMember
-from serve_app.operations.responses.lookup import Lookup
-from serve_app.operations.responses.tools import Tell, ToolAnswer, ToolContext
+from serve_app.operations.responses.tools import CheckedTool, CitingTool, Tell, ToolAnswer, ToolContext, WritingTool
 from serve_app.operations.responses.writer import Item, new_id
 from serve_app.schemas.response_tools import AutoContainer, CodeInterpreterTool
 
@@ -54,7 +53,7 @@ class CodeInterpreter:
         self._containers = containers
 
     async def open(self, tool: CodeInterpreterTool, context: ToolContext) -> "CodeInUse":
-        """Return the tool for one response; the container is looked up from now on.
+        """Return the tool for one response.
 
         Raises:
             NotFound: a file that is named is not there.
@@ -63,42 +62,20 @@ class CodeInterpreter:
         """
         param = f"{context.param}.container"
         if not isinstance(tool.container, AutoContainer):
-            named = Lookup(self._named(context.principal.account, tool.container, param))
-            return CodeInUse(self._containers, context, None, named, [])
+            return CodeInUse(self._containers, context, None, tool.container, [])
         auto = tool.container
         self._containers.check_memory(auto.memory_limit, f"{param}.memory_limit")
         await self._containers.check_able()
         files = await self._containers.find_files(context.principal, auto.file_ids or (), f"{param}.file_ids")
         used = [item["container_id"] for item in context.calls("code_interpreter_call")]
-        last = Lookup(self._last(context.principal.account, used[-1])) if used else None
-        return CodeInUse(self._containers, context, auto, last, files)
-
-    async def _named(self, account: str, container_id: str, param: str) -> StoredContainer:
-        """Return a container that a request names.
-
-        Raises:
-            NotFound: it is not there, or not any more.
-        """
-        try:
-            container = await self._containers.look(account, container_id)
-        except NotFound as missing:
-            raise NotFound(missing.message, param=param) from None
-        if not container.is_running:
-            raise expired(container_id, param)
-        return container
-
-    async def _last(self, account: str, container_id: str) -> StoredContainer | None:
-        """Return the container that the conversation used last, None if there is none any more."""
-        with suppress(NotFound):
-            container = await self._containers.find(account, container_id)
-            return container if container.is_running else None
-        return None
+        return CodeInUse(self._containers, context, auto, used[-1] if used else None, files)
 
 
-class CodeInUse:
-    """The code interpreter within one response; keeps `responses.tools.CheckedTool`.
+class CodeInUse(WritingTool, CheckedTool, CitingTool):
+    """The code interpreter within one response.
 
-    `auto` is None where the request names the container; else one is made at the first call that needs it.
+    `auto` is None where the request names the container, `container_id`; else that is the one which the conversation
+    used last, if any, and where it is no more, one is made at the first call that needs it.
     """
 
     def __init__(
@@ -106,13 +83,13 @@ class CodeInUse:
         containers: Containers,
         context: ToolContext,
         auto: AutoContainer | None,
-        last: Lookup[StoredContainer | None] | None,
+        container_id: str | None,
         files: Sequence[StoredFile],
     ) -> None:
         self._containers = containers
         self._context = context
         self._auto = auto
-        self._last = last
+        self._container_id = container_id
         self._container: StoredContainer | None = None
         self._next_id = new_container_id()
         self._files = files
@@ -128,11 +105,28 @@ class CodeInUse:
         Raises:
             NotFound: the one that the request names is not there, or not any more.
         """
-        if self._last is None:
+        if self._container_id is None:
             return
-        self._container, self._last = await self._last.found(), None
+        find_container = self._find_named if self._auto is None else self._find_last
+        self._container = await find_container(self._context.principal.account, self._container_id)
         if self._container is not None:
             self._next_id = self._container.container_id
+
+    async def _find_named(self, account: str, container_id: str) -> StoredContainer:
+        param = f"{self._context.param}.container"
+        try:
+            container = await self._containers.look(account, container_id)
+        except NotFound as missing:
+            raise NotFound(missing.message, param=param) from None
+        if not container.is_running:
+            raise expired(container_id, param)
+        return container
+
+    async def _find_last(self, account: str, container_id: str) -> StoredContainer | None:
+        with suppress(NotFound):
+            container = await self._containers.find(account, container_id)
+            return container if container.is_running else None
+        return None
 
     def functions(self) -> list[Item]:
         """Return the one function that the model is offered."""
@@ -263,8 +257,6 @@ class CodeInUse:
 
     async def close(self) -> None:
         """End the containers that were made for a key which may keep nothing, or for a line of a batch."""
-        if self._last is not None:
-            self._last.stop()
         if not self._outlives:
             for container_id in self._made:
                 with suppress(NotFound):

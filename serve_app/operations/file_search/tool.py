@@ -10,8 +10,7 @@ from deployments.models.engine import Usage
 from deployments.state.vector_store_rows import StoredStore
 from serve_app.errors import ApiError
 from serve_app.operations.file_search.search import FileSearch, Hit, SearchOptions
-from serve_app.operations.responses.lookup import Lookup
-from serve_app.operations.responses.tools import Tell, ToolAnswer, ToolContext
+from serve_app.operations.responses.tools import CheckedTool, CitingTool, Tell, ToolAnswer, ToolContext
 from serve_app.operations.responses.writer import Item, new_id
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions
@@ -46,21 +45,18 @@ class FileSearchBuiltIn:
         self._search = search
 
     async def open(self, tool: FileSearchTool, context: ToolContext) -> "FileSearchInUse":
-        """Return the tool for one response; its vector stores are looked up from now on."""
-        param = f"{context.param}.vector_store_ids"
-        stores = Lookup(self._search.find_stores(context.principal.account, tool.vector_store_ids, param))
-        return FileSearchInUse(self._search, context, tool, stores)
+        """Return the tool for one response."""
+        return FileSearchInUse(self._search, context, tool)
 
 
-class FileSearchInUse:
-    """The search over files within one response; keeps `responses.tools.CheckedTool`."""
+class FileSearchInUse(CheckedTool, CitingTool):
+    """The search over files within one response."""
 
-    def __init__(
-        self, search: FileSearch, context: ToolContext, tool: FileSearchTool, stores: Lookup[list[StoredStore]]
-    ) -> None:
+    def __init__(self, search: FileSearch, context: ToolContext, tool: FileSearchTool) -> None:
         self._search = search
         self._context = context
-        self._stores = stores
+        self._store_ids = tool.vector_store_ids
+        self._stores: Sequence[StoredStore] = ()  # Known once it is checked.
         self._options = SearchOptions(
             max_num_results=tool.max_num_results or _DEFAULT_RESULTS,
             filters=tool.filters.model_dump() if tool.filters is not None else None,
@@ -77,7 +73,10 @@ class FileSearchInUse:
             NotFound: one is not.
             BadRequest: one has expired.
         """
-        await self._stores.found()
+        context = self._context
+        self._stores = await self._search.find_stores(
+            context.principal.account, self._store_ids, f"{context.param}.vector_store_ids"
+        )
 
     def functions(self) -> list[Item]:
         """Return the one function that the model is offered."""
@@ -106,10 +105,9 @@ class FileSearchInUse:
             return ToolAnswer({**item, "status": "failed"}, _NO_QUERY)
         item["queries"] = queries  # A call that is stopped shows them too.
         tell(f"{_EVENT}.searching")
-        stores = await self._stores.found()
         try:
             found = await self._search.search(
-                self._context.principal, stores, queries, self._options, request_id=item["id"]
+                self._context.principal, self._stores, queries, self._options, request_id=item["id"]
             )
         except ApiError as error:
             return ToolAnswer({**item, "status": "failed"}, error.message)
@@ -154,8 +152,7 @@ class FileSearchInUse:
         ]
 
     async def close(self) -> None:
-        """Look for no vector stores any more."""
-        self._stores.stop()
+        """Return at once: nothing is held."""
 
 
 def _queries_of(arguments: str) -> list[str]:

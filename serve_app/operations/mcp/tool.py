@@ -16,7 +16,15 @@ from deployments.tools.outbound.errors import AddressRefused
 from serve_app.errors import BadRequest, shorten
 from serve_app.operations.responses.approvals import approved_requests, function_name
 from serve_app.operations.responses.history import CALL_WENT_WRONG, NO_OUTPUT
-from serve_app.operations.responses.tools import CUT, ApprovedCall, Tell, ToolAnswer, ToolContext
+from serve_app.operations.responses.tools import (
+    CUT,
+    ApprovedCall,
+    RemoteTool,
+    Tell,
+    ToolAnswer,
+    ToolContext,
+    WritingTool,
+)
 from serve_app.operations.responses.writer import Item, new_id
 from serve_app.operations.responses.written_call import FieldInWriting
 from serve_app.schemas.json_schema import check_json_schema
@@ -59,8 +67,8 @@ class RemoteMcp:
         return McpInUse(tool, self._servers.session(address), context, self._servers.config.max_tools)
 
 
-class McpInUse:
-    """A server within one response; keeps `responses.tools.RemoteTool`."""
+class McpInUse(RemoteTool, WritingTool):
+    """A server within one response."""
 
     def __init__(self, tool: McpTool, session: McpSession, context: ToolContext, max_tools: int) -> None:
         self._tool = tool

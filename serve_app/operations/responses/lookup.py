@@ -1,4 +1,4 @@
-"""What a tool looks up while the model begins to read: nobody waits for it before there is something to say."""
+"""What is looked up while the model begins to read: nobody waits for it before there is something to say."""
 
 import asyncio
 from collections.abc import Coroutine

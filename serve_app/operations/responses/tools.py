@@ -5,10 +5,11 @@ model one function or several and carries its calls out. The loop is in `run`, a
 its schema in `schemas.response_tools`, a `BuiltIn`, and its place among those that the service is created with.
 """
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from deployments.models.engine import Usage
 from deployments.state.protocol import Principal
@@ -69,38 +70,35 @@ class ToolInUse(Protocol):
         ...
 
 
-@runtime_checkable
-class WritingTool(ToolInUse, Protocol):
+class WritingTool(ToolInUse):
     """A tool whose calls are seen while the model writes them."""
 
+    @abstractmethod
     def write(self, item: Item) -> WrittenCall:
         """Return what shows a call in its new item; `run` comes after its end."""
-        ...
 
 
-@runtime_checkable
-class CheckedTool(ToolInUse, Protocol):
+class CheckedTool(ToolInUse):
     """A tool of which it takes a look-up to know whether it can be used as the request asks.
 
-    The look-up begins as the tool is opened, and is waited for before anything is told: the model is asked meanwhile.
+    That is done while the model begins to read, and before anything is told or called.
     """
 
+    @abstractmethod
     async def check(self) -> None:
-        """Return once it is known that it can be; at once, if it is.
+        """Return once it is known that it can be.
 
         Raises:
             ApiError: it cannot be.
         """
-        ...
 
 
-@runtime_checkable
-class CitingTool(ToolInUse, Protocol):
+class CitingTool(ToolInUse):
     """A tool that cites from what its calls have found."""
 
+    @abstractmethod
     def recall(self, cites: Any) -> None:
         """Know what another process has told as the `cites` of an answer."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,25 +110,24 @@ class ApprovedCall:
     arguments: str
 
 
-@runtime_checkable
-class RemoteTool(ToolInUse, Protocol):
+class RemoteTool(ToolInUse):
     """A tool whose functions others have: they are listed before the model is asked, and calls may need an approval."""
 
+    @abstractmethod
     def begin_list(self) -> Item | None:
         """Return a new item for the list of the functions, None where they are known."""
-        ...
 
+    @abstractmethod
     async def list_functions(self, item: Item, tell: Tell) -> ToolAnswer:
         """Ask for the functions, which `functions` then returns; that it fails is for the item to say."""
-        ...
 
+    @abstractmethod
     def ask_approval(self, name: str, arguments: str) -> Item | None:
         """Return an item that asks the client whether a call may be made, None where it may."""
-        ...
 
+    @abstractmethod
     def approved(self) -> Sequence[ApprovedCall]:
         """Return the calls that the client has approved, which are to be made before the model is asked."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +216,9 @@ class ToolSet:
         """Take the tools, and the names of the functions that the client runs."""
         self.offered: list[OfferedFunction] = []
         self.has_tools = bool(tools)
+        self.remote = [opened.tool for opened in tools if isinstance(opened.tool, RemoteTool)]
         self._opened = list(tools)
+        self._unchecked = [opened.tool for opened in tools if isinstance(opened.tool, CheckedTool)]
         self._client_functions = client_functions
         self._by_name: dict[str, ToolInUse] = {}
         self.names: dict[str, str] = {}
@@ -247,9 +246,9 @@ class ToolSet:
         return {short: name for short, name in shorts if num_of[short] == 1 and short not in self._client_functions}
 
     @property
-    def remote(self) -> list[RemoteTool]:
-        """The tools whose functions others have."""
-        return [opened.tool for opened in self._opened if isinstance(opened.tool, RemoteTool)]
+    def is_checked(self) -> bool:
+        """It is known that every tool can be used as the request asks."""
+        return not self._unchecked
 
     async def check(self) -> None:
         """Return once it is known that every tool can be used as the request asks: before anything is told.
@@ -257,9 +256,9 @@ class ToolSet:
         Raises:
             ApiError: one cannot be.
         """
-        for opened in self._opened:
-            if isinstance(opened.tool, CheckedTool):
-                await opened.tool.check()
+        while self._unchecked:
+            await self._unchecked[0].check()
+            del self._unchecked[0]
 
     def find(self, name: str) -> ToolInUse:
         """Return the tool behind a function."""

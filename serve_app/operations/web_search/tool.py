@@ -15,7 +15,7 @@ import orjson
 from deployments.tools.outbound.errors import OutboundError
 from deployments.tools.web_search.providers import Location, Search, SearchFailed, SearchProvider, is_within
 from deployments.tools.web_search.reader import PageReader, PageText, PageUnreadable
-from serve_app.operations.responses.tools import Tell, ToolAnswer, ToolContext
+from serve_app.operations.responses.tools import CitingTool, Tell, ToolAnswer, ToolContext
 from serve_app.operations.responses.writer import Item, new_id
 from serve_app.operations.web_search.citations import cite, same, texts_of, titles_of
 from serve_app.schemas.web_search import SearchContextSize, UserLocation, WebSearchPreviewTool, WebSearchTool
@@ -86,8 +86,8 @@ class WebSearch:
         return SearchInUse(self._provider, self._reader, tool, context)
 
 
-class SearchInUse:
-    """The web search within one response; keeps `responses.tools.ToolInUse`."""
+class SearchInUse(CitingTool):
+    """The web search within one response."""
 
     def __init__(
         self,

@@ -60,6 +60,20 @@ async def test_the_model_is_asked_while_vector_stores_are_looked_up(world, store
     assert final["output"][-1]["content"][0]["annotations"][0]["filename"] == "moon.md"
 
 
+async def test_nothing_is_looked_up_before_the_model_is_asked(world, store, monkeypatch):
+    find, asked_before = VectorStores.find_all, []
+
+    async def note(*args):
+        asked_before.append(len(world.chat.streams))
+        return await find(*args)
+
+    monkeypatch.setattr(VectorStores, "find_all", note)
+    script(world, said("Hello."), said("Hello."))
+    for _ in range(2):
+        await stream_of(world, {"input": "x", "tools": [tool_of(store)]})
+    assert asked_before == [1, 2]
+
+
 async def test_the_model_is_asked_while_the_container_is_looked_up(world, interpreter, late):
     client = world.client()
     container = await client.containers.create(name="mine")
