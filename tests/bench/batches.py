@@ -1,45 +1,39 @@
 """A batch against vLLM's own offline run of the same prompts, and against a loop of OpenAI's client over HTTP.
 
-    python -m tests.bench.batches --lines 2000 --tokens 16
+    python -m tests.bench.batches --lines 2000 --tokens 16 --rounds 7
     python -m tests.bench.batches --lines 50000 --tokens 4 --line-bytes 4150 --batch-only    # 208 MB
 
-The batch's time runs from its creation to its end, start-up included; the offline run's leaves the engine's out.
+The batch's time runs from its creation to its end, start-up included; the offline run's leaves the engine's out. They
+take turns, as the machine's own speed differs from one minute to the next, and each round compares what it has measured
+itself. The service is halted while the offline run is measured.
 """
 
 import argparse
 import asyncio
 import json
-import os
-import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
 from openai import AsyncOpenAI, OpenAI
 
+from tests.bench.offline import OfflineEngine
 from tests.bench.peers import ROOT, Model, Peer, parse_spec, read_model, start_peer, stop_peer
 
 URL = "/v1/chat/completions"
 CLIENTS = 64
 METADATA_CHARS = 512
-OFFLINE = """
-import json, sys, time
-from vllm import LLM, SamplingParams
-asked = json.load(sys.stdin)
-llm = LLM(model=asked["model"], **asked["engine"])
-sampling = SamplingParams(temperature=0, max_tokens=asked["tokens"])
-llm.chat(asked["prompts"][:32], sampling, use_tqdm=False)
-rounds = []
-for _ in range(2):
-    started = time.perf_counter()
-    outputs = llm.chat(asked["prompts"], sampling, use_tqdm=False)
-    rounds.append(time.perf_counter() - started)
-tokens = sum(len(output.outputs[0].token_ids) for output in outputs)
-print("RESULT", json.dumps({"seconds": min(rounds), "tokens": tokens}))
-"""
+POLL_EVERY_S = 0.1
+SETTLE_S = 2.0
+WARM_UP_LINES = 32
+OFFLINE, BATCH, HTTP = "vLLM offline (LLM.chat)", "batch", f"HTTP, {CLIENTS} clients"
 
 
 def create_prompts(num: int) -> list[list[dict[str, str]]]:
@@ -94,7 +88,7 @@ def run_batch(client: OpenAI, model: str, prompts: list[Any], tokens: int, line_
     batch = client.batches.create(input_file_id=file.id, endpoint=URL, completion_window="24h")
     done = Progress(len(prompts))
     while batch.status not in ("completed", "failed", "expired", "cancelled"):
-        time.sleep(0.2)
+        time.sleep(POLL_EVERY_S)
         batch = client.batches.retrieve(batch.id)
         done.note(time.perf_counter() - started, batch.request_counts.completed)
     assert batch.status == "completed", batch
@@ -120,37 +114,84 @@ async def run_loop(url: str, key: str, model: str, prompts: list[Any], tokens: i
     return {"seconds": time.perf_counter() - started, "tokens": total}
 
 
-def run_offline(model: Model, prompts: list[Any], tokens: int) -> dict[str, float]:
-    """Return how long vLLM took without a server, the better of two rounds."""
-    asked = {"model": model.directory, "engine": model.engine, "prompts": prompts, "tokens": tokens}
-    done = subprocess.run(
-        [sys.executable, "-c", OFFLINE],
-        input=json.dumps(asked),
-        env=os.environ | model.environment,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    found = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    assert found, done.stderr[-3000:]
-    result: dict[str, float] = json.loads(found[0].removeprefix("RESULT "))
-    return result
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What all of them do."""
+
+    prompts: list[Any]
+    tokens: int
+    line_bytes: int
 
 
-def measure_service(
-    peer: Peer, prompts: list[Any], tokens: int, line_bytes: int, batch_only: bool
-) -> dict[str, dict[str, float]]:
-    """Return what a running service took for the batch, the better of two rounds, and for the loop."""
-    target = peer.target
-    url = f"http://{target.host}:{target.port}/v1"
-    with OpenAI(base_url=url, api_key=target.api_key, timeout=300) as client:
-        run_batch(client, target.model, prompts[:32], tokens)
-        first = run_batch(client, target.model, prompts, tokens, line_bytes)
-        if batch_only:
-            return {"batch": first}
-        second = run_batch(client, target.model, prompts, tokens, line_bytes)
-    loop = asyncio.run(run_loop(url, str(target.api_key), target.model, prompts, tokens))
-    return {"batch": min(first, second, key=lambda one: one["seconds"]), f"HTTP, {CLIENTS} clients": loop}
+class Service:
+    """The service, which takes the work as a batch, or request by request."""
+
+    def __init__(self, peer: Peer, work: Work) -> None:
+        target = peer.target
+        self._url, self._key, self._model = f"http://{target.host}:{target.port}/v1", str(target.api_key), target.model
+        self._peer = peer
+        self._work = work
+
+    def run_batch(self, num_lines: int | None = None) -> dict[str, float]:
+        """Return what a batch took, of the first lines only where their number is given."""
+        work = self._work
+        with OpenAI(base_url=self._url, api_key=self._key, timeout=300) as client:
+            return run_batch(client, self._model, work.prompts[:num_lines], work.tokens, work.line_bytes)
+
+    def run_loop(self) -> dict[str, float]:
+        """Return what the requests took over HTTP."""
+        return asyncio.run(run_loop(self._url, self._key, self._model, self._work.prompts, self._work.tokens))
+
+    @contextmanager
+    def halted(self) -> Iterator[None]:
+        """Have it take nothing of the machine."""
+        assert self._peer.tree is not None
+        self._peer.tree.pause()
+        try:
+            yield
+        finally:
+            self._peer.tree.resume()
+            time.sleep(SETTLE_S)
+
+
+def measure_rounds(service: Service, model: Model, work: Work, rounds: int) -> list[dict[str, Any]]:
+    """Return what each took in each round."""
+    results: list[dict[str, Any]] = []
+    with OfflineEngine(model, work.prompts, work.tokens) as offline:
+        offline.run(WARM_UP_LINES)
+
+        def run_offline() -> dict[str, float]:
+            with service.halted():
+                return offline.run()
+
+        runs = {OFFLINE: run_offline, BATCH: service.run_batch, HTTP: service.run_loop}
+        for number in range(rounds):
+            names = list(runs) if number % 2 == 0 else list(reversed(runs))
+            results.append({name: runs[name]() for name in names})
+            told = ", ".join(f"{name} {results[-1][name]['seconds']:.1f} s" for name in runs)
+            print(f"round {number + 1}: {told}", file=sys.stderr)
+    return results
+
+
+def tell(results: list[dict[str, Any]], num_lines: int) -> None:
+    """Print a table with the medians of the rounds; ratios are those within a round."""
+    print("| run | seconds, each round | median | lines/s | of offline, each round | median | output tokens |", end="")
+    print(" first line done after | first fifth | last fifth |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for name in results[0]:
+        rounds = [result[name] for result in results]
+        seconds = [told["seconds"] for told in rounds]
+        row = [name, ", ".join(f"{one:.1f}" for one in seconds), f"{median(seconds):.1f}"]
+        row.append(f"{num_lines / median(seconds):.1f}")
+        if OFFLINE in results[0]:
+            ratios = [result[OFFLINE]["seconds"] / result[name]["seconds"] for result in results]
+            row += [", ".join(f"{one:.2f}" for one in ratios), f"{median(ratios):.2f}"]
+        else:
+            row += ["-", "-"]
+        row.append(f"{rounds[0]['tokens']:,.0f}")
+        for mark in ("first_s", "first_fifth_s", "last_fifth_s"):
+            row.append(f"{median(told[mark] for told in rounds):.1f} s" if mark in rounds[0] else "-")
+        print(f"| {' | '.join(row)} |")
 
 
 def peak_memory_mb(title: str) -> float:
@@ -168,30 +209,23 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=2000)
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--line-bytes", type=int, default=0, help="metadata fills the lines of the batch up to this")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch-only", action="store_true", help="neither offline nor over HTTP, and once")
     parser.add_argument("--config", type=Path, default=ROOT / "configs" / "bench.yaml")
     options = parser.parse_args()
-    model, prompts = read_model(options.config), create_prompts(options.lines)
-    results = {} if options.batch_only else {"vLLM offline (LLM.chat)": run_offline(model, prompts, options.tokens)}
+    model, work = read_model(options.config), Work(create_prompts(options.lines), options.tokens, options.line_bytes)
     with TemporaryDirectory(prefix="mb-", dir="/tmp") as directory:
         peer = start_peer(parse_spec("manta"), 0, Path(directory), model)
         try:
-            results |= measure_service(peer, prompts, options.tokens, options.line_bytes, options.batch_only)
+            service = Service(peer, work)
+            service.run_batch(WARM_UP_LINES)
+            if options.batch_only:
+                tell([{BATCH: service.run_batch()}], options.lines)
+            else:
+                tell(measure_rounds(service, model, work, options.rounds), options.lines)
             coordinator_mb = peak_memory_mb("ray::BatchCoordinator")
         finally:
             stop_peer(peer)
-    offline = next(iter(results.values()))["seconds"]
-    print(
-        "| run | seconds | lines/s | of the first | output tokens | first line done after | first fifth | last fifth |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    for name, told in results.items():
-        rate, ratio = options.lines / told["seconds"], offline / told["seconds"]
-        times = [
-            f"{told[mark]:.1f} s" if mark in told else "-" for mark in ("first_s", "first_fifth_s", "last_fifth_s")
-        ]
-        row = [name, f"{told['seconds']:.1f}", f"{rate:.1f}", f"{ratio:.2f}", f"{told['tokens']:,.0f}", *times]
-        print(f"| {' | '.join(row)} |")
     print(f"Memory of the coordinator, at most: {coordinator_mb:.0f} MB")
 
 
