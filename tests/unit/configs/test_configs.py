@@ -97,9 +97,11 @@ def test_only_sandboxes_are_placed_on_the_pods_that_run_them() -> None:
         is_theirs = group.get("groupName") == "sandboxes"
         assert (pod.get("runtimeClassName") == "gvisor") is is_theirs
         assert ("sandboxes" in params.get("resources", "")) is is_theirs
+        assert ("readinessProbe" in pod["containers"][0]) is is_theirs  # KubeRay's own looks for the proxy.
         if is_theirs:
             assert yaml.safe_load(yaml.safe_load(params["resources"])) == {"sandboxes": 1}
             assert params["num-cpus"] == "0"
             assert not [variable for variable in pod["containers"][0]["env"] if "valueFrom" in variable]
+            assert pod["containers"][0]["readinessProbe"]["exec"] == {"command": ["false"]}
             memory = int(pod["containers"][0]["resources"]["limits"]["memory"].removesuffix("Gi"))
             assert interpreter.max_containers * interpreter.limits.memory_bytes < memory * 1024**3
