@@ -5,6 +5,7 @@ The kernel here may not tell a process's children, so all processes are read; on
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -13,9 +14,10 @@ _FRESH_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What the processes below one took: their ids, the memory that is theirs alone, and CPU time."""
+    """What the processes below one took: their ids, their threads, the memory that is theirs alone, and CPU time."""
 
     pids: tuple[int, ...]
+    num_threads: int
     memory_bytes: int
     cpu_s: float
 
@@ -27,6 +29,7 @@ class Census:
         self._read_at = float("-inf")
         self._children: dict[int, list[int]] = {}
         self._cpu_ticks: dict[int, int] = {}
+        self._num_threads: dict[int, int] = {}
 
     def below(self, pid: int, *, fresh: bool = False) -> Taken:
         """Return what all processes below `pid` take, itself left out."""
@@ -39,24 +42,35 @@ class Census:
             found.append(one)
             waiting += self._children.get(one, ())
         ticks = sum(self._cpu_ticks[one] for one in found)
-        return Taken(tuple(found), sum(map(_own_bytes, found)), ticks / _TICKS_PER_S)
+        num_threads = sum(self._num_threads[one] for one in found)
+        return Taken(tuple(found), num_threads, sum(map(_own_bytes, found)), ticks / _TICKS_PER_S)
 
     def _read(self) -> None:
-        self._children, self._cpu_ticks = {}, {}
-        for name in os.listdir("/proc"):
-            if not name.isdigit():
-                continue
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
-                continue
+        self._children, self._cpu_ticks, self._num_threads = {}, {}, {}
+        for pid, fields in _processes():
             if fields[0] == b"Z":  # It has ended, and only its parent has not heard of it.
                 continue
-            pid = int(name)
             self._children.setdefault(int(fields[1]), []).append(pid)
             self._cpu_ticks[pid] = sum(map(int, fields[11:15]))  # With that of the children it has waited for.
+            self._num_threads[pid] = int(fields[17])
         self._read_at = time.monotonic()
+
+
+def _processes() -> Iterator[tuple[int, list[bytes]]]:
+    """Yield each process with what the kernel says of it, from its state on."""
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                yield int(name), file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+
+
+def num_threads() -> int:
+    """Return how many threads there are, of whomever they are."""
+    return sum(int(fields[17]) for _, fields in _processes())
 
 
 def _own_bytes(pid: int) -> int:
@@ -78,10 +92,24 @@ def parse_own_bytes(status: bytes) -> int:
     return sum(int(told[name].split()[0]) * 1024 for name in names if name in told)
 
 
-def used_inodes(pid: int, folder: str) -> int:
-    """Return how many files and folders there are in a file system that a process sees; 0 where that cannot be told."""
+def used_inodes(pid: int, folder: str, most: int) -> int:
+    """Return how many files and folders there are in a file system that a process sees; 0 where that cannot be told.
+
+    Those beyond `most` may be left out.
+    """
+    path = f"/proc/{pid}/root{folder}"
     try:
-        about = os.statvfs(f"/proc/{pid}/root{folder}")
+        about = os.statvfs(path)
+        return about.f_files - about.f_ffree if about.f_files else _count(path, most)
     except OSError:
         return 0
-    return about.f_files - about.f_ffree
+
+
+def _count(path: str, most: int) -> int:
+    """Return how many files and folders there are below a folder, where the kernel, as gVisor, keeps no count."""
+    found = 1
+    for _, folders, files, _ in os.fwalk(path):  # It follows no link, also not one that is put there meanwhile.
+        found += len(folders) + len(files)
+        if found > most:
+            break
+    return found

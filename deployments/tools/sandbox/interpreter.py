@@ -29,6 +29,8 @@ _WORK = "/mnt/data"
 _PACKAGES = "/packages"
 _NOBODY = 65534
 _PR_SET_PDEATHSIG = 1
+_PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
+_CAPABILITIES_VERSION = 0x20080522
 _MAX_DEPTH = 8
 _MAX_REPR_CHARS = 100_000
 
@@ -195,13 +197,29 @@ class Interpreter:
         return os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "wb", buffering=0)
 
 
-def _drop_privileges() -> None:
-    """Become nobody for good, where the sandbox was made by root, and die with whoever holds the sandbox."""
-    if os.getuid() == 0:
+def _drop_privileges(*, is_only_user: bool) -> None:
+    """Give up, for good, what made the sandbox, and die with whoever holds it.
+
+    Where root made it, that is to become nobody. Where there is only one user, it is every capability.
+    """
+    libc = ctypes.CDLL(None)
+    if is_only_user:
+        _drop_capabilities(libc)
+    elif os.getuid() == 0:
         os.setgroups([])
         os.setresgid(_NOBODY, _NOBODY, _NOBODY)
         os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
+def _drop_capabilities(libc: ctypes.CDLL) -> None:
+    """Have no capability, and none to gain: a user with the number 0 would get those of the bounding set with exec."""
+    known = [number for number in range(64) if libc.prctl(_PR_CAPBSET_READ, number, 0, 0, 0) >= 0]
+    for number in known:
+        libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
+    refused = libc.capset(struct.pack("=Ii", _CAPABILITIES_VERSION, 0), bytes(24))
+    if refused or not known or any(libc.prctl(_PR_CAPBSET_READ, number, 0, 0, 0) for number in known):
+        sys.exit("the capabilities of a sandbox cannot be given up")
 
 
 def _bound(limits: dict[str, Any]) -> None:
@@ -214,17 +232,18 @@ def _bound(limits: dict[str, Any]) -> None:
         resource.RLIMIT_FSIZE: limits["file_bytes"],
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
-        resource.RLIMIT_MSGQUEUE: 0,
     }
     for kind, most in bounds.items():
         resource.setrlimit(kind, (most, most))
+    with contextlib.suppress(ValueError):  # gVisor has no such bound; the filter of system calls refuses queues.
+        resource.setrlimit(resource.RLIMIT_MSGQUEUE, (0, 0))
 
 
 def main() -> None:
     """Read what this interpreter is told at its start, take the bounds on, and serve."""
     limits = json.loads(sys.argv[1])
     requests, answers = limits["requests"], limits["answers"]
-    _drop_privileges()
+    _drop_privileges(is_only_user=limits["is_only_user"])
     os.umask(0o022)
     _bound(limits)
     for descriptor in range(3, limits["open_files"]):

@@ -1,23 +1,28 @@
 """Starts the processes of one sandbox, and ends them: bubblewrap, which makes the namespaces, and an interpreter in it.
 
 An ordinary user is nobody inside, under that user's own id outside. Root is nobody inside and outside: the sandbox's
-user namespace knows root only for as long as it takes to put the file system together.
+user namespace knows root only for as long as it takes to put the file system together. Where `unshare` makes the user
+namespace, an ordinary user is the only one in it, has the number 0 there, and gives up every capability for good.
 """
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
+from deployments.tools.sandbox.census import num_threads
 from deployments.tools.sandbox.limits import Limits
 from deployments.tools.sandbox.root import Root, SandboxUnavailable
 
-_NOBODY = 65534
+NOBODY = 65534
 _MAX_INFO_BYTES = 4096
 _MAX_COMPLAINT_BYTES = 2000
 _END_S = 5.0
@@ -32,18 +37,29 @@ class SandboxProcess:
         self.init_pid = 0
         self._bubblewrap = bubblewrap
         self._has_ended = asyncio.Event()
+        self._pidfd = -1
+        loop = asyncio.get_running_loop()
         try:
             self._pidfd = os.pidfd_open(bubblewrap.pid)
-        except OSError:
-            bubblewrap.kill()
-            bubblewrap.wait()
-            raise
-        asyncio.get_running_loop().add_reader(self._pidfd, self._note_end)
+        except OSError as error:
+            if error.errno != errno.ENOSYS:
+                bubblewrap.kill()
+                bubblewrap.wait()
+                raise
+            # An older gVisor, which has no such descriptors.
+            threading.Thread(target=self._wait_for_end, args=(loop,), daemon=True).start()
+        else:
+            loop.add_reader(self._pidfd, self._note_end)
 
     def _note_end(self) -> None:
         asyncio.get_running_loop().remove_reader(self._pidfd)
         self._bubblewrap.wait()
         self._has_ended.set()
+
+    def _wait_for_end(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._bubblewrap.wait()
+        with contextlib.suppress(RuntimeError):  # The loop has been closed: nobody is left to be told.
+            loop.call_soon_threadsafe(self._has_ended.set)
 
     @property
     def is_running(self) -> bool:
@@ -107,7 +123,6 @@ async def start_process(root: Root, limits: Limits, seccomp: bytes, preload: Seq
     Raises:
         SandboxUnavailable: bubblewrap cannot build it on this host.
     """
-    is_root = os.getuid() == 0
     ours: list[int] = []
     theirs: list[int] = []
 
@@ -131,12 +146,8 @@ async def start_process(root: Root, limits: Limits, seccomp: bytes, preload: Seq
         os.close(filter_out)
         arguments = root.arguments(limits)
         arguments += ["--info-fd", str(info_in), "--seccomp", str(filter_in)]
-        if is_root:
-            arguments += ["--userns-block-fd", str(ready_in), "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-        else:
-            arguments += ["--block-fd", str(ready_in), "--uid", str(_NOBODY), "--gid", str(_NOBODY)]
-        told = asdict(limits) | {"requests": requests_in, "answers": answers_in, "preload": list(preload)}
-        told["address_bytes"] = _address_bytes(limits)
+        arguments += _users(root, ready_in)
+        told = _told(root, limits) | {"requests": requests_in, "answers": answers_in, "preload": list(preload)}
         arguments += ["--", root.python, "-I", "-B", "/python/interpreter.py", json.dumps(told)]
         bubblewrap = subprocess.Popen(  # noqa: ASYNC220, S603 - from this thread: the sandbox dies with it.
             arguments,
@@ -169,16 +180,41 @@ async def start_process(root: Root, limits: Limits, seccomp: bytes, preload: Seq
     return process
 
 
+def _users(root: Root, ready: int) -> list[str]:
+    """Return what bubblewrap is told of users; it waits for a word on `ready`."""
+    if os.getuid() == 0:
+        return ["--userns-block-fd", str(ready), "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    if root.unshare is not None:
+        return ["--block-fd", str(ready), "--cap-add", "CAP_SETPCAP"]
+    return ["--block-fd", str(ready), "--uid", str(NOBODY), "--gid", str(NOBODY)]
+
+
+def _told(root: Root, limits: Limits) -> dict[str, Any]:
+    """Return what the interpreter is told of its bounds, and of its user."""
+    told = asdict(limits) | {"address_bytes": _address_bytes(limits), "is_only_user": root.unshare is not None}
+    if root.unshare is not None:
+        told["num_processes"] = _num_processes_of_all(limits)
+    return told
+
+
 def _name_users(pid: int) -> None:
     """Have a new user namespace know two users: root, until the file system is there, and nobody."""
     for kind in ("uid_map", "gid_map"):
         with open(f"/proc/{pid}/{kind}", "w") as file:
-            file.write(f"0 0 1\n{_NOBODY} {_NOBODY} 1\n")
+            file.write(f"0 0 1\n{NOBODY} {NOBODY} 1\n")
 
 
 def _address_bytes(limits: Limits) -> int:
     """Return the address space of one process: the memory, and room for what is mapped and never touched."""
     return limits.memory_bytes + 512 * 1024 * 1024
+
+
+def _num_processes_of_all(limits: Limits) -> int:
+    """Return a bound for where the kernel, as gVisor, counts the processes of a user in all user namespaces together.
+
+    Those of the service are among them, and there is room for a few other sandboxes. Each sandbox is watched besides.
+    """
+    return num_threads() + 4 * limits.num_processes
 
 
 async def _read_line(descriptor: int) -> bytes:

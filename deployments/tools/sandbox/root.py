@@ -45,15 +45,19 @@ class SandboxUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Root:
-    """The folders of this host that every sandbox gets to see, read-only, and where."""
+    """The folders of this host that every sandbox gets to see, read-only, and where.
+
+    `unshare` is the program that makes the user and the network namespace, where bubblewrap is not to make them itself.
+    """
 
     bwrap: str
     binds: tuple[tuple[str, str], ...]
     hidden: tuple[str, ...]
+    unshare: str | None = None
 
     def arguments(self, limits: Limits) -> list[str]:
-        """Return bubblewrap's command line up to the program to be run: namespaces, file system, environment."""
-        arguments = [self.bwrap, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session"]
+        """Return the command line up to the program to be run: namespaces, file system, environment."""
+        arguments = [*self._namespaces(), "--die-with-parent", "--new-session"]
         arguments += ["--hostname", "sandbox", "--clearenv", "--cap-drop", "ALL"]
         for name, value in ENVIRONMENT.items():
             arguments += ["--setenv", name, value]
@@ -68,6 +72,12 @@ class Root:
         for folder, size in ((WORK_FOLDER, limits.work_bytes), (SCRATCH_FOLDER, limits.scratch_bytes)):
             arguments += ["--size", str(size), "--perms", "1777", "--tmpfs", folder]
         return [*arguments, "--remount-ro", "/", "--chdir", WORK_FOLDER]
+
+    def _namespaces(self) -> list[str]:
+        if self.unshare is None:
+            return [self.bwrap, "--unshare-user", "--unshare-all"]
+        made_before = [self.unshare, "--user", "--map-root-user", "--net", "--"]
+        return [*made_before, self.bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
 
     def _folders(self) -> list[str]:
         """Return the folders above everything: those that bubblewrap makes by itself are their owner's alone."""

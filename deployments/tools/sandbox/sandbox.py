@@ -171,12 +171,15 @@ class Sandbox:
         while True:
             await asyncio.sleep(_WATCH_S)
             taken = self._census.below(self.init_pid)
+            if taken.num_threads > limits.num_processes:
+                self._stop(f"It ran more than {limits.num_processes} processes.")
+                return
             if taken.memory_bytes > limits.memory_bytes:
                 self._stop(f"It used more than {limits.memory_bytes // MIB} MiB of memory.")
                 return
-            num_inodes = sum(used_inodes(self.init_pid, folder) for folder in (WORK_FOLDER, SCRATCH_FOLDER))
-            if num_inodes > limits.num_inodes:
-                self._stop(f"It made more than {limits.num_inodes} files.")
+            most = limits.num_inodes
+            if sum(used_inodes(self.init_pid, folder, most) for folder in (WORK_FOLDER, SCRATCH_FOLDER)) > most:
+                self._stop(f"It made more than {most} files.")
                 return
             if self._num_printed > limits.flood_bytes:
                 await self._interrupt(calling)

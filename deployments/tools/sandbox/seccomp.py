@@ -15,9 +15,10 @@ _LAST_KNOWN = 449  # futex_waitv; the C library falls back where a newer call is
 
 _ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER, _JUMP_ANY, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
-_NUMBER_AT, _ARCH_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
+_NUMBER_AT, _ARCH_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT, _THIRD_ARGUMENT_AT = 0, 4, 16, 24, 32
 _NEW_NAMESPACES = 0x7E020080  # Every CLONE_NEW* flag.
 _AF_UNIX = 1
+_DEVICE = 0o020000  # The bit that the modes of character and block devices share, and those of pipes and files lack.
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX put words into a terminal's mouth.
 
 REFUSED = {
@@ -41,7 +42,7 @@ REFUSED = {
     "memfd_create": 319, "memfd_secret": 447, "shmget": 29, "shmat": 30, "shmctl": 31, "shmdt": 67, "semget": 64,
     "semop": 65, "semctl": 66, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "mq_open": 240,
 }  # fmt: skip
-_CLONE, _CLONE3, _SOCKET, _SOCKETPAIR, _IOCTL = 56, 435, 41, 53, 16
+_CLONE, _CLONE3, _SOCKET, _SOCKETPAIR, _IOCTL, _MKNOD, _MKNODAT, _SETPRIORITY = 56, 435, 41, 53, 16, 133, 259, 141
 
 
 class UnsupportedMachine(Exception):
@@ -78,6 +79,10 @@ def build_filter(machine: str | None = None) -> bytes:
     for command in _TERMINAL_INPUT:
         asked = [_jump(_JUMP_EQUAL, command, 0, 1), _refuse(errno.EPERM)]
         program += _when(_IOCTL, _SECOND_ARGUMENT_AT, asked)
+    for number, mode_at in ((_MKNOD, _SECOND_ARGUMENT_AT), (_MKNODAT, _THIRD_ARGUMENT_AT)):
+        program += _when(number, mode_at, [_jump(_JUMP_ANY, _DEVICE, 0, 1), _refuse(errno.EPERM)])
+    # A number below zero is a better place in the queue than others have.
+    program += _when(_SETPRIORITY, _THIRD_ARGUMENT_AT, [_jump(_JUMP_GREATER, 0x7FFFFFFF, 0, 1), _refuse(errno.EPERM)])
     program.append(_statement(_RETURN, _ALLOW))
     return b"".join(program)
 

@@ -71,6 +71,18 @@ def test_terminals_are_not_spoken_for():
     assert decide(16, 0, 0x5412) == decide(16, 0, 0x541C) == refused(errno.EPERM)
 
 
+def test_pipes_and_files_are_made_and_devices_are_not():
+    for kind in (0o010000, 0o100000, 0):
+        assert decide(133, 0, kind | 0o666) == decide(259, 0, 0, kind | 0o666) == ALLOWED
+    for kind in (0o020000, 0o060000):
+        assert decide(133, 0, kind | 0o666) == decide(259, 0, 0, kind | 0o666) == refused(errno.EPERM)
+
+
+def test_a_place_in_the_queue_can_only_be_given_up():
+    assert decide(141, 0, 0, 5) == ALLOWED
+    assert decide(141, 0, 0, -5 & 0xFFFFFFFF) == refused(errno.EPERM)
+
+
 def test_other_ways_of_calling_are_the_end():
     assert decide(0, arch=I386) == KILLED
     assert decide(0x40000000) == KILLED
