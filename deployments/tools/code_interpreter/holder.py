@@ -58,6 +58,7 @@ class Holder:
         self._wall = wall
         self._held: dict[str, Held] = {}
         self._num_coming = 0
+        self._ending: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
 
     @property
@@ -198,10 +199,13 @@ class Holder:
         self._find(container_id)
 
     async def end(self, container_id: str) -> None:
-        """End a container; nothing happens where there is none."""
+        """End a container; nothing happens where there is none. It ends also when this is cancelled."""
         held = self._held.pop(container_id, None)
         if held is not None:
-            await held.sandbox.close()
+            ending = asyncio.create_task(held.sandbox.close())
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            await asyncio.shield(ending)
 
     async def close(self) -> None:
         """End everything."""
@@ -211,6 +215,7 @@ class Holder:
         await self._pool.close()
         for container_id in list(self._held):
             await self.end(container_id)
+        await asyncio.gather(*self._ending, return_exceptions=True)
 
     def _find(self, container_id: str) -> Held:
         held = self._held.get(container_id)

@@ -5,7 +5,7 @@ The kernel here may not tell a process's children, so all processes are read; on
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -66,6 +66,11 @@ def _processes() -> Iterator[tuple[int, list[bytes]]]:
                 yield int(name), file.read().rpartition(b")")[2].split()
         except OSError:
             continue
+
+
+def any_left(pids: Iterable[int]) -> bool:
+    """Say whether one of some processes is still there."""
+    return any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
 def num_threads() -> int:

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from deployments.tools.sandbox.census import Census, used_inodes
+from deployments.tools.sandbox.census import Census, any_left, used_inodes
 from deployments.tools.sandbox.frames import GONE, PIECE_BYTES, Frames
 from deployments.tools.sandbox.limits import MIB, Limits
 from deployments.tools.sandbox.process import START_TIMEOUT_S, SandboxProcess, start_process, widen
@@ -310,7 +310,12 @@ class Sandbox:
     async def close(self) -> None:
         """End the sandbox; its content, which was only ever in memory, is gone when this returns."""
         self._reason = self._reason or GONE
+        pids = {self._interpreter_pid, *self._census.below(self.init_pid, fresh=True).pids} if self.init_pid else set()
         await self._process.end()
+        for _ in range(_END_TRIES):  # Linux has ended them all by now; gVisor may still be about it.
+            if not any_left(pids - {0}):
+                break
+            await asyncio.sleep(_END_EVERY_S)
         async with self._asking:  # Whoever still waits for an answer has heard by now that there is none.
             self._process.release()
 
