@@ -138,7 +138,8 @@ def _package_paths(names: Iterable[str]) -> list[Path]:
         try:
             package = distribution(name)
         except PackageNotFoundError:
-            raise SandboxUnavailable(f"the Python package {name} is not installed here") from None
+            advice = "install it beside the service, or leave it out of packages"
+            raise SandboxUnavailable(f"the Python package {name} is not installed here: {advice}") from None
         for file in package.files or ():
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not top.endswith((".pth", ".egg-link")):
