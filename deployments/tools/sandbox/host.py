@@ -67,6 +67,8 @@ async def prepare_host(
             reasons.append(str(error))
         else:
             return host
+    if os.getuid() == 0:
+        reasons.append("an ordinary user may be able to where root is not, as under gVisor: run the service as one")
     raise SandboxUnavailable("; ".join(dict.fromkeys(reasons)))
 
 

@@ -28,13 +28,13 @@ class Pod:
         options = ["--network=none", "--ignore-cgroups", f"--root={folder / 'state'}"]
         self._runsc = [runsc, *options, *([] if os.getuid() == 0 else ["--rootless"])]
 
-    def run(self, *command: str, timeout_s: float = 60.0) -> "subprocess.CompletedProcess[str]":
+    def run(self, *command: str, user: int = USER, timeout_s: float = 60.0) -> "subprocess.CompletedProcess[str]":
         """Return what a command came to; its errors are part of its output.
 
         Raises:
             subprocess.TimeoutExpired: it took too long, and has been ended.
         """
-        self._write_bundle(command)
+        self._write_bundle(command, user)
         name = f"manta-{uuid4().hex}"
         try:
             return subprocess.run(
@@ -49,7 +49,7 @@ class Pod:
         finally:
             subprocess.run([*self._runsc, "delete", "--force", name], capture_output=True, check=False)
 
-    def _write_bundle(self, command: tuple[str, ...]) -> None:
+    def _write_bundle(self, command: tuple[str, ...], user: int) -> None:
         """Write the folder that describes a container, as the Open Container Initiative has it."""
         shutil.rmtree(self._bundle, ignore_errors=True)
         root = self._bundle / "rootfs"
@@ -80,7 +80,7 @@ class Pod:
         description = {
             "ociVersion": "1.0.2",
             "process": {
-                "user": {"uid": USER, "gid": USER},
+                "user": {"uid": user, "gid": user},
                 "args": list(command),
                 "env": [f"{name}={value}" for name, value in environment.items()],
                 "cwd": str(ROOT),

@@ -4,6 +4,7 @@ They end by themselves, so that a host is safe also where an attempt succeeds.
 """
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from deployments.tools.sandbox.host import prepare_host
 from deployments.tools.sandbox.results import SandboxDied
 from tests.contract.sandbox.looking import look
+from tests.waiting import eventually
 
 
 async def test_processes_cannot_multiply(sandbox):
@@ -105,6 +107,21 @@ async def test_nothing_is_left_when_it_ends(host):
     pids = [sandbox.init_pid, sandbox._interpreter_pid, sandbox._process._bubblewrap.pid]
     await sandbox.close()
     assert not [pid for pid in pids if _is_there(pid)]
+
+
+async def test_it_ends_where_a_process_cannot_be_had_as_a_descriptor(host, monkeypatch):
+    def refuse(pid):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    closed, killed = await host.start(), await host.start()
+    assert (await closed.run("1 + 1")).logs == "2\n"
+    pids = [closed.init_pid, closed._process._bubblewrap.pid]
+    await closed.close()
+    assert not [pid for pid in pids if _is_there(pid)]
+    os.kill(killed.init_pid, 9)
+    await eventually(lambda: not killed.is_running)
+    await killed.close()
 
 
 async def test_it_dies_with_the_service():

@@ -35,6 +35,14 @@ def test_the_pod_is_an_ordinary_user_under_gvisor(pod):
     assert said.returncode == 1
 
 
+def test_root_is_refused_and_told_what_to_do(pod):
+    program = "import asyncio, deployments.tools.sandbox.host as host; asyncio.run(host.prepare_host(packages=()))"
+    said = pod.run(sys.executable, "-c", program, user=0)
+    assert said.returncode == 1
+    assert "SandboxUnavailable" in said.stdout
+    assert said.stdout.rstrip().endswith("as under gVisor: run the service as one")
+
+
 @pytest.mark.timeout(900)
 def test_sandboxes_hold_there(pod):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--timeout=120"]
