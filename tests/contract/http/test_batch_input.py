@@ -7,10 +7,10 @@ from deployments.state.file_content import NewFile
 from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.objects import BucketStore
 from tests.contract.http.answers import MODEL
-from tests.contract.http.batch_calls import CHAT, client, finish, http, jsonl, line, lines_of, submit
+from tests.contract.http.batch_calls import CHAT, client, files_url, finish, http, jsonl, line, lines_of, submit
 from tests.contract.http.conftest import run_batches
 
-__all__ = ["client", "http"]
+__all__ = ["client", "files_url", "http"]
 
 NOT_JSON = "This line is not parseable as valid JSON."
 BAD_ID = "The custom_id must be a string of 1 to 512 characters."

@@ -9,12 +9,12 @@ import pytest
 from batch import coordinator
 from deployments.models.errors import RequestRejected
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
-from tests.contract.http.batch_calls import CHAT, client, finish, http, jsonl, line, lines_of, submit, until
+from tests.contract.http.batch_calls import CHAT, client, files_url, finish, http, jsonl, line, lines_of, submit, until
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script, ScriptedEngine, model_card
 from tests.waiting import eventually
 
-__all__ = ["client", "http"]
+__all__ = ["client", "files_url", "http"]
 
 DAY_S = 86_400
 
@@ -349,6 +349,7 @@ async def test_what_has_ended_or_belongs_to_nothing_is_swept_away(world, batch_s
         await objects.put("files/orphan", b"x")
         await objects.put("segments/orphan", b"x")
         world.clock.advance(7 * 3600)  # They were written hours ago, as the object store says.
+        objects.now = world.clock.now  # What is written from now on was not.
         await eventually(lambda: not {expired, "files/orphan", "segments/orphan"} & set(objects.objects))
         assert segment in objects.objects
         gate.set()
