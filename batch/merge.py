@@ -1,4 +1,8 @@
-"""The end of a batch: its output file, with a line for each line of the input and in that order, and its error file."""
+"""The end of a batch: its output file, with a line for each line of the input and in that order, and its error file.
+
+Where the object store has lost answers, the lines say so; where it has lost the input, the names of lines that were not
+run are lost with it, and the files hold those that were.
+"""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -13,19 +17,26 @@ from batch.validation import LineIndex
 from deployments.state.batch_ledger import BatchState
 from deployments.state.batch_rows import Batch
 from deployments.state.file_content import ContentReader, FileWriter, NewFile
+from deployments.state.files import FileNotFound
+from deployments.state.objects import ContentLost
 
 PURPOSE = "batch_output"
 _WRITE_BYTES = 256 * 1024
 _EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
 _CANCELLED = ("batch_cancelled", "This request was not executed because the batch was cancelled.")
+_ANSWER_LOST = ("answer_lost", "This request was executed, but its answer was lost in storage.")
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The rows of a batch's files, whose content has appeared but does not count yet; None for a file without lines."""
+    """The rows of a batch's files, whose content has appeared but does not count yet; None for a file without lines.
+
+    `num_lost` is how many lines were completed whose answers are lost.
+    """
 
     output: dict[str, Any] | None
     errors: dict[str, Any] | None
+    num_lost: int = 0
 
 
 class _Buffered:
@@ -45,34 +56,53 @@ class _Buffered:
         await self.file.write(kept)
 
 
-async def merge(stores: Stores, batch: Batch, state: BatchState, index: LineIndex, lifetime_s: float) -> Merged:
+async def merge(
+    stores: Stores,
+    batch: Batch,
+    state: BatchState,
+    index: LineIndex | None,
+    lifetime_s: float,
+    *,
+    gives_up: bool = False,
+) -> Merged:
     """Write the files of a batch whose outcomes are sealed. Nothing of it counts until `BatchWork.finish`.
+
+    Without an `index` the input is lost. What else is lost stops it, unless it `gives_up` on that.
 
     Raises:
         StoreUnavailable: the object store fails, or is full.
+        ContentLost: what it should hold is not there.
     """
     if not state.num_total:
         return Merged(None, None)
-    segments = await stores.work.segments(batch.batch_id)
-    done = SegmentReader(stores.segments, batch.account, segments)
-    has_failures = state.num_completed < state.num_total
-    async with AsyncExitStack() as stack:
-        output = await _create(stack, stores, batch)
-        errors = await _create(stack, stores, batch) if has_failures else None
-        async for line, is_failed in _lines(stores, batch, state, index, done):
-            await output.write(line)
-            if is_failed and errors is not None:
-                await errors.write(line)
-        for file in (output, errors):
-            if file is not None:
+    lines = _Lines(stores, batch, state, index, gives_up=gives_up)
+    await lines.open()
+    made: list[_Buffered] = []
+    try:
+        async with AsyncExitStack() as stack:
+            made.append(await _create(stack, stores, batch))
+            if state.num_completed < state.num_total or gives_up:
+                made.append(await _create(stack, stores, batch))
+            output, *errors = made
+            async for line, is_failed in lines.rendered():
+                await output.write(line)
+                for file in errors if is_failed else ():
+                    await file.write(line)
+            for file in made:
                 await file.flush()
+    except BaseException:
+        for file in made:  # One may have appeared before the other failed, and would fill the disk that is full.
+            await stores.files.drop_object(file.file.object_key)
+        raise
     now = stores.files.clock()
     times = {"created_at": now, "expires_at": now + lifetime_s}
-    name = batch.batch_id
-    return Merged(
-        output.file.row(purpose=PURPOSE, filename=f"{name}_output.jsonl", **times),
-        None if errors is None else errors.file.row(purpose=PURPOSE, filename=f"{name}_error.jsonl", **times),
-    )
+    rows: dict[str, dict[str, Any]] = {}
+    for file, name in zip(made, ("output", "error"), strict=False):
+        if file.file.num_bytes:
+            rows[name] = file.file.row(purpose=PURPOSE, filename=f"{batch.batch_id}_{name}.jsonl", **times)
+        else:
+            await stores.files.drop_object(file.file.object_key)
+    return Merged(rows.get("output"), rows.get("error"), lines.num_lost)
 
 
 async def _create(stack: AsyncExitStack, stores: Stores, batch: Batch) -> _Buffered:
@@ -80,19 +110,60 @@ async def _create(stack: AsyncExitStack, stores: Stores, batch: Batch) -> _Buffe
     return _Buffered(await stack.enter_async_context(stores.files.create(new)))
 
 
-async def _lines(
-    stores: Stores, batch: Batch, state: BatchState, index: LineIndex, done: SegmentReader
-) -> AsyncIterator[tuple[bytes, bool]]:
-    """Yield the output lines in input order, and whether each failed; those that were not run say why."""
-    why = _CANCELLED if state.status == "cancelling" else _EXPIRED
-    reader: ContentReader | None = None
-    for number in range(state.num_total):
-        if number in done:
-            yield await done.line(number)
-            continue
-        if reader is None:
-            account, file_id = batch.account, batch.input_file_id
-            reader = await stores.files.open(await stores.files.find(account, file_id, even_expired=True))
-        place = index.place(number)
-        content = await reader.read(place.offset, place.offset + place.length)
-        yield render_not_run(read_custom_id(content), *why), True
+class _Lines:
+    """The output lines of a batch, in input order."""
+
+    def __init__(
+        self, stores: Stores, batch: Batch, state: BatchState, index: LineIndex | None, *, gives_up: bool
+    ) -> None:
+        self.num_lost = 0
+        self._stores = stores
+        self._batch = batch
+        self._state = state
+        self._index = index
+        self._gives_up = gives_up
+        self._input: ContentReader | None = None
+
+    async def open(self) -> None:
+        """Find out what is done."""
+        segments = await self._stores.work.segments(self._batch.batch_id)
+        self._done = SegmentReader(self._stores.segments, self._batch.account, segments)
+
+    async def rendered(self) -> AsyncIterator[tuple[bytes, bool]]:
+        """Yield each line, and whether it failed; those that were not run say why."""
+        why = _CANCELLED if self._state.status == "cancelling" else _EXPIRED
+        for number in range(self._state.num_total):
+            is_done = number in self._done
+            answer = await self._answer(number) if is_done else None
+            if answer is not None:
+                yield answer
+                continue
+            custom_id = await self._custom_id(number)
+            if custom_id is not None:
+                yield render_not_run(custom_id, *(_ANSWER_LOST if is_done else why)), True
+
+    async def _answer(self, number: int) -> tuple[bytes, bool] | None:
+        """Return the line of one that is done, and whether it failed; None where it is lost."""
+        try:
+            return await self._done.line(number)
+        except ContentLost:
+            if not self._gives_up:
+                raise
+            self.num_lost += not self._done.has_failed(number)
+            return None
+
+    async def _custom_id(self, number: int) -> str | None:
+        """Return what the client calls a line; None where the input is lost."""
+        if self._index is None:
+            return None
+        try:
+            if self._input is None:
+                account, file_id = self._batch.account, self._batch.input_file_id
+                file = await self._stores.files.find(account, file_id, even_expired=True)
+                self._input = await self._stores.files.open(file)
+            place = self._index.place(number)
+            return read_custom_id(await self._input.read(place.offset, place.offset + place.length))
+        except (ContentLost, FileNotFound):
+            if not self._gives_up:
+                raise
+            return None

@@ -4,18 +4,21 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from batch.calls import begin_exchange, failed
 from batch.config import BatchConfig
 from batch.fleet import Fleet, FleetDown
 from batch.lines import Place, read_custom_id
-from batch.merge import merge
+from batch.merge import Merged, merge
 from batch.stores import Stores, patiently
 from batch.validation import LineIndex, Rules, Validation, index_lines, validate
 from batch.worker import Job, must_stop
 from deployments.state.batch_ledger import BatchState, CannotCancel, Fenced
 from deployments.state.batch_rows import Batch
 from deployments.state.files import FileNotFound, StoredFile
+from deployments.state.objects import ContentLost
 from deployments.state.retention import FilesConfig, keeps_input
 from serve_app.errors import ApiError
 
@@ -24,6 +27,12 @@ logger = logging.getLogger(__name__)
 MAX_TRIES = 3
 _MAX_VALIDATIONS = 10
 _FLEET_WAIT_S = 2.0
+_INPUT_LOST: dict[str, Any] = {
+    "code": "input_file_lost",
+    "message": "The input file can no longer be read from storage. What was done before is in the output file.",
+    "param": "input_file_id",
+    "line": None,
+}
 
 
 class BatchRun:
@@ -76,29 +85,57 @@ class BatchRun:
                 await self._stores.batches.cancel(principal.account, self._id)
 
     async def _work(self) -> None:
-        work = self._stores.work
-        index = await self._index()
-        if index is None:
-            await self._clean_up()
-            return
-        await self._run_lines(index)
-        state = await patiently("Sealing a batch", lambda: work.seal(self._id, self._epoch))
+        index: LineIndex | None = None
+        try:
+            index = await self._index()
+            if index is None:
+                await self._clean_up()
+                return
+            await self._run_lines(index)
+            state = await self._seal()
+        except (ContentLost, FileNotFound):
+            state = await self._seal_without_input()
         if state.finalizing_at is None:
             raise Fenced(f"The batch is {state.status}.")
         await self._finish(state, index)
 
-    async def _finish(self, state: BatchState, index: LineIndex) -> None:
+    async def _seal(self) -> BatchState:
+        return await patiently("Sealing a batch", lambda: self._stores.work.seal(self._id, self._epoch))
+
+    async def _seal_without_input(self) -> BatchState:
+        logger.warning("The input of %s is lost.", self._id)
+        if (await self._look()).is_complete:  # Nothing of it is needed any more.
+            return await self._seal()
+        lose = partial(self._stores.work.lose, self._id, self._epoch, [_INPUT_LOST])
+        return await patiently("Noting a lost input", lose)
+
+    async def _finish(self, state: BatchState, index: LineIndex | None) -> None:
         batch, stores = self._batch, self._stores
         retention = batch.principal.retention
-        lifetime_s = self._rules.output_lifetime_s(retention, batch.output_expires_after_s)
-        merged = await patiently("Writing a batch's output", lambda: merge(stores, batch, state, index, lifetime_s))
+        merged = await self._merge(state, index)
         keys = await patiently(
             "Ending a batch",
             lambda: stores.work.finish(
-                self._id, self._epoch, merged.output, merged.errors, drops_input=not keeps_input(retention)
+                self._id,
+                self._epoch,
+                merged.output,
+                merged.errors,
+                num_lost=merged.num_lost,
+                drops_input=not keeps_input(retention),
             ),
         )
         await self._drop(keys)
+
+    async def _merge(self, state: BatchState, index: LineIndex | None) -> Merged:
+        batch, stores = self._batch, self._stores
+        lifetime_s = self._rules.output_lifetime_s(batch.principal.retention, batch.output_expires_after_s)
+        try:
+            return await patiently("Writing a batch's output", lambda: merge(stores, batch, state, index, lifetime_s))
+        except (ContentLost, FileNotFound):
+            logger.warning("What %s needs for its output is lost in part.", self._id)
+        return await patiently(
+            "Writing a batch's output", lambda: merge(stores, batch, state, index, lifetime_s, gives_up=True)
+        )
 
     async def _clean_up(self) -> None:
         """Destroy what a batch leaves that never ran."""
@@ -160,6 +197,8 @@ class BatchRun:
                 "access to it.",
                 "file_id",
             )
+        except ContentLost:
+            return Validation(errors=[_INPUT_LOST])
         allowance = config.enqueued_tokens.of(batch.principal.tier)
         if allowance is not None and not found.errors:
             enqueued = await patiently("Counting tokens", lambda: self._stores.work.enqueued_tokens(batch.account))
@@ -184,13 +223,16 @@ class BatchRun:
         state = await self._look()
         if state.is_complete or must_stop(state):
             return
-        job = Job(self._id, self._epoch, batch.endpoint, batch.principal, await self._input_file())
+        input_file = await patiently("Looking for a batch's input", self._input_file)
+        job = Job(self._id, self._epoch, batch.endpoint, batch.principal, input_file)
         num_rounds = 0
         while True:
             state = await self._look()
             missing = state.missing()
             if not missing or must_stop(state):
                 return
+            if num_rounds:
+                await self._read(job, index.places(missing))
             num_rounds += 1
             if num_rounds <= 2:
                 await self._give_out(job, index.places(missing))
@@ -200,21 +242,38 @@ class BatchRun:
                 num_rounds = 0
 
     async def _run_alone(self, job: Job, place: Place) -> None:
+        content = b""
         for _ in range(MAX_TRIES):
+            content = await self._read(job, [place])
             await self._patiently_run(job, lambda: self._fleet.run_alone(job, place))
             state = await self._look()
             if state.done >> place.line & 1 or must_stop(state):
                 return
         logger.warning("A line of %s ended its worker %d times and is given up.", job.batch_id, MAX_TRIES)
-        reader = await self._stores.files.open(job.input_file)
-        content = await patiently(
-            "Reading a batch's input", lambda: reader.read(place.offset, place.offset + place.length)
-        )
         exchange = begin_exchange(job.principal, self._id, self._stores.batches.clock())
         answer = failed(place.line, read_custom_id(content), job.endpoint, exchange, ApiError())
-        segment, sealed = await self._stores.segments.prepare(self._batch.account, [answer])
+        segment, sealed = await patiently(
+            "Sealing a segment", lambda: self._stores.segments.prepare(job.principal.account, [answer])
+        )
         await patiently("Writing a segment", lambda: self._stores.segments.write(segment, sealed))
         await patiently("Committing a segment", lambda: self._stores.work.commit(self._id, self._epoch, segment))
+
+    async def _read(self, job: Job, places: Sequence[Place]) -> bytes:
+        """Return the last of these lines, having read them all: what cannot be read is no worker's fault.
+
+        Raises:
+            ContentLost: it cannot be read for long, and the object store is there.
+            FileNotFound: the file is gone.
+        """
+
+        async def read() -> bytes:
+            reader = await self._stores.files.open(job.input_file)
+            content = b""
+            for place in places:
+                content = await reader.read(place.offset, place.offset + place.length)
+            return content
+
+        return await patiently("Reading a batch's input", read)
 
     async def _give_out(self, job: Job, places: Sequence[Place]) -> None:
         await self._patiently_run(job, lambda: self._fleet.run(job, places))

@@ -8,7 +8,7 @@ from batch.calls import Answer
 from deployments.state.account_keys import Vault
 from deployments.state.batch_rows import Entry, Segment, StoredSegment
 from deployments.state.encryption import SealBroken
-from deployments.state.objects import ObjectMissing, ObjectStore, StoreUnavailable
+from deployments.state.objects import ContentLost, ObjectMissing, ObjectStore
 
 MAX_SEGMENT_BYTES = 4 * 1024 * 1024
 _LABEL = b"batch segment"
@@ -48,14 +48,15 @@ class SegmentStore:
         """Return the output lines of a segment.
 
         Raises:
-            StoreUnavailable: the object store fails, or what it holds is not what was written there.
+            StoreUnavailable: the object store fails.
+            ContentLost: what it holds is not what was written there.
         """
         try:
             sealed = await self._objects.read(segment.object_key, 0, segment.num_bytes)
             account_key = await self._vault.account_key(account)
             return account_key.open_object(segment.segment_id, segment.wrapped_key).open(sealed, _LABEL)
         except (ObjectMissing, SealBroken) as error:
-            raise StoreUnavailable(f"A segment cannot be read: {type(error).__name__}.") from None
+            raise ContentLost(f"A segment cannot be read: {type(error).__name__}.") from None
 
 
 class SegmentReader:
@@ -73,6 +74,10 @@ class SegmentReader:
 
     def __contains__(self, line: int) -> bool:
         return line in self._where
+
+    def has_failed(self, line: int) -> bool:
+        """Say whether a line that is here has failed."""
+        return self._where[line][1].is_failed
 
     async def line(self, line: int) -> tuple[bytes, bool]:
         """Return the output line of an input line, and whether it failed.

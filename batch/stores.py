@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -15,7 +16,7 @@ from deployments.state.batches import BatchStore
 from deployments.state.config import ResolvedState
 from deployments.state.database import Database, connect, may_pass
 from deployments.state.files import FileStore
-from deployments.state.objects import ObjectStore, StoreUnavailable
+from deployments.state.objects import ContentLost, ObjectStore, StoreUnavailable
 from deployments.state.store_marker import open_objects
 
 logger = logging.getLogger(__name__)
@@ -23,6 +24,8 @@ T = TypeVar("T")
 
 _FIRST_WAIT_S = 0.2
 _MAX_WAIT_S = 5.0
+_MAX_DOUBLINGS = 10  # Of the wait, which has its bound long before.
+_LOST_AFTER_S = 900.0  # Time for somebody to mount a disk that was away.
 
 
 @dataclass(frozen=True)
@@ -63,21 +66,42 @@ async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
     return create_stores(database, objects, files, BatchStore(database, vault, max_unfinished))
 
 
+def worth_telling(num_failures: int) -> bool:
+    """Say whether to log so many failures in a row: not all of them, which would fill the log."""
+    return num_failures in (1, 10) or num_failures % 100 == 0
+
+
 async def patiently(
-    what: str, work: Callable[[], Awaitable[T]], sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    what: str,
+    work: Callable[[], Awaitable[T]],
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    *,
+    waits_for_lost: bool = True,
 ) -> T:
     """Return what `work` returns; while the database or the object store is away, try again.
 
     Work that is done twice must be as good as done once: an answer may have been lost on its way here.
+
+    Raises:
+        ContentLost: nothing else has come of it for `_LOST_AFTER_S`; at once where that is not to be waited for.
     """
     num_failures = 0
+    lost_at: float | None = None
     while True:
         try:
             return await work()
         except (DBAPIError, StoreUnavailable, OSError) as error:
             if isinstance(error, DBAPIError) and not may_pass(error):
                 raise
+            if not isinstance(error, ContentLost):
+                lost_at = None
+            elif not waits_for_lost:
+                raise
+            elif lost_at is None:
+                lost_at = time.monotonic()
+            elif time.monotonic() - lost_at >= _LOST_AFTER_S:
+                raise
             num_failures += 1
-            if num_failures in (1, 10) or num_failures % 100 == 0:
+            if worth_telling(num_failures):
                 logger.warning("%s failed %d times: %s", what, num_failures, type(error).__name__)
-        await sleep(min(_MAX_WAIT_S, _FIRST_WAIT_S * 2**num_failures))
+        await sleep(min(_MAX_WAIT_S, _FIRST_WAIT_S * 2 ** min(num_failures, _MAX_DOUBLINGS)))

@@ -15,6 +15,7 @@ from batch.stores import Stores, patiently
 from deployments.state.batch_ledger import BatchState, Fenced
 from deployments.state.file_content import ContentReader
 from deployments.state.files import StoredFile
+from deployments.state.objects import ContentLost
 from deployments.state.protocol import Principal, RequestRecord
 from serve_app.observability import log_bug
 from serve_app.operations.registry import Operation
@@ -89,9 +90,13 @@ class LineWorker:
         job = run.job
         try:
             stop = place.offset + place.length
-            content = await patiently("Reading a batch's input", lambda: reader.read(place.offset, stop))
+            content = await patiently(
+                "Reading a batch's input", lambda: reader.read(place.offset, stop), waits_for_lost=False
+            )
             request = parse_line(content, job.endpoint)
             run.add(await self._calls.run(place.line, request, job.endpoint, job.principal, job.batch_id))
+        except ContentLost:  # The line stays undone, and keeps nobody from the models while it is waited for.
+            return
         except Exception as error:  # The line stays undone; whoever gave it out tries again, and not for ever.
             log_bug(job.batch_id, error)
         finally:

@@ -1,8 +1,8 @@
 """What may happen to a batch, as functions from one state to the next. Pure: no clock, no storage.
 
     validating ─┬─> in_progress ─┬─> finalizing ─┬─> completed
-                │                │               └─> expired     (some lines were not done in time)
-                ├─> failed       │
+                │                │               ├─> expired     (some lines were not done in time)
+                ├─> failed       │               └─> failed      (its input was lost)
                 └────────────────┴─> cancelling ───> cancelled
 
 A batch is worked on under a claim. Claims are counted by `epoch`; only the holder of the newest may change anything,
@@ -220,8 +220,23 @@ def seal(state: BatchState, epoch: int, now: float) -> BatchState:
     return state
 
 
-def finish(state: BatchState, epoch: int, now: float) -> BatchState:
+def lose(state: BatchState, epoch: int, now: float) -> BatchState:
+    """Return the batch with its outcomes sealed, since the other lines' input is lost.
+
+    Raises:
+        Fenced: the claim is not the newest.
+    """
+    _check(state, epoch)
+    if state.finalizing_at is not None or state.status not in ("in_progress", "cancelling"):
+        return state
+    status: Status = "finalizing" if state.status == "in_progress" else state.status
+    return replace(state, status=status, finalizing_at=now)
+
+
+def finish(state: BatchState, epoch: int, now: float, *, is_lost: bool = False, num_lost: int = 0) -> BatchState:
     """Return the batch at its end; lines that were not done count as failed.
+
+    `is_lost` says that its input was lost, `num_lost` how many lines were completed whose answers were.
 
     Raises:
         Fenced: the claim is not the newest, or there is nothing to finish.
@@ -229,12 +244,15 @@ def finish(state: BatchState, epoch: int, now: float) -> BatchState:
     _check(state, epoch)
     if state.finalizing_at is None or state.has_ended:
         raise Fenced(f"The batch is {state.status}.")
-    num_failed = state.num_total - state.num_completed
+    num_completed = state.num_completed - num_lost
+    state = replace(state, num_completed=num_completed, num_failed=state.num_total - num_completed)
     if state.status == "cancelling":
-        return replace(state, status="cancelled", cancelled_at=now, num_failed=num_failed)
+        return replace(state, status="cancelled", cancelled_at=now)
     if state.is_complete:
         return replace(state, status="completed", completed_at=now)
-    return replace(state, status="expired", expired_at=now, num_failed=num_failed)
+    if is_lost:
+        return replace(state, status="failed", failed_at=now)
+    return replace(state, status="expired", expired_at=now)
 
 
 def request_cancel(state: BatchState, now: float) -> BatchState:

@@ -183,6 +183,14 @@ class BatchWork:
         """
         return await self._change(batch_id, lambda s: batch_ledger.seal(s, epoch, self._store.clock()))
 
+    async def lose(self, batch_id: str, epoch: int, errors: list[dict[str, Any]]) -> BatchState:
+        """Note that the input of a batch is lost, and accept no outcomes any more.
+
+        Raises:
+            Fenced: the claim is not the newest.
+        """
+        return await self._change(batch_id, lambda s: batch_ledger.lose(s, epoch, self._store.clock()), errors=errors)
+
     async def segments(self, batch_id: str) -> list[StoredSegment]:
         """Return the segments of a batch."""
         query = select(batch_segments).where(batch_segments.c.batch_id == batch_id)
@@ -206,18 +214,20 @@ class BatchWork:
         output: Mapping[str, Any] | None,
         errors: Mapping[str, Any] | None,
         *,
+        num_lost: int = 0,
         drops_input: bool,
     ) -> list[str]:
         """End a batch: its files count, its segments and, if asked for, its input are destroyed, all at once.
 
-        Return the keys of the objects whose rows are gone.
+        `num_lost` of the completed lines have lost their answers. Return the keys of the objects whose rows are gone.
 
         Raises:
             Fenced: the claim is not the newest.
         """
         async with self._database.write() as connection:
             row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
-            state = batch_ledger.finish(state_of(row), epoch, self._store.clock())
+            is_lost, now = row["errors"] is not None, self._store.clock()
+            state = batch_ledger.finish(state_of(row), epoch, now, is_lost=is_lost, num_lost=num_lost)
             for file in (output, errors):
                 if file is not None:
                     await record_file(connection, file)

@@ -13,7 +13,7 @@ from deployments.state.encryption import (
     StreamOpener,
     chunk_span,
 )
-from deployments.state.objects import ObjectMissing, ObjectStore, ObjectWriter, StoreUnavailable
+from deployments.state.objects import ContentLost, ObjectMissing, ObjectStore, ObjectWriter
 
 _CONTENT, _NAME = b"file content", b"file name"
 _CHUNKS_PER_WINDOW = 16
@@ -37,6 +37,11 @@ class FileWriter:
         self._sealer = self._key.new_stream(_CONTENT)
         self._object_key = object_key
         self._writer = writer
+
+    @property
+    def object_key(self) -> str:
+        """Where the content appears."""
+        return self._object_key
 
     @property
     def num_bytes(self) -> int:
@@ -89,7 +94,8 @@ class ContentReader:
         """Return the content from `start` up to `stop`.
 
         Raises:
-            StoreUnavailable: the object store fails, or what it holds is not what was written there.
+            StoreUnavailable: the object store fails.
+            ContentLost: what it holds is not what was written there.
         """
         return b"".join([piece async for piece in self.pieces(start, stop)])
 
@@ -115,7 +121,7 @@ class ContentReader:
         try:
             window = await self._open(number)
         except (ObjectMissing, SealBroken) as error:
-            raise StoreUnavailable(f"A file's content cannot be read: {type(error).__name__}.") from None
+            raise ContentLost(f"A file's content cannot be read: {type(error).__name__}.") from None
         if len(self._windows) > 1:
             del self._windows[next(iter(self._windows))]
         self._windows[number] = window

@@ -145,7 +145,8 @@ class FileStore:
 
         Raises:
             FileNotFound: the file is gone.
-            StoreUnavailable: the object store fails, or what it holds is not what was written there.
+            StoreUnavailable: the object store fails.
+            ContentLost: what it holds is not what was written there.
         """
         reader = await self.open(file)
         async for piece in reader.pieces(start, file.num_bytes if stop is None else stop):

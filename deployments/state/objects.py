@@ -39,6 +39,10 @@ class StoreFull(StoreUnavailable):
     """The object store has no room left."""
 
 
+class ContentLost(StoreUnavailable):
+    """What should be under a key is not there or not what was written: it is damaged, or its disk is not mounted."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """What a listing says of an object; `modified_at` is in Unix seconds."""

@@ -166,8 +166,6 @@ def _see_through(client: Any, batch: Any, target: Path, options: str, standing: 
     )
     typer.echo(f"{batch.id}: {batch.status}")
     batch = _follow(client, batch)
-    if batch.status == "failed":
-        fail("\n".join(["The batch is not valid.", *_faults(batch)]))
     if batch.output_file_id is not None:
         standing.told = f"{batch.id} has ended; download its answers with\n  {again}"
         try:
@@ -175,6 +173,9 @@ def _see_through(client: Any, batch: Any, target: Path, options: str, standing: 
         except OSError as error:
             fail(f"{target} cannot be written: {error.strerror}. Download the answers to another place with\n  {again}")
         typer.echo(f"{batch.status}: {_counts(batch)}; the answers are in {target}")
+    if batch.status == "failed":
+        what = "The batch has failed." if batch.request_counts.total else "The batch is not valid."
+        fail("\n".join([what, *_faults(batch)]))
     if batch.status != "completed" or batch.request_counts.failed:
         raise typer.Exit(1)
 

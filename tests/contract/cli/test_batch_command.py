@@ -9,9 +9,11 @@ from asyncio.subprocess import PIPE, Process
 
 import orjson
 import pytest
+from sqlalchemy import select, update
 from typer.testing import CliRunner
 
 from deployments.state.file_content import FileWriter
+from deployments.state.tables import batches
 from serve_app.cli import main
 from tests.contract.http.answers import MODEL, SECRET, USAGE, answer
 from tests.contract.http.conftest import (  # noqa: F401 - fixtures.
@@ -113,6 +115,26 @@ async def test_an_input_that_is_not_valid_is_explained_line_by_line(manta, tmp_p
     assert done.exit_code == 1
     assert "line 2: This line is not parseable as valid JSON." in done.output
     assert "Traceback" not in done.output
+
+
+async def test_a_batch_that_failed_on_its_way_is_downloaded_and_explained(
+    manta,
+    batch_stores,  # noqa: F811
+    tmp_path,
+):
+    (tmp_path / "in.jsonl").write_bytes(requests(2))
+    target = tmp_path / "out"
+    done = await manta("run", str(tmp_path / "in.jsonl"), "-o", str(target))
+    assert done.exit_code == 0
+    target.unlink()
+    lost = {"code": "input_file_lost", "message": "The input is gone.", "param": None, "line": None}
+    async with batch_stores.database.write() as connection:
+        (batch_id,) = await connection.scalars(select(batches.c.batch_id))
+        await connection.execute(update(batches).values(status="failed", errors=[lost]))
+    done = await manta("wait", batch_id, "-o", str(target))
+    assert done.exit_code == 1
+    assert "The batch has failed.\nThe input is gone." in done.output
+    assert len(target.read_text().splitlines()) == 2
 
 
 async def test_what_cannot_be_reached_or_found_is_one_sentence(manta):

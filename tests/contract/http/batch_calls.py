@@ -40,6 +40,24 @@ async def finish(client, batch, timeout_s=60):
     return await until(client, batch, *ENDED, timeout_s=timeout_s)
 
 
+async def until_done(client, batch, num_lines, timeout_s=60):
+    """Wait until so many lines were completed."""
+    async with asyncio.timeout(timeout_s):
+        while batch.request_counts.completed < num_lines:
+            await asyncio.sleep(0.01)
+            batch = await client.batches.retrieve(batch.id)
+    return batch
+
+
+async def until_sealed(client, batch, timeout_s=60):
+    """Wait until no outcomes are accepted any more."""
+    async with asyncio.timeout(timeout_s):
+        while batch.finalizing_at is None:
+            await asyncio.sleep(0.01)
+            batch = await client.batches.retrieve(batch.id)
+    return batch
+
+
 async def lines_of(client, file_id):
     content = (await client.files.content(file_id)).content
     assert content.endswith(b"\n")

@@ -25,6 +25,8 @@ from tests.contract.http.batch_calls import (
     lines_of,
     submit,
     until,
+    until_done,
+    until_sealed,
 )
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script
@@ -99,10 +101,7 @@ async def test_each_step_of_a_cancelled_batch_is_told_with_its_time(world, batch
         batch = await client.batches.cancel(batch.id)
         seen = {"in_progress_at": began, "cancelling_at": began + 10}
         assert (batch.status, times(batch)) == ("cancelling", seen)
-        async with asyncio.timeout(30):
-            while batch.finalizing_at is None:
-                await asyncio.sleep(0.01)
-                batch = await client.batches.retrieve(batch.id)
+        batch = await until_sealed(client, batch)
         seen["finalizing_at"] = began + 10
         assert (batch.status, times(batch)) == ("cancelling", seen)
         steps.let_it_write()
@@ -131,10 +130,7 @@ async def test_cancelling_keeps_what_is_done(client, world):
         answer(request) if b"Question 1" in request.body else Script([asyncio.Event()], usage_when_aborted=Usage(1, 1))
     )
     batch = await submit(client, jsonl(*map(line, range(4))))
-    async with asyncio.timeout(30):
-        while batch.request_counts.completed < 1:
-            await asyncio.sleep(0.01)
-            batch = await client.batches.retrieve(batch.id)
+    batch = await until_done(client, batch, 1)
     batch = await client.batches.cancel(batch.id)
     assert batch.status == "cancelling"
     assert batch.cancelling_at is not None
@@ -167,10 +163,7 @@ async def test_expiry_keeps_what_is_done_and_says_so_of_the_rest(world, batch_st
     )
     batch = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
     async with run_batches(world, stores, lease_s=2):
-        async with asyncio.timeout(30):
-            while batch.request_counts.completed < 1:
-                await asyncio.sleep(0.01)
-                batch = await client.batches.retrieve(batch.id)
+        batch = await until_done(client, batch, 1)
         uptime.advance(86_400)
         world.clock.advance(86_400)
         batch = await finish(client, batch)

@@ -91,6 +91,7 @@ def test_whoever_lost_the_claim_can_do_nothing() -> None:
         lambda: ledger.fail(state, 1, 0.0),
         lambda: ledger.commit(state, 1, [Outcome(0)]),
         lambda: ledger.seal(state, 1, 0.0),
+        lambda: ledger.lose(state, 1, 0.0),
         lambda: ledger.finish(state, 1, 0.0),
     ]
     for step in steps:
@@ -155,6 +156,29 @@ def test_what_is_too_far_cannot_be_cancelled(status: ledger.Status) -> None:
     assert refused.value.status == status
 
 
+def test_a_batch_whose_input_is_lost_fails_and_keeps_what_is_done() -> None:
+    state, _ = ledger.commit(running(), 1, [Outcome(0, tokens=Tokens(5, 1)), Outcome(1, is_failed=True)])
+    state = ledger.lose(state, 1, 5.0)
+    assert (state.status, state.finalizing_at) == ("finalizing", 5.0)
+    assert ledger.lose(state, 1, 6.0) == state
+    state = ledger.finish(state, 1, 7.0, is_lost=True)
+    assert (state.status, state.failed_at, state.num_completed, state.num_failed) == ("failed", 7.0, 1, 2)
+    assert state.tokens == Tokens(5, 1)
+    assert ledger.lose(state, 1, 8.0) == state
+
+
+def test_a_cancelled_batch_whose_input_is_lost_is_cancelled() -> None:
+    state = ledger.lose(ledger.request_cancel(running(), 5.0), 1, 6.0)
+    assert (state.status, state.finalizing_at) == ("cancelling", 6.0)
+    assert ledger.finish(state, 1, 7.0, is_lost=True).status == "cancelled"
+
+
+def test_lines_whose_answers_are_lost_have_failed() -> None:
+    state, _ = ledger.commit(running(), 1, [Outcome(0), Outcome(1), Outcome(2, is_failed=True)])
+    state = ledger.finish(ledger.seal(state, 1, 5.0), 1, 6.0, num_lost=1)
+    assert (state.status, state.num_completed, state.num_failed) == ("completed", 1, 2)
+
+
 def test_nothing_ends_without_being_sealed() -> None:
     with pytest.raises(Fenced):
         ledger.finish(running(), 1, 5.0)
@@ -168,6 +192,7 @@ def test_no_step_leads_backwards() -> None:
         lambda s: ledger.commit(s, s.epoch, [Outcome(0), Outcome(1), Outcome(2)])[0],
         lambda s: ledger.seal(s, s.epoch, 50.0),
         lambda s: ledger.seal(ledger.renew(s, s.epoch, 200.0, 10.0, 200.0), s.epoch, 200.0),
+        lambda s: ledger.lose(s, s.epoch, 50.0),
         lambda s: ledger.finish(s, s.epoch, 50.0),
         lambda s: ledger.request_cancel(s, 50.0),
         lambda s: ledger.claim(s, 1e6, 1.0) or s,

@@ -1,0 +1,58 @@
+"""How long an outage is waited for, and how often it is looked whether it is over."""
+
+import pytest
+
+from batch import stores
+from batch.stores import patiently
+from deployments.state.objects import ContentLost, StoreUnavailable
+
+
+class Store:
+    """Work that fails so often, and how long was waited between."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.waits: list[float] = []
+        self._failures = list(failures)
+
+    async def work(self) -> str:
+        if self._failures:
+            raise self._failures.pop()
+        return "done"
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+async def test_an_outage_of_hours_is_waited_for_and_looked_at_every_five_seconds() -> None:
+    store = Store(*[StoreUnavailable("away")] * 5000)
+    assert await patiently("Trying", store.work, store.sleep) == "done"
+    assert len(store.waits) == 5000
+    assert store.waits == sorted(store.waits)
+    assert (store.waits[0], store.waits[-1]) == (0.4, 5.0)
+
+
+async def test_what_is_lost_is_waited_for_as_well_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(stores.time, "monotonic", lambda: now)
+    store = Store(*[ContentLost("gone")] * 5000)
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    with pytest.raises(ContentLost):
+        await patiently("Trying", store.work, sleep)
+    assert 900.0 <= now <= 905.0
+
+
+async def test_only_losses_in_a_row_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "_LOST_AFTER_S", 0.0)
+    store = Store(ContentLost("gone"), StoreUnavailable("away"), ContentLost("gone"))
+    assert await patiently("Trying", store.work, store.sleep) == "done"
+
+
+async def test_what_is_lost_is_told_at_once_where_nobody_waits_for_it() -> None:
+    store = Store(ContentLost("gone"))
+    with pytest.raises(ContentLost):
+        await patiently("Trying", store.work, store.sleep, waits_for_lost=False)
+    assert store.waits == []
