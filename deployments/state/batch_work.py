@@ -278,6 +278,10 @@ async def _destroy(connection: AsyncConnection, row: Mapping[str, Any], *, drops
             files.c.purpose == "batch",
             ~used.exists(),
         )
+        # Locked first: a batch that is being created on it has then been committed, or finds no file.
+        await connection.execute(
+            select(files.c.file_id).where(files.c.file_id == row["input_file_id"]).with_for_update()
+        )
         keys += (await connection.scalars(select(files.c.object_key).where(of_input))).all()
         await connection.execute(delete(files).where(of_input))
     return keys

@@ -6,18 +6,23 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deployments.state import batches as batches_module
 from deployments.state.account_keys import Vault
 from deployments.state.batch_ledger import Fenced, Outcome, Tokens
 from deployments.state.batch_rows import Batch, Entry, NewBatch, Segment
 from deployments.state.batch_work import BatchWork
 from deployments.state.batches import BatchNotFound, BatchStore, TooManyBatches
 from deployments.state.database import Database, connect
+from deployments.state.file_content import NewFile
+from deployments.state.files import FileStore
 from deployments.state.protocol import Principal, RequestRecord
 from deployments.state.tables import batch_segments, batches, usage
 from deployments.state.usage import UsageStore
 from serve_app.observability import Exchange, record_of
 from tests.twins.gatekeeper import TestClock
+from tests.twins.objects import MemoryObjects
 
 PRINCIPAL = Principal("key-1", "acct", "org", "free", 10, 1000, frozenset({"chat"}), ("demo/*",))
 MASTER = b"m" * 32
@@ -228,6 +233,35 @@ async def test_the_end_of_a_batch_leaves_no_segments(desks: list[Desk]) -> None:
         assert (await connection.execute(select(batch_segments))).all() == []
     assert (await desk.store.find("acct", batch.batch_id)).state.status == "completed"
     assert await desk.work.claim(10.0) is None
+
+
+async def test_an_input_is_kept_for_a_batch_that_is_created_while_another_ends(
+    desks: list[Desk], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = FileStore(database, MemoryObjects(), Vault(database, MASTER), desks[0].clock)
+    async with files.create(NewFile("acct", "key-1", "file-1")) as writer:
+        await writer.write(b"{}")
+    now = desks[0].clock()
+    await files.record(writer.row(purpose="batch", filename="in.jsonl", created_at=now, expires_at=now + 3600))
+    ending = await desks[0].begun(1)
+    await desks[0].work.commit(ending.batch_id, 1, segment("a", 0))
+    await desks[0].work.seal(ending.batch_id, 1)
+    has_locked, may_go_on, lock = asyncio.Event(), asyncio.Event(), batches_module._lock_input
+
+    async def lock_and_wait(connection: AsyncConnection, file_id: str) -> None:
+        await lock(connection, file_id)
+        has_locked.set()
+        await may_go_on.wait()
+
+    monkeypatch.setattr(batches_module, "_lock_input", lock_and_wait)
+    creating = asyncio.create_task(desks[1].create())
+    await has_locked.wait()
+    finishing = asyncio.create_task(desks[0].work.finish(ending.batch_id, 1, None, None, drops_input=True))
+    await asyncio.sleep(0.3)
+    may_go_on.set()
+    await creating
+    assert await finishing == ["segments/a"]
+    assert (await files.find("acct", "file-1")).num_bytes == 2
 
 
 async def test_tokens_that_wait_are_counted_by_account(desks: list[Desk]) -> None:
