@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from batch.config import BatchConfig
 from batch.fleet import Fleet
 from batch.run import BatchRun
-from batch.stores import Stores
+from batch.stores import Stores, worth_telling
 from deployments.state.batch_ledger import Fenced
 from deployments.state.batch_rows import Batch
 from deployments.state.files import ORPHAN_AGE_S
@@ -37,6 +37,7 @@ class Coordinator:
         self._rules = rules
         self._running: dict[asyncio.Task[None], Batch] = {}
         self._wake = asyncio.Event()
+        self._num_refusals = 0
 
     async def run(self) -> None:
         """Claim batches as they come, for ever."""
@@ -70,11 +71,15 @@ class Coordinator:
             try:
                 batch = await self._stores.work.claim(self._config.lease_s, list(self._running.values()))
             except (DBAPIError, OSError) as error:
-                logger.warning("Batches cannot be claimed: %s", type(error).__name__)
+                self._num_refusals += 1
+                if worth_telling(self._num_refusals):
+                    told = "Batches could not be claimed %d times: %s"
+                    logger.warning(told, self._num_refusals, type(error).__name__)
                 return
             except Exception as error:  # It is claimed, and tried again when the claim has run out.
                 log_bug("claim", error)
                 return
+            self._num_refusals = 0
             if batch is None:
                 return
             task = asyncio.create_task(self._run(batch))
@@ -128,6 +133,9 @@ async def _try(what: str, work: Callable[[], Awaitable[int | None]]) -> None:
         num = await work()
     except (DBAPIError, StoreUnavailable, OSError) as error:
         logger.warning("%s failed: %s", what, type(error).__name__)
+        return
+    except Exception as error:  # Or nothing would be swept any more.
+        log_bug(what, error)
         return
     if num:
         logger.info("%s: %d", what, num)

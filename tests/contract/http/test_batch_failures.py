@@ -8,6 +8,7 @@ from sqlalchemy import update
 from batch import run
 from batch.fleet import FleetDown, LocalFleet
 from deployments.models.errors import EngineDied, Overloaded
+from deployments.state.objects import ObjectMissing
 from deployments.state.tables import batches
 from tests.contract.http.answers import USAGE, answer
 from tests.contract.http.batch_calls import CHAT, client, files_url, finish, jsonl, line, lines_of, submit
@@ -142,6 +143,19 @@ async def test_a_full_disk_is_waited_out_and_nothing_half_done_is_seen(client, w
     batch = await finish(client, batch)
     assert batch.request_counts.completed == 5
     assert len(world.chat.streams) == 5
+
+
+async def test_a_sweep_that_breaks_off_is_tried_again(world, batch_stores, monkeypatch):
+    num_sweeps = 0
+
+    async def broken():
+        nonlocal num_sweeps
+        num_sweeps += 1
+        raise ObjectMissing("There is no such object.")
+
+    monkeypatch.setattr(batch_stores.files, "sweep", broken)
+    async with run_batches(world, batch_stores, sweep_interval_s=0.02):
+        await eventually(lambda: num_sweeps > 2)
 
 
 async def test_a_batch_that_cannot_be_read_stops_no_other(world, batch_stores, caplog):
