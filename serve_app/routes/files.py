@@ -79,7 +79,10 @@ async def download_file(request: Request) -> Response:
     }
     if span is not None:
         headers["content-range"] = f"bytes {start}-{stop - 1}/{file.num_bytes}"
-    content = await begin_content(services_of(request).files.read(file, start, stop))
+    try:
+        content = await begin_content(services_of(request).files.read(file, start, stop))
+    except FileNotFound:  # Destroyed since it was found.
+        raise _unknown(file.file_id) from None
     return StreamingResponse(content, 206 if span else 200, headers, media_type="application/octet-stream")
 
 

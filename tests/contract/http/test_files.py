@@ -112,6 +112,21 @@ async def test_ranges_are_honoured(http):
     assert answer.headers["content-range"] == "bytes */200000"
 
 
+async def test_a_file_that_is_destroyed_while_it_is_asked_for_is_not_there(http, file_store, monkeypatch):
+    file_id = (await upload(http, PURPOSE, FILE)).json()["id"]
+    find = file_store.find
+
+    async def find_and_delete(account, found_id):
+        file = await find(account, found_id)
+        await file_store.delete(account, found_id)
+        return file
+
+    monkeypatch.setattr(file_store, "find", find_and_delete)
+    answer = await http.get(f"/v1/files/{file_id}/content")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"] == f"No such File object: {file_id}"
+
+
 async def test_content_comes_with_its_name_and_is_kept_by_no_cache(http):
     file_id = (await upload(http, ("purpose", b"user_data"), ("file", b"x", "../näme \x01.txt"))).json()["id"]
     assert (await http.get(f"/v1/files/{file_id}")).json()["filename"] == "näme .txt"
