@@ -27,7 +27,7 @@ class ObjectStoreConfig(Section):
     access_key_id: Reference | None = None
     secret_access_key: Reference | None = None
     service_account: Reference | None = None
-    timeout_s: Annotated[float, Field(gt=0, le=600)] = 30.0
+    timeout_s: Annotated[float, Field(gt=0, le=600)] = 20.0
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -43,7 +43,7 @@ class ResolvedObjectStore:
     """An `ObjectStoreConfig` with its references followed; `options` are by obstore's names and may hold secrets."""
 
     url: str
-    timeout_s: float = 30.0
+    timeout_s: float = 20.0
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

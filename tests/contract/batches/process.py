@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -103,7 +104,9 @@ STOPS: dict[str, Callable[[], None]] = {
     "stopped after the output was written": lambda: _stop_around(BatchWork, "finish", before=True),
 }
 SLOWLY = "slowly"
-_LINE_S, _SLOW_LINE_S = 0.02, 0.2
+AS_SERVED = "as served"
+"""With the settings that the service has by default, and lines that come one by one for somewhat more than a minute."""
+_LINE_S, _SLOW_LINE_S, _SPREAD_S = 0.02, 0.2, 1.75
 
 
 async def open_all(database_url: str, objects_at: str) -> Stores:
@@ -125,6 +128,18 @@ class SlowWorker(LineWorker):
         await super()._run_line(run, reader, place)
 
 
+class SpreadWorker(LineWorker):
+    """A worker whose lines are due one after the other, from its beginning on: whoever takes over is not behind."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._began = time.monotonic()
+
+    async def _run_line(self, run: Any, reader: Any, place: Any) -> None:
+        await asyncio.sleep(self._began + place.line * _SPREAD_S - time.monotonic())
+        await super()._run_line(run, reader, place)
+
+
 async def num_unfinished(stores: Stores) -> int:
     query = select(func.count()).where(batches.c.status.not_in(ENDED))
     async with stores.database.read() as connection:
@@ -132,17 +147,21 @@ async def num_unfinished(stores: Stores) -> int:
 
 
 async def main(database_url: str, objects_at: str, point: str | None) -> None:
-    database_module._CONNECT_TIMEOUT_S = database_module._COMMAND_TIMEOUT_S = PATIENCE_S
+    kind: type[LineWorker] = SpreadWorker
+    config = BatchConfig()
+    if point != AS_SERVED:
+        kind = SlowWorker
+        config = BatchConfig(lease_s=LEASE_S, commit_interval_s=0.05, poll_interval_s=0.05, max_lines_in_flight=4)
+        database_module._CONNECT_TIMEOUT_S = database_module._COMMAND_TIMEOUT_S = PATIENCE_S
+        batch.worker._MAX_UNWRITTEN_BYTES = 1  # Or one that is slow to commit would have few commits left to make.
     stores = await open_all(database_url, objects_at)
-    batch.worker._MAX_UNWRITTEN_BYTES = 1  # Or a process that is slow to commit would have few commits left to make.
     if point == SLOWLY:
         SlowWorker.line_s = _SLOW_LINE_S
-    elif point is not None:
+    elif point not in (None, AS_SERVED):
         (POINTS | STOPS)[point]()
-    config = BatchConfig(lease_s=LEASE_S, commit_interval_s=0.05, poll_interval_s=0.05, max_lines_in_flight=4)
     directory = MemoryDirectory([ScriptedEngine(model_card(MODEL), answer)])
     operations = create_operations(directory, cache_salts(b"salt")).by_path()
-    coordinator = Coordinator(stores, LocalFleet(SlowWorker(stores, operations, config)), config, FilesConfig())
+    coordinator = Coordinator(stores, LocalFleet(kind(stores, operations, config)), config, FilesConfig())
     running = asyncio.create_task(coordinator.run())
     while await patiently("Counting batches", lambda: num_unfinished(stores)):  # noqa: ASYNC110 - others end them too.
         await asyncio.sleep(0.1)
