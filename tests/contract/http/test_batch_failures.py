@@ -1,6 +1,7 @@
 """What breaks beneath a batch, and what becomes of its lines: engines, workers, stores, a disk that is full."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import update
@@ -8,12 +9,14 @@ from sqlalchemy import update
 from batch import run
 from batch.fleet import FleetDown, LocalFleet
 from deployments.models.errors import EngineDied, Overloaded
+from deployments.state.batch_work import BatchWork
 from deployments.state.objects import ObjectMissing
 from deployments.state.tables import batches
 from tests.contract.http.answers import USAGE, answer
 from tests.contract.http.batch_calls import CHAT, client, files_url, finish, jsonl, line, lines_of, submit
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script
+from tests.twins.gatekeeper import TestClock
 from tests.waiting import eventually
 
 __all__ = ["client", "files_url"]
@@ -74,6 +77,38 @@ async def test_stores_that_are_away_for_a_while_only_delay_a_batch(client, world
     batch = await finish(client, batch)
     assert batch.request_counts.completed == 5
     assert len(await lines_of(client, batch.output_file_id)) == 5
+
+
+@pytest.mark.parametrize("end", ["cancelled", "expired"])
+async def test_a_batch_that_is_stopped_while_a_store_is_away_keeps_what_was_answered(world, batch_stores, end):
+    world.principal(requests_per_minute=10_000)
+    client, gate, uptime = world.client(), asyncio.Event(), TestClock(0.0)
+    world.chat.script = lambda request: (
+        Script([gate, *answer(request).steps], usage=USAGE)
+        if b"Question 0" in request.body
+        else Script([asyncio.Event()])
+    )
+    stores = replace(batch_stores, work=BatchWork(batch_stores.batches, uptime))
+    async with run_batches(world, stores, lease_s=2):
+        batch = await submit(client, jsonl(line(0), line(1)))
+        await eventually(lambda: len(world.chat.streams) == 2)
+        world.objects.is_away = True
+        gate.set()
+        await asyncio.sleep(0.3)
+        if end == "cancelled":
+            assert (await client.batches.cancel(batch.id)).status == "cancelling"
+        else:
+            uptime.advance(86_400)
+        await asyncio.sleep(1)
+        seen = await client.batches.retrieve(batch.id)
+        assert (seen.finalizing_at, seen.request_counts.completed) == (None, 0)
+        world.objects.is_away = False
+        batch = await finish(client, batch)
+    assert batch.status == end
+    output = await lines_of(client, batch.output_file_id)
+    assert output[0]["response"]["status_code"] == 200
+    assert output[1]["error"]["code"] == f"batch_{end}"
+    assert batch.usage.total_tokens == USAGE.total_tokens
 
 
 class CrashingFleet(LocalFleet):
