@@ -119,6 +119,7 @@ class BucketStore:
     def __init__(self, config: ResolvedObjectStore) -> None:
         parts = urlsplit(config.url)
         self._directory = Path(unquote(parts.path)) if parts.scheme == "file" else None
+        self._landmark: Path | None = None
         if self._directory is not None:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._store: Any = LocalStore(self._directory)
@@ -131,9 +132,18 @@ class BucketStore:
         retry: Any = {"max_retries": 4, "retry_timeout": timeout}
         self._store = from_url(config.url, config=options or None, client_options=client, retry_config=retry)
 
+    def expect(self, key: str) -> None:
+        """Take a directory for away whenever this object is not in it.
+
+        A disk that is not mounted leaves an empty directory, which would take everything and lose it at the next mount.
+        """
+        if self._directory is not None:
+            self._landmark = self._directory / key
+
     @asynccontextmanager
     async def create(self, key: str) -> AsyncIterator[ObjectWriter]:
         """Open a new object, which appears when the block ends, and does not when it ends with an error."""
+        await self._check_there()
         with _translated():
             writing = obstore.open_writer_async(self._store, key, buffer_size=_PART_BYTES, max_concurrency=1)
             await writing.__aenter__()
@@ -144,16 +154,23 @@ class BucketStore:
             raise
         with _translated():
             await writing.__aexit__(None, None, None)
+        await self._check_there()
 
     async def put(self, key: str, content: bytes) -> None:
         """Write a small object at once."""
+        await self._check_there()
         with _translated():
             await obstore.put_async(self._store, key, content)
+        await self._check_there()
 
     async def read(self, key: str, start: int, stop: int) -> bytes:
         """Return the bytes of an object from `start` up to `stop`, fewer where it ends before."""
-        with _translated():
-            return bytes(await obstore.get_range_async(self._store, key, start=start, end=stop))
+        try:
+            with _translated():
+                return bytes(await obstore.get_range_async(self._store, key, start=start, end=stop))
+        except ObjectMissing:
+            await self._check_there()
+            raise
 
     async def delete(self, key: str) -> None:
         """Delete an object; nothing happens where there is none."""
@@ -175,6 +192,14 @@ class BucketStore:
         if self._directory is None:
             return 0
         return await asyncio.to_thread(_drop_drafts, self._directory, time.time() - older_than_s)
+
+    async def _check_there(self) -> None:
+        if self._landmark is None:
+            return
+        with _translated():
+            is_there = await asyncio.to_thread(self._landmark.exists)
+        if not is_there:
+            raise StoreUnavailable("The directory is not the one that it was: its disk may not be mounted.")
 
 
 class _Writer:

@@ -47,6 +47,7 @@ async def open_objects(database: Database, config: ResolvedObjectStore) -> Bucke
     try:
         async with asyncio.timeout(_PATIENCE_S):
             await mark(database, objects, config.url)
+        objects.expect(MARKER_KEY)
     except (StoreUnavailable, TimeoutError) as error:
         logger.warning("The object store cannot be looked at: %s", type(error).__name__)
     return objects

@@ -36,8 +36,8 @@ from deployments.state.database import connect
 from deployments.state.file_content import FileWriter
 from deployments.state.files import FileStore
 from deployments.state.object_config import ResolvedObjectStore
-from deployments.state.objects import BucketStore
 from deployments.state.retention import FilesConfig
+from deployments.state.store_marker import open_objects
 from deployments.state.tables import batches
 from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
@@ -113,7 +113,8 @@ async def open_all(database_url: str, objects_at: str) -> Stores:
     """Return the stores; `objects_at` is a URL, or a `ResolvedObjectStore` as JSON."""
     database = await connect(database_url)
     is_url = not objects_at.startswith("{")
-    objects = BucketStore(ResolvedObjectStore(objects_at) if is_url else ResolvedObjectStore(**json.loads(objects_at)))
+    place = ResolvedObjectStore(objects_at) if is_url else ResolvedObjectStore(**json.loads(objects_at))
+    objects = await open_objects(database, place)
     vault = Vault(database, MASTER)
     return create_stores(database, objects, FileStore(database, objects, vault), BatchStore(database, vault))
 

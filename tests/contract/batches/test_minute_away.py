@@ -5,6 +5,7 @@ are told so, and it goes on by itself. The outages lie side by side: all of them
 import asyncio
 import json
 import secrets
+import shutil
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
@@ -68,6 +69,22 @@ def off_loop(work: Callable[[], None]) -> Callable[[], Awaitable[None]]:
 def sqlite_in(directory: Path) -> str:
     """Return the URL of a database of its own."""
     return f"sqlite+aiosqlite:///{directory / secrets.token_hex(4)}.db"
+
+
+class Disk:
+    """What is mounted at a place; where it is not, the place is empty and takes what it is given."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._content = place.with_name(f"{place.name}, unmounted")
+
+    async def mount(self) -> None:
+        shutil.rmtree(self.place)
+        self._content.rename(self.place)
+
+    async def unmount(self) -> None:
+        self.place.rename(self._content)
+        self.place.mkdir()
 
 
 class Client:
@@ -160,6 +177,10 @@ async def test_a_batch_outlives_a_minute_without_its_stores(
             options = {**bucket.options, "endpoint": f"http://127.0.0.1:{relay.port}"}
             objects_at = json.dumps({"url": f"{bucket.url}/{relay.port}", "options": options})
             outages.append(Outage(name, sqlite_in(tmp_path), objects_at, *ways, told={STORED_FILES_AWAY}))
+        disk = Disk(tmp_path / "mount point")
+        places = sqlite_in(tmp_path), disk.place.as_uri()
+        ways = (disk.unmount, disk.mount)
+        outages.append(Outage("a disk that is not mounted", *places, *ways, told={STORED_FILES_AWAY}))
         with suppress(pytest.skip.Exception):  # Where nothing can be mounted, the others are tried all the same.
             for name in ("a disk that is full", "a disk that is read-only"):
                 volume = mounted(tmp_path / name)

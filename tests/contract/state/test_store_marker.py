@@ -13,7 +13,7 @@ from deployments.state import store_marker
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
 from deployments.state.database import Database, connect
 from deployments.state.object_config import ResolvedObjectStore
-from deployments.state.objects import BucketStore, ObjectMissing, ObjectStore
+from deployments.state.objects import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
 from deployments.state.references import StateError
 from deployments.state.store_marker import MARKER_KEY, adopt, check, mark, open_objects
 from serve_app.cli import main
@@ -112,6 +112,39 @@ async def test_a_store_that_is_away_is_taken_for_the_right_one(
     options = {"endpoint": "http://127.0.0.1:9", "region": "x", "access_key_id": "a", "secret_access_key": "Geheimnis"}
     await open_objects(database, ResolvedObjectStore("s3://bucket", timeout_s=0.5, options=options))
     assert told == ["The object store cannot be looked at: StoreUnavailable"]
+
+
+async def test_a_directory_whose_disk_is_not_mounted_takes_nothing_until_it_is(
+    database: Database, tmp_path: Path
+) -> None:
+    place, elsewhere = tmp_path / "objects", tmp_path / "elsewhere"
+    objects = await open_objects(database, ResolvedObjectStore(place.as_uri()))
+    await objects.put("files/a", b"kept")
+    place.rename(elsewhere)
+    place.mkdir()
+    with pytest.raises(StoreUnavailable):
+        await objects.put("files/b", b"lost")
+    with pytest.raises(StoreUnavailable):
+        async with objects.create("files/c") as writer:
+            await writer.write(b"lost")
+    with pytest.raises(StoreUnavailable):
+        await objects.read("files/a", 0, 4)
+    assert list(place.iterdir()) == []
+    place.rmdir()
+    elsewhere.rename(place)
+    assert await objects.read("files/a", 0, 4) == b"kept"
+    await objects.put("files/b", b"kept")
+    with pytest.raises(ObjectMissing):
+        await objects.read("files/c", 0, 4)
+
+
+async def test_an_upload_during_which_the_disk_goes_away_has_failed(database: Database, tmp_path: Path) -> None:
+    place = tmp_path / "objects"
+    objects = await open_objects(database, ResolvedObjectStore(place.as_uri()))
+    with pytest.raises(StoreUnavailable):
+        async with objects.create("files/a") as writer:
+            await writer.write(b"lost")
+            place.rename(tmp_path / "elsewhere")
 
 
 async def test_a_directory_that_cannot_be_made_is_named(database: Database, tmp_path: Path) -> None:
