@@ -9,7 +9,19 @@ import pytest
 from batch import coordinator
 from deployments.models.errors import RequestRejected
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
-from tests.contract.http.batch_calls import CHAT, client, files_url, finish, http, jsonl, line, lines_of, submit, until
+from tests.contract.http.batch_calls import (
+    CHAT,
+    client,
+    files_url,
+    finish,
+    http,
+    jsonl,
+    line,
+    lines_of,
+    submit,
+    until,
+    until_done,
+)
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script, ScriptedEngine, model_card
 from tests.waiting import eventually
@@ -344,7 +356,7 @@ async def test_what_has_ended_or_belongs_to_nothing_is_swept_away(world, batch_s
     )
     async with run_batches(world, batch_stores, sweep_interval_s=0.02):
         batch = await until(client, await submit(client, jsonl(line(0), line(1))), "in_progress")
-        await eventually(lambda: any(key.startswith("segments/") for key in objects.objects))
+        batch = await until_done(client, batch, 1)
         (segment,) = [key for key in objects.objects if key.startswith("segments/")]
         await objects.put("files/orphan", b"x")
         await objects.put("segments/orphan", b"x")
