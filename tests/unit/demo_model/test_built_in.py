@@ -24,7 +24,7 @@ def offered() -> dict[str, list[Any]]:
     return {
         "code": CodeInUse(containers, CONTEXT, None, None, []).functions(),
         "files": FileSearchInUse(
-            NOTHING, CONTEXT, FileSearchTool(type="file_search", vector_store_ids=["vs_1"]), []
+            NOTHING, CONTEXT, FileSearchTool(type="file_search", vector_store_ids=["vs_1"])
         ).functions(),
         "web": SearchInUse(NOTHING, NOTHING, WebSearchTool(type="web_search"), CONTEXT).functions(),
     }
