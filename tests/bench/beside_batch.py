@@ -57,9 +57,9 @@ def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> Be
             lines_before, started = batch.num_done(), time.perf_counter()
             beside += uvloop.run(run_arrivals(peer, shape, rate, seconds, f"beside {number}"))
             lines, beside_s = lines + batch.num_done() - lines_before, beside_s + time.perf_counter() - started
-            time.sleep(2)  # Until the engine calls it quiet.
+            time.sleep(3)  # Until the engine calls it quiet.
             lines_before, started = batch.num_done(), time.perf_counter()
-            time.sleep(5)
+            time.sleep(20)  # Lines come in waves: those that began together end together.
             quiet_lines, quiet_s = (
                 quiet_lines + batch.num_done() - lines_before,
                 quiet_s + time.perf_counter() - started,

@@ -20,7 +20,7 @@ from deployments.models.replica.grammar import ResumingScheduler
 
 BESIDE_INTERACTIVE = 8
 """How many background requests share a step with interactive answers."""
-_QUIET_S = 1.0
+_QUIET_S = 2.0
 _FULL = 0.95
 _READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
