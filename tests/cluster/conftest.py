@@ -14,6 +14,8 @@ from tests.cluster.cluster import CHAT, EMBED, LONG, SMALL, TRAINED, Service, re
 from tests.twins.web import Web
 
 QUICK = {"upscale_delay_s": 1, "downscale_delay_s": 10, "metrics_interval_s": 0.5, "look_back_period_s": 4}
+DRAIN_S = 400
+"""As long as a slow machine may take to replace everything: long streams run meanwhile."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -53,8 +55,11 @@ def main_config(search_url: str) -> dict[str, Any]:
         "scale_to_zero_wait_s": 180,
     }
     args["ingress"] = {
-        "autoscaling_config": {"min_replicas": 2, "max_replicas": 3, "target_ongoing_requests": 8, **QUICK}
+        "autoscaling_config": {"min_replicas": 2, "max_replicas": 3, "target_ongoing_requests": 8, **QUICK},
+        "drain_s": DRAIN_S,
     }
+    for model in models.values():
+        model["drain_s"] = DRAIN_S
     args["batches"] = {"small_batch_lines": 500}
     args["tools"] = {
         "outbound": {"allowed_networks": ["127.0.0.0/8"]},
