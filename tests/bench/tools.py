@@ -49,6 +49,7 @@ MODEL_S = 0.005
 NUM_FILES = 9
 NUM_TURNS = 1000
 AT_ONCE = 8
+OURS = "code interpreter, file search and web search"
 SENTENCE = [[TextDelta("text", 0, "word ")] for _ in range(64)]
 LISTED = {
     "type": "mcp_list_tools",
@@ -129,17 +130,26 @@ def _bodies(store_id: str) -> dict[str, dict[str, Any]]:
     return {
         "no tools": body,
         "a function of the caller's": {**body, "tools": [function]},
-        "code interpreter, file search and web search": {**body, "tools": ours},
+        OURS: {**body, "tools": ours},
         "these and a remote server's, listed before": {**body, "input": [LISTED, said], "tools": [*ours, server]},
     }
+
+
+async def _as_callers(operation: ResponseOperation, body: dict[str, Any]) -> dict[str, Any]:
+    """Return a body that offers the model the same functions, which the service then knows nothing of."""
+    raw = orjson.dumps(body)
+    turn = await operation.begin(ResponseRequest.model_validate(body), raw, WHO, request_id="req_1")
+    await turn.tools.close()
+    return {**body, "tools": [{"type": "function", **one.function["function"]} for one in turn.tools.offered]}
 
 
 async def _turns(bench: Bench, web: WebSearch, folder: Path, times: int) -> list[list[str]]:
     """Return how long turns take in which no tool is called, by which tools they offer."""
     store, _ = await bench.fill({"moon.txt": "The moon is made of cheese."})
     bodies = _bodies(store.store_id)
-    took: dict[str, list[tuple[float, float]]] = {name: [] for name in bodies}
     async with _responses(bench, web, folder) as operation:
+        bodies["the functions of these, as the caller's own"] = await _as_callers(operation, bodies[OURS])
+        took: dict[str, list[tuple[float, float]]] = {name: [] for name in bodies}
         for _ in range(times):
             for name, body in bodies.items():  # In turn, so that all meet the same machine.
                 took[name].append(await _turn(operation, body))
