@@ -17,7 +17,6 @@ from serve_app.operations.chat import ChatOperation
 from serve_app.operations.responses.dialect import GenerationChat, create_chat_request, translated
 from serve_app.operations.responses.history import ServerRun, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.journal import Journal, Shown
-from serve_app.operations.responses.lookup import Lookup
 from serve_app.operations.responses.running_tool import RunningTool, Work
 from serve_app.operations.responses.server_call import OpenTool, ServerCall
 from serve_app.operations.responses.state import ResponseState
@@ -79,7 +78,6 @@ class ResponseRun:
         )
         self._journal = journal or Journal()
         self._tools = turn.tools
-        self._check: Lookup[None] | None = None
         self._use_tools()
         self.runs: dict[str, ServerRun] = {}
         self._chat = chat
@@ -140,23 +138,10 @@ class ResponseRun:
             yield self._fail(SERVER_ERROR_MESSAGE)
             return
         finally:
-            if self._check is not None:
-                self._check.stop()
             await self._tools.close()
         if not self.state.has_ended:
             ending = self.state.end() if self.turn.is_generated else self.state.end_without_output()
             yield ([] if has_begun else lead) + ending
-
-    def _begin_check(self) -> None:
-        """Have what the tools look up looked up from the next moment on in which nothing else is to be done."""
-        if self._check is None and not self._tools.is_checked:
-            self._check = Lookup(self._tools.check())
-
-    async def _check_tools(self) -> None:
-        """Wait for what the tools look up: as soon as something is told, the answer can be refused no more."""
-        self._begin_check()
-        if self._check is not None:
-            await self._check.found()
 
     def _fail(self, message: str) -> list[bytes]:
         return self._end_generation() + self.state.fail("server_error", message)
@@ -171,7 +156,7 @@ class ResponseRun:
 
     async def _run(self) -> AsyncGenerator[list[bytes]]:
         if not self.turn.is_generated:
-            await self._check_tools()
+            await self._tools.check()
             return
         async with aclosing(self._prepare()) as batches:
             async for batch in batches:
@@ -183,7 +168,7 @@ class ResponseRun:
                     yield batch
             if self.state.has_ended:
                 return
-            await self._check_tools()  # The model may have said nothing.
+            await self._tools.check()  # The model may have said nothing.
             yield self._end_generation()
             if not may_call or not self.state.calls or self.state.finish_reason not in ("stop", "tool_calls"):
                 return
@@ -232,7 +217,7 @@ class ResponseRun:
         for tool in self._tools.remote:
             item = tool.begin_list()
             if item is not None:
-                await self._check_tools()
+                await self._tools.check()
                 opened, events = self.state.open_tool(item)
                 yield events
                 # Not for the journal: who makes the response again asks again, since the tool must know its functions.
@@ -243,7 +228,7 @@ class ResponseRun:
                 self._use_tools()
                 self._next_chat = None
             for approved in tool.approved():
-                await self._check_tools()
+                await self._tools.check()
                 call = ServerCall(f"call_{approved.item['id']}", approved.name, [approved.arguments])
                 async with aclosing(self._call(call, tool, outputs, approved.item)) as batches:
                     async for batch in batches:
@@ -305,14 +290,14 @@ class ResponseRun:
             request_id=turn.request_id if number == 1 else f"{turn.request_id}-{number}",
             priority=turn.priority,
         )
-        self._begin_check()  # The model is asked first.
+        self._tools.begin_check()  # The model is asked first.
         try:
             async for piece in stream:
                 if not piece:
                     continue
                 said = parse_events(piece)
                 if not self._tools.is_checked:
-                    await self._check_tools()
+                    await self._tools.check()
                 if self._tools.names:
                     self._heard.text += [event.text for event in said if event.kind == "text"]
                 yield self.state.take(said)

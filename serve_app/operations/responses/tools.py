@@ -15,6 +15,7 @@ from deployments.models.engine import Usage
 from deployments.state.protocol import Principal
 from serve_app.errors import BadRequest
 from serve_app.operations.responses.approvals import check_approvals, short_name
+from serve_app.operations.responses.lookup import Lookup
 from serve_app.operations.responses.writer import Item
 from serve_app.operations.responses.written_call import WrittenCall
 from serve_app.operations.scopes import check_operation
@@ -219,6 +220,7 @@ class ToolSet:
         self.remote = [opened.tool for opened in tools if isinstance(opened.tool, RemoteTool)]
         self._opened = list(tools)
         self._unchecked = [opened.tool for opened in tools if isinstance(opened.tool, CheckedTool)]
+        self._checking: Lookup[None] | None = None
         self._client_functions = client_functions
         self._by_name: dict[str, ToolInUse] = {}
         self.names: dict[str, str] = {}
@@ -250,12 +252,24 @@ class ToolSet:
         """It is known that every tool can be used as the request asks."""
         return not self._unchecked
 
+    def begin_check(self) -> None:
+        """Have what the tools look up looked up from the next moment on in which nothing else is to be done."""
+        if self._checking is None and self._unchecked:
+            self._checking = Lookup(self._check_all())
+
     async def check(self) -> None:
-        """Return once it is known that every tool can be used as the request asks: before anything is told.
+        """Return once it is known that every tool can be used as the request asks.
+
+        As soon as something is told, the answer can be refused no more.
 
         Raises:
             ApiError: one cannot be.
         """
+        self.begin_check()
+        if self._checking is not None:
+            await self._checking.found()
+
+    async def _check_all(self) -> None:
         while self._unchecked:
             await self._unchecked[0].check()
             del self._unchecked[0]
@@ -290,6 +304,8 @@ class ToolSet:
 
     async def close(self) -> None:
         """Close every tool; what one fails at, another need not."""
+        if self._checking is not None:
+            self._checking.stop()
         for opened in self._opened:
             await opened.tool.close()
 
