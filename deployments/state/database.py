@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +29,6 @@ T = TypeVar("T")
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _PRAGMAS = (
     "busy_timeout=10000",
-    "journal_mode=WAL",
     "synchronous=FULL",
     "foreign_keys=ON",
     "secure_delete=ON",  # What is deleted is overwritten: wrapped keys are deleted to destroy what they open.
@@ -147,7 +146,7 @@ async def connect(url: str) -> Database:
             path.parent.mkdir(parents=True, exist_ok=True)
             engine = create_async_engine(url, connect_args={"isolation_level": None})
             _configure_sqlite(engine.sync_engine)
-            await asyncio.to_thread(_make_private, path)
+            await asyncio.to_thread(_create_sqlite, path)
         else:
             engine = create_async_engine(
                 url,
@@ -157,7 +156,7 @@ async def connect(url: str) -> Database:
                 pool_timeout=_POOL_TIMEOUT_S,
                 connect_args={"timeout": _CONNECT_TIMEOUT_S, "command_timeout": _COMMAND_TIMEOUT_S},
             )
-    except (SQLAlchemyError, OSError) as error:
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         raise StateError(f"The database cannot be opened: {_reason(error)}.") from None
     database = Database(engine)
     try:
@@ -232,9 +231,16 @@ def _configure_sqlite(engine: Engine) -> None:
     event.listen(engine, "begin", on_begin)
 
 
-def _make_private(path: Path) -> None:
-    """Create the file readable by its owner only; SQLite gives the files beside it the same mode."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+def _create_sqlite(path: Path) -> None:
+    """Create the file readable by its owner only, with a write-ahead log; SQLite gives the log the same mode.
+
+    The file remembers the log. One process at a time: of two that turn it on, SQLite refuses one without any wait.
+    """
+    with _migration_lock(path):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA {_PRAGMAS[0]}")
+            connection.execute("PRAGMA journal_mode=WAL")
 
 
 async def _migrate(database: Database, url: URL) -> None:
@@ -244,7 +250,7 @@ async def _migrate(database: Database, url: URL) -> None:
     if current == head:
         return
     if database.is_sqlite:
-        with _file_lock(f"{url.database}.migrating"):
+        with _migration_lock(Path(url.database or "")):
             async with database.write() as connection:
                 await connection.run_sync(_upgrade, head)
         return
@@ -292,9 +298,9 @@ def _upgrade(connection: Connection, head: str) -> None:
 
 
 @contextmanager
-def _file_lock(path: str) -> Iterator[None]:
-    """Hold the lock file; waits for whoever holds it. A killed holder releases it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+def _migration_lock(path: Path) -> Iterator[None]:
+    """Hold the lock file beside a database; waits for whoever holds it. A killed holder releases it."""
+    descriptor = os.open(f"{path}.migrating", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

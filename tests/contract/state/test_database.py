@@ -3,6 +3,9 @@ import os
 import stat
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from deployments.state import database as database_module
-from deployments.state.database import Database, connect, head_revision
+from deployments.state.database import Database, _create_sqlite, connect, head_revision
 from deployments.state.references import StateError
 from deployments.state.tables import metadata
 from tests.contract.state.postgres import PostgresServer
@@ -56,16 +59,41 @@ def test_several_processes_may_start_at_once(database_url: str) -> None:
         "async def main():\n"
         "    database = await connect(sys.argv[1])\n"
         "    await database.close()\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.read()\n"
         "asyncio.run(main())\n"
     )
     root = Path(__file__).parents[3]
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    processes = [
-        subprocess.Popen([sys.executable, "-c", code, database_url], stderr=subprocess.PIPE, env=environment)
-        for _ in range(4)
-    ]
-    outcomes = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * 4, outcomes
+    pipe = subprocess.PIPE
+    with ExitStack() as running:
+        processes = [
+            running.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", code, database_url], stdin=pipe, stdout=pipe, stderr=pipe, env=environment
+                )
+            )
+            for _ in range(6)
+        ]
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        outcomes = [process.stderr.read() for process in processes if process.stderr is not None]
+    assert [process.returncode for process in processes] == [0] * 6, outcomes
+
+
+def test_many_that_create_a_file_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    def create(number: int) -> None:
+        barrier.wait(30)
+        _create_sqlite(tmp_path / f"{number // 6}.db")
+
+    barrier = threading.Barrier(6)
+    with ThreadPoolExecutor(6) as threads:
+        for _ in threads.map(create, range(300)):
+            pass
 
 
 async def test_a_database_of_a_newer_version_is_refused(database_url: str) -> None:
