@@ -112,6 +112,9 @@ def serving_environment(environ: Mapping[str, str], plan: ServePlan) -> dict[str
         # How long an ingress replica goes on when it is to end. Serve's 30 s are for load balancers outside of the
         # cluster; its own HAProxy, which alone stands before them here, knows within one.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "3",
+        # HAProxy is started anew whenever a replica comes or goes, and streams stay with the one they came through.
+        # Serve would end it, and them, after 120 s: it stays for as long as a replica may drain.
+        "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "3600",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
         "RAY_AUTH_MODE": "token",

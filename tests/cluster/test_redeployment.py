@@ -3,6 +3,7 @@
 import copy
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
@@ -20,23 +21,21 @@ def test_streams_finish_and_requests_go_on_while_everything_is_replaced(
     config = copy.deepcopy(service.config)
     small = next(model for model in config["applications"][0]["args"]["models"] if model["id"] == SMALL)
     small["max_queued_requests"] += 1
-    ends: dict[int, str | None] = {}
 
-    def stream(number: int, model: str) -> None:
+    def stream(number: int, model: str) -> str | None:
         chunks = client.chat.completions.create(
             model=model, messages=[{"role": "user", "content": f"Story {number}."}], max_tokens=3900, stream=True
         )
+        end = None
         for chunk in chunks:
             started.set()
             for part in chunk.choices:
-                ends[number] = part.finish_reason or ends.get(number)
+                end = part.finish_reason or end
+        return end
 
     started = threading.Event()
-    streams = [
-        threading.Thread(target=stream, args=(number, model)) for number, model in enumerate((SMALL, SMALL, CHAT))
-    ]
-    for thread in streams:
-        thread.start()
+    threads = ThreadPoolExecutor(3)
+    streams = [threads.submit(stream, number, model) for number, model in enumerate((SMALL, SMALL, CHAT))]
     assert started.wait(30)
     service.deploy(config)
 
@@ -53,9 +52,7 @@ def test_streams_finish_and_requests_go_on_while_everything_is_replaced(
         assert time.monotonic() < deadline
         answer = httpx2.post(f"{service.url}/v1/chat/completions", json=body, headers=headers, timeout=20)
         statuses.append(answer.status_code)
-    for thread in streams:
-        thread.join()
-    assert ends == {0: "length", 1: "length", 2: "length"}
+    assert [one.result() for one in streams] == ["length"] * 3
     assert set(statuses) == {200}
     service.config = config
     eventually(

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import typer
+from annotated_types import Le
 from rich.console import Console
 
 from serve_app.cli import serve
 from serve_app.cli.serve import load_plan, serving_environment
+from serve_app.config import IngressConfig
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 
@@ -68,6 +70,12 @@ def test_fast_front_and_quiet_workers_are_asked_for(console: Console, state_dir:
     assert environment["OMP_NUM_THREADS"] == "1"
     assert environment["MANTA_STATE_DIR"] == str(state_dir)
     assert environment["PATH"] == "/bin"
+
+
+def test_a_stream_may_outlive_a_change_for_as_long_as_a_replica_may_drain(console: Console) -> None:
+    environment = serving_environment({}, load_plan(CONFIGS / "local.yaml", console))
+    (longest,) = (rule.le for rule in IngressConfig.model_fields["drain_s"].metadata if isinstance(rule, Le))
+    assert float(environment["RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S"]) == longest
 
 
 def test_operators_environment_has_the_last_word(console: Console) -> None:
