@@ -71,6 +71,8 @@ class _Job:
     made: list[bytes] = field(default_factory=list)
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
     has_more: asyncio.Event = field(default_factory=asyncio.Event)
+    is_leaving: asyncio.Event = field(default_factory=asyncio.Event)
+    has_ended: bool = False
 
     def add(self, events: list[bytes]) -> None:
         self.made += self.shown.leave_out(events)
@@ -214,11 +216,21 @@ class BackgroundRunner:
     async def _do(self, job: _Job) -> None:
         making = asyncio.create_task(self._make(job))
         making.add_done_callback(lambda _: job.has_news.set())
+        keeping = asyncio.create_task(self._keep(job, making))
         try:
-            await self._keep(job, making)
+            await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            # What is made is kept before another replica goes on: no call that was made is made again.
+            job.is_leaving.set()
+            job.has_news.set()
+            await asyncio.wait([keeping], timeout=self._timing.lease_s)
+            if job.has_ended:
+                return
+            raise
         finally:
             making.cancel()
-            await asyncio.wait([making])
+            keeping.cancel()
+            await asyncio.wait([making, keeping])
 
     async def _make(self, job: _Job) -> None:
         """Have the response made; its events go into `job.made`."""
@@ -235,17 +247,15 @@ class BackgroundRunner:
             job.add(job.run.state.fail("invalid_prompt" if is_prompts_fault else "server_error", told.message))
 
     async def _keep(self, job: _Job, making: asyncio.Task[None]) -> None:
-        """Write what is made into the database, until it has ended or was cancelled."""
+        """Write what is made into the database, until it has ended, was cancelled or goes on elsewhere."""
         account, response_id = job.run.turn.principal.account, job.run.turn.response["id"]
         is_cancelled = False
         while not making.done():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._timing.heartbeat_s):
-                    await job.has_news.wait()
+            await _wait(job.has_news, self._timing.heartbeat_s)
             job.has_news.clear()
             if making.done():
                 break
-            events, job.made = job.made, []
+            is_last, events, job.made = job.is_leaving.is_set(), job.made, []
             journal = job.journal.take_written() if events else []
             is_cancelled = await self._persist(
                 lambda events=events, journal=journal: self._store.append(  # type: ignore[misc]
@@ -263,11 +273,14 @@ class BackgroundRunner:
             if is_cancelled:
                 making.cancel()
                 await asyncio.wait([making])
+            elif is_last:
+                return
             else:
-                await asyncio.sleep(self._timing.group_s)
+                await _wait(job.is_leaving, self._timing.group_s)
         failure = None if making.cancelled() else making.exception()
         if isinstance(failure, JournalMismatch) and job.claimed is not None:
             await self._give_up(job.claimed, ApiError(INTERRUPTED))
+            job.has_ended = True
             return
         if failure is not None:
             log_bug(job.run.turn.request_id, failure)
@@ -278,6 +291,7 @@ class BackgroundRunner:
                 account, stored_turn(job.run), job.epoch, job.made, conversation_id=job.run.turn.conversation_id
             )
         )
+        job.has_ended = True
 
     async def _persist(self, write: Callable[[], Awaitable[T]]) -> T:
         """Return what a write returns; while the database is away it is tried again, for as long as the lease lasts."""
@@ -328,9 +342,7 @@ class BackgroundRunner:
             if has_more is None:
                 await asyncio.sleep(self._timing.follow_s)
                 continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._timing.heartbeat_s):
-                    await has_more.wait()
+            await _wait(has_more, self._timing.heartbeat_s)
 
     async def close(self) -> None:
         """Stop what runs here; other replicas take it over."""
@@ -338,6 +350,13 @@ class BackgroundRunner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    """Return when the event is set, or the time is over."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
 
 
 def _status_of(response: Item) -> tuple[int, str | None]:

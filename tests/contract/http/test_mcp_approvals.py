@@ -1,6 +1,7 @@
 """Calls of remote MCP servers that wait for approval: made once, declined, kept by either side, taken over."""
 
 import asyncio
+from dataclasses import replace
 
 from serve_app.operations.responses.background import NOT_TAKEN_OVER
 from tests.contract.http.answers import MODEL, USAGE, pieces, said
@@ -145,7 +146,8 @@ async def test_calls_are_bounded_in_number_those_that_were_approved_too(world, m
 
 
 async def taken_over(world, **body):
-    """Return how a background response ends whose process goes while its model is asked."""
+    """Return how a background response ends whose process stops while its model is asked, before it kept much."""
+    world.timing = replace(world.timing, group_s=0.5)
     num_asked = len(world.chat.requests)
     scripts = [Script([asyncio.Event()], USAGE)]
     world.chat.script = lambda request: scripts.pop() if scripts else Script(pieces(request, said("Hm.")), USAGE)
