@@ -171,12 +171,16 @@ async def _speed(bench: Bench, rounds: int) -> list[list[str]]:
     return rows
 
 
+def find_stale(documents: dict[str, str], questions: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the questions whose answer no document holds."""
+    whole = " ".join(" ".join(text.split()) for text in documents.values())
+    return [question for question, answer in questions if " ".join(answer.split()) not in whole]
+
+
 async def _recall(
     bench: Bench, name: str, documents: dict[str, str], questions: Sequence[tuple[str, str]]
 ) -> list[list[str]]:
-    whole = " ".join(" ".join(text.split()) for text in documents.values())
-    stale = [question for question, answer in questions if " ".join(answer.split()) not in whole]
-    assert not stale, f"these have no answer any more: {stale}"
+    assert not (stale := find_stale(documents, questions)), f"these have no answer any more: {stale}"
     store, took_s = await bench.fill(documents)
     num_chunks = await bench.search.index.count_chunks(store.store_id)
     rows = [

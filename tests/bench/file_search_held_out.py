@@ -54,7 +54,7 @@ HELD_OUT = [
     ("Which library runs the patterns of safety policies?", "Patterns run in linear time (RE2)"),
     (
         "A background response was seen in part when its process died: what then?",
-        "goes on from the text that was shown",
+        "makes it again from the journal, which shows nothing new",
     ),
     ("Can a deleted file be read again through an older turn?", "deleted since cannot be read again through it"),
     ("What is dropped when a conversation is too long?", "What is cut off to fit is whole turns"),
