@@ -19,6 +19,7 @@ from deployments.state.batch_rows import Batch
 from deployments.state.files import ORPHAN_AGE_S
 from deployments.state.objects import StoreUnavailable
 from deployments.state.retention import FilesConfig
+from deployments.waiting import wait_at_most
 from serve_app.observability import log_bug
 
 logger = logging.getLogger(__name__)
@@ -45,9 +46,7 @@ class Coordinator:
         try:
             while True:
                 await self._claim_all()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._config.poll_interval_s):
-                        await self._wake.wait()
+                await wait_at_most(self._wake, self._config.poll_interval_s)
                 self._wake.clear()
         finally:
             claimed = list(self._running.values())

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from deployments.state.file_content import ContentReader
 from deployments.state.files import StoredFile
 from deployments.state.objects import ContentLost
 from deployments.state.protocol import Principal, RequestRecord
+from deployments.waiting import wait_at_most
 from serve_app.observability import log_bug
 from serve_app.operations.registry import Operation
 
@@ -137,9 +137,7 @@ class _Run:
             Fenced: the claim is not the newest, or the outcomes are sealed.
         """
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval_s):
-                    await self.wake.wait()
+            await wait_at_most(self.wake, self._interval_s)
             self.wake.clear()
             is_last = self.has_started_all
             is_stopping = await self.commit_rest() if self._answers else await self._is_stopping()

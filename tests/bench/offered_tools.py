@@ -18,12 +18,12 @@ from openai import OpenAI
 
 from tests.bench.figures import percentile
 from tests.bench.peers import ROOT, parse_spec, read_model, start_peer, stop_peer
+from tests.bench.tools import OURS, own_tools
 from tests.demo_model.built_in import CODE, FILES, PAGES, WEB
 
 CONFIG = ROOT / "configs" / "local.yaml"
 NOBODY = {"provider": {"name": "searxng", "url": "http://127.0.0.1:9"}}
-NONE, OURS = "no tools", "code interpreter, file search and web search"
-CALLERS = "the same functions, the caller's own"
+NONE, CALLERS = "no tools", "the same functions, the caller's own"
 WARM_UP_ROUNDS = 20
 
 
@@ -39,13 +39,8 @@ def write_config(directory: Path) -> Path:
 def tools_of(client: OpenAI) -> dict[str, list[Any]]:
     """Return the tools of each kind of turn."""
     store = client.vector_stores.create(name="offered")
-    ours = [
-        {"type": "code_interpreter", "container": {"type": "auto"}},
-        {"type": "file_search", "vector_store_ids": [store.id]},
-        {"type": "web_search"},
-    ]
     callers = [{"type": "function", "strict": False, **tool["function"]} for tool in (CODE, FILES, WEB, *PAGES)]
-    return {NONE: [], OURS: ours, CALLERS: callers}
+    return {NONE: [], OURS: own_tools(store.id), CALLERS: callers}
 
 
 def first_text_ms(client: OpenAI, model: str, tools: list[Any]) -> float | None:

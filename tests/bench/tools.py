@@ -117,13 +117,18 @@ async def _web_searches(web: Web, provider: SearchProvider, reader: PageReader, 
     ]
 
 
-def _bodies(store_id: str) -> dict[str, dict[str, Any]]:
-    function = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
-    ours = [
+def own_tools(store_id: str) -> list[dict[str, Any]]:
+    """Return the service's own tools as a request names them: `OURS`."""
+    return [
         {"type": "code_interpreter", "container": {"type": "auto"}},
         {"type": "file_search", "vector_store_ids": [store_id]},
         {"type": "web_search"},
     ]
+
+
+def _bodies(store_id: str) -> dict[str, dict[str, Any]]:
+    function = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+    ours = own_tools(store_id)
     server = {"type": "mcp", "server_label": "store", "server_url": "https://store.example/mcp"}
     said = {"type": "message", "role": "user", "content": "Hello."}
     body = {"model": MODEL, "input": [said], "stream": True, "store": False}

@@ -31,6 +31,7 @@ from deployments.tools.file_search.index import (
 )
 from deployments.tools.file_search.readers import InvalidFile, UnsupportedFile
 from deployments.tools.file_search.terms import TermCoder
+from deployments.waiting import wait_at_most
 from serve_app.errors import ApiError
 from serve_app.observability import Exchange, Observer, log_bug
 from serve_app.operations.file_search.embedder import Embedder
@@ -119,9 +120,7 @@ class Indexer:
                     pass
             except Exception as error:  # The database may be away; its leases lapse, and it is looked at again.
                 log_bug("indexing", error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._timing.look_s):
-                    await self._has_news.wait()
+            await wait_at_most(self._has_news, self._timing.look_s)
 
     async def step(self) -> bool:
         """Do one piece of work; return whether there was any."""

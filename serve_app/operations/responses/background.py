@@ -18,6 +18,7 @@ from deployments.models.engine import Usage
 from deployments.models.errors import EngineError, RequestRejected
 from deployments.state.protocol import Gatekeeper, Granted, Principal
 from deployments.state.response_protocol import Claimed, Item, LeaseLost, StoredTurn
+from deployments.waiting import wait_at_most
 from serve_app.errors import SERVER_ERROR_MESSAGE, ApiError, translate_engine_error
 from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, Observer, log_bug
 from serve_app.operations.responses.answer import stored_turn
@@ -251,7 +252,7 @@ class BackgroundRunner:
         account, response_id = job.run.turn.principal.account, job.run.turn.response["id"]
         is_cancelled = False
         while not making.done():
-            await _wait(job.has_news, self._timing.heartbeat_s)
+            await wait_at_most(job.has_news, self._timing.heartbeat_s)
             job.has_news.clear()
             if making.done():
                 break
@@ -276,7 +277,7 @@ class BackgroundRunner:
             elif is_last:
                 return
             else:
-                await _wait(job.is_leaving, self._timing.group_s)
+                await wait_at_most(job.is_leaving, self._timing.group_s)
         failure = None if making.cancelled() else making.exception()
         if isinstance(failure, JournalMismatch) and job.claimed is not None:
             await self._give_up(job.claimed, ApiError(INTERRUPTED))
@@ -342,7 +343,7 @@ class BackgroundRunner:
             if has_more is None:
                 await asyncio.sleep(self._timing.follow_s)
                 continue
-            await _wait(has_more, self._timing.heartbeat_s)
+            await wait_at_most(has_more, self._timing.heartbeat_s)
 
     async def close(self) -> None:
         """Stop what runs here; other replicas take it over."""
@@ -350,13 +351,6 @@ class BackgroundRunner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _wait(event: asyncio.Event, timeout_s: float) -> None:
-    """Return when the event is set, or the time is over."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(timeout_s):
-            await event.wait()
 
 
 def _status_of(response: Item) -> tuple[int, str | None]:

@@ -38,12 +38,12 @@ async def events_of(world, response_id, after=-1):
 async def kill(world, runner):
     """End a runner as kill -9 would: it writes nothing more and lets nothing go."""
     tasks = list(runner._tasks)
+    runner._store = _Gone()
     for _ in range(2):  # The first asks to leave in peace.
         for task in tasks:
-            runner._store = _Gone()
             task.cancel()
         await asyncio.sleep(0)
-    await asyncio.gather(*runner._tasks, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
     world.clock.advance(world.timing.lease_s)
 
 
