@@ -26,7 +26,7 @@ HELD_OUT = [
     ("Can a request be counted twice in the usage?", "so that what arrives twice is counted once"),
     ("What does somebody learn who has only the full-text index?", "how often a code comes and which come together"),
     ("Are embeddings encrypted in the index?", "the vectors are not, since nothing could be found by them then"),
-    ("How are the results by meaning and by words put into one order?", "reciprocal rank fusion"),
+    ("How are the results by meaning and by words put into one order?", "a weighted sum of scores"),
     ("Does the file extension decide how a document is read?", "a name only decides what bytes leave open"),
     ("How are tokens counted when documents are cut into pieces?", "as tokenizers of language models have them on"),
     ("How is DNS rebinding prevented?", "no second look-up can lead elsewhere"),

@@ -240,8 +240,8 @@ def _rank(rankings: Sequence[_Rankings], options: SearchOptions) -> list[tuple[C
         weight_near, weight_matching = _weights(options.ranking)
         lists = []
         for ranking in rankings:
-            lists.append((weight_near, _in_order(ranking.near)))
-            lists.append((weight_matching, _in_order(ranking.matching)))
+            lists.append((weight_near, ranking.near))
+            lists.append((weight_matching, ranking.matching))
         ranked = fuse(lists)
     least = options.ranking.score_threshold or 0.0
     return [(candidate, min(1.0, score)) for candidate, score in ranked if score >= least]
@@ -263,7 +263,3 @@ def _without_neighbours(
         (others if is_said else chosen)[store_id, key] = score
     best = [*chosen.items(), *others.items()][:most]
     return sorted(best, key=lambda one: -one[1])
-
-
-def _in_order(scores: Mapping[Candidate, float]) -> list[Candidate]:
-    return sorted(scores, key=lambda candidate: -scores[candidate])

@@ -86,11 +86,21 @@ def test_codes_tell_no_word_and_differ_by_key() -> None:
 
 
 def test_what_both_rankings_know_comes_first() -> None:
-    ranked = fuse([(1.0, ["a", "b"]), (1.0, ["b", "c"])])
-    assert [name for name, _ in ranked] == ["b", "a", "c"]
-    assert fuse([(1.0, ["a"]), (1.0, ["a"])]) == [("a", pytest.approx(1.0))]
-    assert [name for name, _ in fuse([(0.0, ["a"]), (2.0, ["b"])])] == ["b"]
+    ranked = fuse([(1.0, {"a": 0.6, "b": 0.5}), (1.0, {"b": 9.0, "c": 4.5})])
+    assert ranked == [("b", pytest.approx(11 / 12)), ("a", pytest.approx(1 / 2)), ("c", pytest.approx(1 / 4))]
+    assert fuse([(1.0, {"a": 0.2}), (1.0, {"a": 7.0})]) == [("a", pytest.approx(1.0))]
+    assert fuse([(0.0, {"a": 0.9}), (2.0, {"b": 0.1})]) == [("b", pytest.approx(1.0))]
     assert fuse([]) == []
+
+
+def test_how_much_better_a_result_is_counts_and_not_only_its_place() -> None:
+    clear, close = {"a": 9.0, "b": 1.0}, {"b": 0.50, "a": 0.49}
+    assert [name for name, _ in fuse([(1.0, clear), (1.0, close)])] == ["a", "b"]
+    assert [name for name, _ in fuse([(1.0, clear), (50.0, close)])] == ["b", "a"]
+
+
+def test_a_ranking_that_finds_nothing_takes_its_share_of_the_score() -> None:
+    assert fuse([(3.0, {"a": 0.7}), (1.0, {})]) == [("a", pytest.approx(0.75))]
 
 
 FILE = {"year": 2024.0, "by": "me", "draft": True}
