@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from batch.lines import read_custom_id, render_not_run
@@ -25,6 +26,14 @@ _WRITE_BYTES = 256 * 1024
 _EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
 _CANCELLED = ("batch_cancelled", "This request was not executed because the batch was cancelled.")
 _ANSWER_LOST = ("answer_lost", "This request was executed, but its answer was lost in storage.")
+
+
+class Without(IntEnum):
+    """What the files of a batch are written without where it is lost; each goes with those before it."""
+
+    NOTHING = 0
+    NAMES = 1
+    ANSWERS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +71,11 @@ async def merge(
     state: BatchState,
     index: LineIndex | None,
     lifetime_s: float,
-    *,
-    gives_up: bool = False,
+    without: Without = Without.NOTHING,
 ) -> Merged:
     """Write the files of a batch whose outcomes are sealed. Nothing of it counts until `BatchWork.finish`.
 
-    Without an `index` the input is lost. What else is lost stops it, unless it `gives_up` on that.
+    Without an `index` the input is lost. What else is lost stops it, unless it is to do without.
 
     Raises:
         StoreUnavailable: the object store fails, or is full.
@@ -75,13 +83,13 @@ async def merge(
     """
     if not state.num_total:
         return Merged(None, None)
-    lines = _Lines(stores, batch, state, index, gives_up=gives_up)
+    lines = _Lines(stores, batch, state, index, without)
     await lines.open()
     made: list[_Buffered] = []
     try:
         async with AsyncExitStack() as stack:
             made.append(await _create(stack, stores, batch))
-            if state.num_completed < state.num_total or gives_up:
+            if state.num_completed < state.num_total or without:
                 made.append(await _create(stack, stores, batch))
             output, *errors = made
             async for line, is_failed in lines.rendered():
@@ -114,14 +122,14 @@ class _Lines:
     """The output lines of a batch, in input order."""
 
     def __init__(
-        self, stores: Stores, batch: Batch, state: BatchState, index: LineIndex | None, *, gives_up: bool
+        self, stores: Stores, batch: Batch, state: BatchState, index: LineIndex | None, without: Without
     ) -> None:
         self.num_lost = 0
         self._stores = stores
         self._batch = batch
         self._state = state
         self._index = index
-        self._gives_up = gives_up
+        self._without = without
         self._input: ContentReader | None = None
 
     async def open(self) -> None:
@@ -147,7 +155,7 @@ class _Lines:
         try:
             return await self._done.line(number)
         except ContentLost:
-            if not self._gives_up:
+            if self._without < Without.ANSWERS:
                 raise
             self.num_lost += not self._done.has_failed(number)
             return None
@@ -164,6 +172,6 @@ class _Lines:
             place = self._index.place(number)
             return read_custom_id(await self._input.read(place.offset, place.offset + place.length))
         except (ContentLost, FileNotFound):
-            if not self._gives_up:
+            if self._without < Without.NAMES:
                 raise
             return None

@@ -11,8 +11,8 @@ from batch.calls import begin_exchange, failed
 from batch.config import BatchConfig
 from batch.fleet import Fleet, FleetDown
 from batch.lines import Place, read_custom_id
-from batch.merge import Merged, merge
-from batch.stores import Stores, patiently
+from batch.merge import Merged, Without, merge
+from batch.stores import Stores, at_once, patiently, when_mounted
 from batch.validation import LineIndex, Rules, Validation, index_lines, validate
 from batch.worker import Job, must_stop
 from deployments.state.batch_ledger import BatchState, CannotCancel, Fenced
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 MAX_TRIES = 3
 _MAX_VALIDATIONS = 10
 _FLEET_WAIT_S = 2.0
+_CANCEL_WAIT_S = 30.0
+"""How long a batch that is cancelled waits for an input that is lost, of which only the names of lines are needed."""
 _INPUT_LOST: dict[str, Any] = {
     "code": "input_file_lost",
     "message": "The input file can no longer be read from storage. What was done before is in the output file.",
@@ -94,7 +96,7 @@ class BatchRun:
             await self._run_lines(index)
             state = await self._seal()
         except (ContentLost, FileNotFound):
-            state = await self._seal_without_input()
+            state = await self._seal_without_input(index)
         if state.finalizing_at is None:
             raise Fenced(f"The batch is {state.status}.")
         await self._finish(state, index)
@@ -102,9 +104,10 @@ class BatchRun:
     async def _seal(self) -> BatchState:
         return await patiently("Sealing a batch", lambda: self._stores.work.seal(self._id, self._epoch))
 
-    async def _seal_without_input(self) -> BatchState:
+    async def _seal_without_input(self, index: LineIndex | None) -> BatchState:
         logger.warning("The input of %s is lost.", self._id)
-        if (await self._look()).is_complete:  # Nothing of it is needed any more.
+        state = await self._look()
+        if state.is_complete or (index is not None and must_stop(state)):  # At most names are needed of it.
             return await self._seal()
         lose = partial(self._stores.work.lose, self._id, self._epoch, [_INPUT_LOST])
         return await patiently("Noting a lost input", lose)
@@ -129,13 +132,23 @@ class BatchRun:
     async def _merge(self, state: BatchState, index: LineIndex | None) -> Merged:
         batch, stores = self._batch, self._stores
         lifetime_s = self._rules.output_lifetime_s(batch.principal.retention, batch.output_expires_after_s)
+
+        async def write(without: Without, lost_after: Callable[[], Awaitable[float]]) -> Merged:
+            work = partial(merge, stores, batch, state, index, lifetime_s, without)
+            return await patiently("Writing a batch's output", work, lost_after=lost_after)
+
         try:
-            return await patiently("Writing a batch's output", lambda: merge(stores, batch, state, index, lifetime_s))
+            return await write(Without.NOTHING, self._input_lost_after)
         except (ContentLost, FileNotFound):
             logger.warning("What %s needs for its output is lost in part.", self._id)
-        return await patiently(
-            "Writing a batch's output", lambda: merge(stores, batch, state, index, lifetime_s, gives_up=True)
-        )
+        try:  # Answers were waited for as long as the input was, but where the batch is cancelled.
+            return await write(Without.NAMES, when_mounted if state.status == "cancelling" else at_once)
+        except ContentLost:
+            return await write(Without.ANSWERS, at_once)
+
+    async def _input_lost_after(self) -> float:
+        is_cancelled = (await self._look()).status == "cancelling"
+        return _CANCEL_WAIT_S if is_cancelled else await when_mounted()
 
     async def _clean_up(self) -> None:
         """Destroy what a batch leaves that never ran."""
@@ -156,7 +169,7 @@ class BatchRun:
         if state.status == "cancelling" and not state.num_total:
             return LineIndex()
         if state.num_total:
-            return await patiently("Reading a batch's input", self._read_index)
+            return await patiently("Reading a batch's input", self._read_index, lost_after=self._input_lost_after)
         found = await self._validate()
         if not found.errors:
             state = await patiently(
@@ -189,7 +202,7 @@ class BatchRun:
             return await validate(self._stores.files.read(file), rules)
 
         try:
-            found = await patiently("Reading a batch's input", read)
+            found = await patiently("Reading a batch's input", read, lost_after=self._input_lost_after)
         except FileNotFound:
             return _invalid(
                 "invalid_request",
@@ -262,7 +275,7 @@ class BatchRun:
         """Return the last of these lines, having read them all: what cannot be read is no worker's fault.
 
         Raises:
-            ContentLost: it cannot be read for long, and the object store is there.
+            ContentLost: it cannot be read for long, or the batch is to be stopped, and the object store is there.
             FileNotFound: the file is gone.
         """
 
@@ -273,7 +286,10 @@ class BatchRun:
                 content = await reader.read(place.offset, place.offset + place.length)
             return content
 
-        return await patiently("Reading a batch's input", read)
+        async def lost_after() -> float:
+            return await (at_once if must_stop(await self._look()) else when_mounted)()
+
+        return await patiently("Reading a batch's input", read, lost_after=lost_after)
 
     async def _give_out(self, job: Job, places: Sequence[Place]) -> None:
         await self._patiently_run(job, lambda: self._fleet.run(job, places))

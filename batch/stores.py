@@ -71,19 +71,29 @@ def worth_telling(num_failures: int) -> bool:
     return num_failures in (1, 10) or num_failures % 100 == 0
 
 
+async def at_once() -> float:
+    """Return that what is lost is not waited for."""
+    return 0.0
+
+
+async def when_mounted() -> float:
+    """Return for how long, in seconds, what is lost may be on a disk that is away."""
+    return _LOST_AFTER_S
+
+
 async def patiently(
     what: str,
     work: Callable[[], Awaitable[T]],
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     *,
-    waits_for_lost: bool = True,
+    lost_after: Callable[[], Awaitable[float]] = when_mounted,
 ) -> T:
     """Return what `work` returns; while the database or the object store is away, try again.
 
     Work that is done twice must be as good as done once: an answer may have been lost on its way here.
 
     Raises:
-        ContentLost: nothing else has come of it for `_LOST_AFTER_S`; at once where that is not to be waited for.
+        ContentLost: nothing else has come of it for the seconds that `lost_after` returns, asked each time.
     """
     num_failures = 0
     lost_at: float | None = None
@@ -95,12 +105,11 @@ async def patiently(
                 raise
             if not isinstance(error, ContentLost):
                 lost_at = None
-            elif not waits_for_lost:
-                raise
-            elif lost_at is None:
-                lost_at = time.monotonic()
-            elif time.monotonic() - lost_at >= _LOST_AFTER_S:
-                raise
+            else:
+                now = time.monotonic()
+                lost_at = now if lost_at is None else lost_at
+                if now - lost_at >= await lost_after():
+                    raise
             num_failures += 1
             if worth_telling(num_failures):
                 logger.warning("%s failed %d times: %s", what, num_failures, type(error).__name__)

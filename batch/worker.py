@@ -10,7 +10,7 @@ from batch.config import BatchConfig
 from batch.gate import Gate
 from batch.lines import Place, parse_line
 from batch.segments import MAX_SEGMENT_BYTES
-from batch.stores import Stores, patiently
+from batch.stores import Stores, at_once, patiently
 from deployments.state.batch_ledger import BatchState, Fenced
 from deployments.state.file_content import ContentReader
 from deployments.state.files import StoredFile
@@ -91,7 +91,7 @@ class LineWorker:
         try:
             stop = place.offset + place.length
             content = await patiently(
-                "Reading a batch's input", lambda: reader.read(place.offset, stop), waits_for_lost=False
+                "Reading a batch's input", lambda: reader.read(place.offset, stop), lost_after=at_once
             )
             request = parse_line(content, job.endpoint)
             run.add(await self._calls.run(place.line, request, job.endpoint, job.principal, job.batch_id))

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from batch import run as run_module
 from batch import stores as stores_module
 from deployments.state.batch_work import BatchWork
 from tests.contract.http.answers import USAGE, answer
@@ -74,7 +75,12 @@ def client(world, batch_stores):
 
 
 @pytest.fixture
-def impatient(monkeypatch):
+def cancels_soon(monkeypatch):
+    monkeypatch.setattr(run_module, "_CANCEL_WAIT_S", 0.5)
+
+
+@pytest.fixture
+def impatient(monkeypatch, cancels_soon):
     monkeypatch.setattr(stores_module, "_LOST_AFTER_S", 0.5)
 
 
@@ -142,6 +148,50 @@ async def test_a_batch_that_is_stopped_ends_also_without_its_input(client, world
     assert (batch.status, batch.errors) == (end, None)
     assert [one["custom_id"] for one in await lines_of(client, batch.output_file_id)] == ["request-0"]
     assert (batch.request_counts.completed, batch.request_counts.failed) == (1, 1)
+
+
+@pytest.mark.usefixtures("cancels_soon")
+@pytest.mark.parametrize("is_taken_over", [False, True])
+async def test_a_cancelled_batch_does_not_wait_long_for_an_input_that_is_lost(
+    client, world, batch_stores, is_taken_over
+):
+    gate = hold_first(world)
+    async with run_batches(world, batch_stores, max_lines_in_flight=1):
+        batch = await submit(client, jsonl(*map(large, range(4))))
+        await eventually(lambda: world.chat.streams)
+        damage(world, "gone")
+        gate.set()
+        await until_done(client, batch, 1)
+        await asyncio.sleep(0.5)  # The other lines' input is waited for.
+        if not is_taken_over:
+            await client.batches.cancel(batch.id)
+            batch = await finish(client, batch)
+    async with run_batches(world, batch_stores):
+        if is_taken_over:
+            await asyncio.sleep(0.5)
+            await client.batches.cancel(batch.id)
+            batch = await finish(client, batch)
+    assert (batch.status, batch.request_counts.completed, batch.request_counts.total) == ("cancelled", 1, 4)
+    assert [one["custom_id"] for one in await lines_of(client, batch.output_file_id)] == ["request-0"]
+
+
+@pytest.mark.usefixtures("cancels_soon")
+async def test_a_cancelled_batch_waits_for_answers_that_are_lost_as_long_as_any(client, world, batch_stores):
+    world.chat.script = lambda request: answer(request) if b"Question 0" in request.body else Script([asyncio.Event()])
+    async with run_batches(world, batch_stores):
+        batch = await submit(client, jsonl(line(0), line(1)))
+        await until_done(client, batch, 1)
+        damage(world, "damaged")
+        key = key_of(world, "segments")
+        content = world.objects.objects.pop(key)
+        await client.batches.cancel(batch.id)
+        await until_sealed(client, batch)
+        await asyncio.sleep(2)
+        assert (await client.batches.retrieve(batch.id)).status == "cancelling"
+        world.objects.objects[key] = content
+        batch = await finish(client, batch)
+    assert (batch.status, batch.request_counts.completed, batch.request_counts.failed) == ("cancelled", 1, 1)
+    assert [one["custom_id"] for one in await lines_of(client, batch.output_file_id)] == ["request-0"]
 
 
 async def test_an_input_that_comes_back_is_no_line_s_fault(client, world, batch_stores):

@@ -1,9 +1,11 @@
 """How long an outage is waited for, and how often it is looked whether it is over."""
 
+from itertools import count
+
 import pytest
 
 from batch import stores
-from batch.stores import patiently
+from batch.stores import at_once, patiently
 from deployments.state.objects import ContentLost, StoreUnavailable
 
 
@@ -46,13 +48,15 @@ async def test_what_is_lost_is_waited_for_as_well_and_not_for_ever(monkeypatch: 
 
 
 async def test_only_losses_in_a_row_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "_LOST_AFTER_S", 0.0)
+    monkeypatch.setattr(stores.time, "monotonic", count(0.0, 1000.0).__next__)
     store = Store(ContentLost("gone"), StoreUnavailable("away"), ContentLost("gone"))
     assert await patiently("Trying", store.work, store.sleep) == "done"
+    with pytest.raises(ContentLost):
+        await patiently("Trying", Store(ContentLost("gone"), ContentLost("gone")).work, store.sleep)
 
 
 async def test_what_is_lost_is_told_at_once_where_nobody_waits_for_it() -> None:
     store = Store(ContentLost("gone"))
     with pytest.raises(ContentLost):
-        await patiently("Trying", store.work, store.sleep, waits_for_lost=False)
+        await patiently("Trying", store.work, store.sleep, lost_after=at_once)
     assert store.waits == []
