@@ -1,7 +1,8 @@
 """Interactive requests beside a batch: how much later does their first text come, and how fast is the batch?
 
 Requests arrive at random times at a fixed mean rate (an open loop), so that a slow answer holds none of the next back.
-Rounds without a batch and rounds beside one take turns.
+Rounds without a batch and rounds beside one take turns. Requests of the same rate come for a few seconds before those
+that count, and what the first of them waited, which finds the batch having the engine for itself, is told apart.
 """
 
 import asyncio
@@ -23,11 +24,15 @@ from tests.bench.prompts import Shape, create_prompt, render_request
 
 _CONNECTIONS = 64
 _LINES = 10_000
+_WARM_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class BesideBatch:
-    """Times to first text without and with a batch beside, in ms, and the lines a second of the batch."""
+    """Times to first text without and with a batch beside, in ms, and the lines a second of the batch.
+
+    `after_quiet_ms` is that of the first request of each round, at its longest.
+    """
 
     requests_per_second: float
     requests: int
@@ -36,6 +41,7 @@ class BesideBatch:
     beside_p50_ms: float
     beside_p99_ms: float
     p99_ratio: float
+    after_quiet_ms: float
     batch_alone_lines_per_s: float
     batch_beside_lines_per_s: float
     errors: int
@@ -44,18 +50,22 @@ class BesideBatch:
 def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> BesideBatch:
     """Measure `rounds` times `seconds` of `rate` requests a second alone, and as much beside a batch."""
     shape = Shape(calibrate(peer, PROMPT_TOKENS["short"]), OUTPUT_TOKENS, is_stream=True)
-    uvloop.run(run_arrivals(peer, shape, rate, 5.0, "warm"))
+    uvloop.run(run_arrivals(peer, shape, rate, 1.0, "warm"))
     alone: list[Sample] = []
     beside: list[Sample] = []
+    after_quiet_ms = 0.0
     lines = quiet_lines = quiet_s = beside_s = 0.0
     with Batch(peer) as batch:
         batch.cancel()
     for number in range(rounds):
-        alone += uvloop.run(run_arrivals(peer, shape, rate, seconds, f"alone {number}"))
+        _, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, f"alone {number}"))
+        alone += counted
         with Batch(peer) as batch:
             batch.settle()
             lines_before, started = batch.num_done(), time.perf_counter()
-            beside += uvloop.run(run_arrivals(peer, shape, rate, seconds, f"beside {number}"))
+            warm, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, f"beside {number}"))
+            beside += counted
+            after_quiet_ms = max(after_quiet_ms, first_texts(warm)[0])
             lines, beside_s = lines + batch.num_done() - lines_before, beside_s + time.perf_counter() - started
             time.sleep(3)  # Until the engine calls it quiet.
             lines_before, started = batch.num_done(), time.perf_counter()
@@ -74,6 +84,7 @@ def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> Be
         beside_p50_ms=percentile(besides, 50),
         beside_p99_ms=percentile(besides, 99),
         p99_ratio=percentile(besides, 99) / percentile(firsts, 99),
+        after_quiet_ms=after_quiet_ms,
         batch_alone_lines_per_s=quiet_lines / quiet_s,
         batch_beside_lines_per_s=lines / beside_s,
         errors=len(alone) + len(beside) - len(firsts) - len(besides),
@@ -85,30 +96,34 @@ def first_texts(samples: list[Sample]) -> list[float]:
     return [(sample.arrivals[0] - sample.started) * 1000 for sample in samples if sample.error is None]
 
 
-async def run_arrivals(peer: Peer, shape: Shape, rate: float, seconds: float, seed: str) -> list[Sample]:
-    """Send requests at random times for so long; return what was seen of each."""
+async def run_arrivals(
+    peer: Peer, shape: Shape, rate: float, seconds: float, seed: str
+) -> tuple[list[Sample], list[Sample]]:
+    """Send requests at random times; return what was seen of each, in order, those of the first `_WARM_S` apart."""
     rng, samples = random.Random(seed), []
-    num = max(1, round(rate * seconds))
-    times = sorted(rng.uniform(0, seconds) for _ in range(num))
+    num_warm, num_counted = (max(1, round(rate * length_s)) for length_s in (_WARM_S, seconds))
+    times = [rng.uniform(0, _WARM_S) for _ in range(num_warm)]
+    times += [rng.uniform(_WARM_S, _WARM_S + seconds) for _ in range(num_counted)]
     done = asyncio.Event()
 
     def take(connection: Connection, sample: Sample) -> None:
         samples.append(sample)
         free.append(connection)
-        if len(samples) == num:
+        if len(samples) == len(times):
             done.set()
 
     free = connections = await connect(peer.target, _CONNECTIONS, take)
     connections = list(connections)
     started = time.perf_counter()
-    for at in times:
+    for at in sorted(times):
         request = render_request(peer.target, shape, create_prompt(rng, shape.num_words))
         await asyncio.sleep(max(0.0, started + at - time.perf_counter()))
         free.pop().send(request)
     await done.wait()
     for connection in connections:
         connection.close()
-    return samples
+    samples.sort(key=lambda sample: sample.started)
+    return samples[:num_warm], samples[num_warm:]
 
 
 class Batch:

@@ -2,14 +2,17 @@
 
 The requests of batches have a priority above 0. vLLM admits them later than others, but once they run, each of them
 makes every step longer, and with it the time that a new prompt waits. Here a step that reads an interactive prompt
-holds nothing else than interactive requests; steps beside interactive answers hold a few background requests; and when
-nobody else has asked for a moment, the background has the whole engine. What is left out of a step keeps its place and
-its cache and goes on in the next.
+holds nothing else than interactive requests; steps beside interactive answers hold as much of the background as makes
+them a quarter longer; and when nobody else has asked for a moment, the background has the whole engine. What is left
+out of a step keeps its place and its cache and goes on in the next.
 
 vLLM does not promise this interface to stay; a test runs it against the real engine.
 """
 
+import math
 import time
+from collections import deque
+from collections.abc import Set
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -17,9 +20,13 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from deployments.models.replica.grammar import ResumingScheduler
+from deployments.models.replica.step_times import StepTimes
 
-BESIDE_INTERACTIVE = 8
-"""How many background requests share a step with interactive answers."""
+_STEPS_APART = 3
+"""How many steps lie between two that begin, at least. What begins together ends together, and then there is work to do
+for all of it at once outside the engine, which whoever comes meanwhile would wait for."""
+_ALIKE = 3
+_RAMP_STEPS = 24  # Where there is room for many, so many steps until all have begun.
 _QUIET_S = 2.0
 _FULL = 0.95
 _READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
@@ -30,12 +37,38 @@ class InteractiveFirst(ResumingScheduler):
 
     running: list[Request]
     max_num_running_reqs: int
+    max_num_scheduled_tokens: int
     _interactive_at = 0.0
     _has_stood_still = False
+    _beside: Set[str] = frozenset()
+    _steps_until_next = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._times = StepTimes()
+        self._last_steps: deque[SchedulerOutput] = deque(maxlen=_ALIKE)
+        self._last_at = 0.0
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """Return the next step."""
         now = time.monotonic()
+        self._note_step(now)
+        self._last_at = now
+        return self._schedule(now, *args, **kwargs)
+
+    def _note_step(self, now: float) -> None:
+        """Learn how long a step beside interactive requests has taken.
+
+        Since the last was planned, that one ran or, where steps are planned ahead, one before; so they must be alike.
+        And what ran then runs still, or the engine may have waited for somebody to come.
+        """
+        sizes = {step.total_num_scheduled_tokens for step in self._last_steps}
+        if len(self._last_steps) == _ALIKE and len(sizes) == 1:
+            ran = self._last_steps[0].num_scheduled_tokens
+            if any(request.request_id in ran for request in self.running):
+                self._times.note(sizes.pop(), now - self._last_at)
+
+    def _schedule(self, now: float, *args: Any, **kwargs: Any) -> SchedulerOutput:
         interactive = [request for request in self.running if request.priority <= 0]
         num_waiting = self._num_interactive_waiting()
         if interactive or num_waiting:
@@ -43,23 +76,54 @@ class InteractiveFirst(ResumingScheduler):
         is_quiet = now - self._interactive_at > _QUIET_S
         if is_quiet or self._has_stood_still or self._is_full():
             self._has_stood_still = False
+            self._beside = frozenset()
+            self._last_steps.clear()
             return super().schedule(*args, **kwargs)
-        is_reading = num_waiting or any(map(_is_reading, interactive))
-        background = [request for request in self.running if request.priority > 0]
-        num_shown = 0 if is_reading else BESIDE_INTERACTIVE
-        shown, hidden = background[:num_shown], background[num_shown:]
-        limit = self.max_num_running_reqs
         # Interactive requests wait before all others, so that as many places as there are of them are theirs.
-        wanted = len(interactive) + (num_waiting if is_reading else num_shown)
-        self.running = interactive + shown
-        self.max_num_running_reqs = min(limit - len(hidden), wanted)
-        try:
-            step = super().schedule(*args, **kwargs)
-        finally:
-            self.max_num_running_reqs = limit
-            self.running.extend(hidden)
+        if num_waiting or any(map(_is_reading, interactive)):
+            self._last_steps.clear()
+            step = self._schedule_among(interactive, num_waiting, self.max_num_scheduled_tokens, *args, **kwargs)
+        else:
+            step = self._schedule_beside(interactive, *args, **kwargs)
+            self._last_steps.append(step)
         self._has_stood_still = step.total_num_scheduled_tokens == 0
         return step
+
+    def _schedule_beside(self, interactive: list[Request], *args: Any, **kwargs: Any) -> SchedulerOutput:
+        """Return a step with some of the background: what was in the last such step, and some more if it is time."""
+        num_theirs = len(interactive) * (1 + self.num_spec_tokens)
+        room = self._times.room(num_theirs)
+        background = [request for request in self.running if request.priority > 0]
+        beside = [request for request in background if request.request_id in self._beside][:room]
+        others = [request for request in background if request.request_id not in self._beside]
+        self._steps_until_next -= 1
+        is_time = self._steps_until_next <= 0 or not (beside or interactive)
+        num_new = min(room - len(beside), math.ceil(room * _STEPS_APART / _RAMP_STEPS)) if is_time else 0
+        beside += others[:num_new]
+        num_admitted = max(0, num_new - len(others))
+        step = self._schedule_among(interactive + beside, num_admitted, num_theirs + room, *args, **kwargs)
+        now = step.num_scheduled_tokens.keys() - {request.request_id for request in interactive}
+        if not now <= self._beside:
+            self._steps_until_next = _STEPS_APART
+        self._beside = now
+        return step
+
+    def _schedule_among(
+        self, chosen: list[Request], num_admitted: int, num_tokens: int, *args: Any, **kwargs: Any
+    ) -> SchedulerOutput:
+        """Return a step of so many tokens at most, with some of those that run and so many at most that wait."""
+        ids = {request.request_id for request in chosen}
+        hidden = [request for request in self.running if request.request_id not in ids]
+        most_running, most_tokens = self.max_num_running_reqs, self.max_num_scheduled_tokens
+        self.running = chosen
+        self.max_num_running_reqs = min(most_running - len(hidden), len(chosen) + num_admitted)
+        if self.scheduler_config.enable_chunked_prefill:  # Else prompts must fit into a step.
+            self.max_num_scheduled_tokens = min(most_tokens, num_tokens)
+        try:
+            return super().schedule(*args, **kwargs)
+        finally:
+            self.max_num_running_reqs, self.max_num_scheduled_tokens = most_running, most_tokens
+            self.running.extend(hidden)
 
     def _num_interactive_waiting(self) -> int:
         num = 0

@@ -75,20 +75,51 @@ def test_steps_that_read_an_interactive_prompt_hold_nothing_else(real_engine, cr
 
 
 def test_a_few_go_on_beside_an_interactive_answer_and_all_of_them_after_it(real_engine, crowd):
-    from deployments.models.replica.scheduler import BESIDE_INTERACTIVE
-
     async def ask(background):
-        interactive = Asked(real_engine.client, 10, 60, 0, "interactive")
+        interactive = Asked(real_engine.client, 10, 120, 0, "interactive")
         await interactive.first.wait()
         before = count(background)
         await interactive.task
         gained = [now - then for now, then in zip(count(background), before, strict=True)]
-        assert sorted(gained)[-BESIDE_INTERACTIVE] > 40
-        assert sorted(gained)[-BESIDE_INTERACTIVE - 1] <= IN_FLIGHT + 1
+        assert 2 <= sum(one > IN_FLIGHT + 1 for one in gained) < NUM_BACKGROUND
+        assert 100 < max(gained) <= 120 + IN_FLIGHT + 1
         after = count(background)
         await eventually(lambda: all(now > then + 10 for now, then in zip(count(background), after, strict=True)))
 
     crowd(ask)
+
+
+def test_background_requests_that_come_beside_an_interactive_one_begin_one_after_another(real_engine):
+    async def ask():
+        interactive = Asked(real_engine.client, 10, 800, 0, "interactive")
+        await interactive.first.wait()
+        background = [Asked(real_engine.client, 8, 900, 10, f"background-{n}") for n in range(NUM_BACKGROUND)]
+        await eventually(lambda: any(count(background)))
+        num_before = interactive.num_tokens
+        await eventually(lambda: interactive.num_tokens >= num_before + 6)
+        assert sum(map(bool, count(background))) <= NUM_BACKGROUND // 2
+        await eventually(lambda: interactive.num_tokens > 300)
+        beside = set(filter(None, count(background)))
+        assert len(beside) >= 2  # None as far as another, and so they will not end together.
+        for one in (interactive, *background):
+            one.task.cancel()
+        await asyncio.gather(*(one.task for one in (interactive, *background)), return_exceptions=True)
+
+    real_engine.run(ask())
+
+
+def test_a_background_prompt_is_read_in_small_pieces_beside_an_interactive_answer(real_engine):
+    async def ask():
+        interactive = Asked(real_engine.client, 10, 800, 0, "interactive")
+        await interactive.first.wait()
+        long = Asked(real_engine.client, 900, 4, 10, "background")  # Eight steps of 128 tokens for it alone.
+        before = interactive.num_tokens
+        await long.first.wait()
+        assert interactive.num_tokens - before > 16
+        interactive.task.cancel()
+        await asyncio.gather(interactive.task, long.task, return_exceptions=True)
+
+    real_engine.run(ask())
 
 
 def test_background_requests_come_to_their_end_beside_interactive_ones(real_engine, crowd):
