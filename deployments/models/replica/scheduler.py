@@ -29,7 +29,6 @@ _ALIKE = 3
 _RAMP_STEPS = 24  # Where there is room for many, so many steps until all have begun.
 _QUIET_S = 2.0
 _FULL = 0.95
-_READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
 class InteractiveFirst(ResumingScheduler):
@@ -127,11 +126,21 @@ class InteractiveFirst(ResumingScheduler):
 
     def _num_interactive_waiting(self) -> int:
         num = 0
-        for request in self.waiting:  # In order of priority.
-            if request.priority > 0:
-                break
-            num += request.status in _READY
+        for queue in (self.waiting, self.skipped_waiting):
+            for request in queue:  # In order of priority.
+                if request.priority > 0:
+                    break
+                num += self._is_ready(request)
         return num
+
+    def _is_ready(self, request: Request) -> bool:
+        """Say whether a request that waits could run, as vLLM will find when it looks at it."""
+        if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
+            guided = request.structured_output_request
+            return guided is not None and guided.grammar is not None
+        if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS:
+            return request.request_id in self.finished_recving_kv_req_ids
+        return request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
     def _is_full(self) -> bool:
         """Say whether there is no place or no cache for more: then what runs must come to its end, or be preempted."""

@@ -16,15 +16,19 @@ IN_FLIGHT = 2
 class Asked:
     """A request to the engine; `num_tokens` is how many it has been given."""
 
-    def __init__(self, client, prompt_tokens, max_tokens, priority, name):
-        from vllm.sampling_params import RequestOutputKind, SamplingParams
+    def __init__(self, client, prompt_tokens, max_tokens, priority, name, schema=None):
+        from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 
         from deployments.models.replica.submit import generate
 
         self.num_tokens = 0
         self.first = asyncio.Event()
         params = SamplingParams(
-            max_tokens=max_tokens, ignore_eos=True, temperature=0, output_kind=RequestOutputKind.DELTA
+            max_tokens=max_tokens,
+            ignore_eos=True,
+            temperature=0,
+            output_kind=RequestOutputKind.DELTA,
+            structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
         )
         prompt = {"prompt_token_ids": [100 + (len(name) * 7 + n) % 900 for n in range(prompt_tokens)]}
         running = generate(client, prompt, params, name, self._take, priority=priority)
@@ -120,6 +124,21 @@ def test_a_background_prompt_is_read_in_small_pieces_beside_an_interactive_answe
         await asyncio.gather(interactive.task, long.task, return_exceptions=True)
 
     real_engine.run(ask())
+
+
+def test_a_guided_request_need_not_wait_for_a_place_beside_the_background(real_engine, crowd):
+    async def ask(background):
+        other = Asked(real_engine.client, 10, 800, 0, "interactive")  # So that the engine is never quiet.
+        await other.first.wait()
+        schema = {"type": "array", "items": {"type": "integer"}, "minItems": 20}
+        guided = Asked(real_engine.client, 10, 20, 0, "guided", schema)
+        await guided.first.wait()
+        assert not other.task.done()
+        await guided.task
+        other.task.cancel()
+        await asyncio.gather(other.task, return_exceptions=True)
+
+    crowd(ask)
 
 
 def test_background_requests_come_to_their_end_beside_interactive_ones(real_engine, crowd):
