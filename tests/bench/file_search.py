@@ -1,6 +1,6 @@
 """Vector stores: how quickly 10,000 chunks are indexed and searched, and how often the right passage is found.
 
-Found by two sets of questions: one that was at hand while the search was tuned, and one that nothing was tuned by.
+Found by two sets of questions: one that was at hand while the search was tuned, and one by which no number was tuned.
 
 Everything is real but Ray and HTTP: the database, the object store, the processes that read documents, LanceDB, and for
 the questions all-MiniLM-L6-v2. For the 10,000 chunks vectors cost nothing, so that the figures are those of the rest.

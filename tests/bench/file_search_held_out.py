@@ -1,4 +1,4 @@
-"""Questions that nothing was tuned by, each with words of the passage that answers it; written from docstrings."""
+"""Questions by which no number was tuned, each with words of the passage that answers it; written from docstrings."""
 
 HELD_OUT = [
     ("How is a grammar kept from using up the engine's memory?", "first compiled in a process of its own with little"),

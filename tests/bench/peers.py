@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -159,7 +159,7 @@ def start_serve_llm(site: Site) -> tuple[Target, ServerTree]:
 def start_manta(site: Site) -> tuple[Target, ServerTree]:
     """This service, from a Serve config, with a key whose limits are beyond reach."""
     config = write_config(ROOT / site.argument if site.argument else site.model.config, site)
-    secret = issue_key(site)
+    secret = issue_key(site.environment)
     site.environment["RAY_AUTH_MODE"] = "token"  # As `manta serve` has it.
     command = [sys.executable, "-m", "ray.serve.scripts", "run", "--address", "local", str(config)]
     tree = run_tree(command, site)
@@ -196,12 +196,12 @@ def write_config(source: Path, site: Site) -> Path:
     return copy
 
 
-def issue_key(site: Site) -> str:
-    """Issue a key through the operator's command line and return its secret."""
+def issue_key(environment: Mapping[str, str], account: str = "bench") -> str:
+    """Issue a key through the operator's command line and return its secret; its limits are beyond reach."""
     command = [sys.executable, "-c", "from serve_app.cli import main; main()", "keys", "create", "--json"]
-    command += ["--account", "bench", "--tier", "enterprise"]
+    command += ["--account", account, "--tier", "enterprise"]
     command += ["--requests-per-minute", "10000000", "--tokens-per-minute", "100000000000"]
-    done = subprocess.run(command, env=site.environment, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0:
         raise PeerFailed(f"no key was issued: {done.stderr[-2000:]}")
     return str(json.loads(done.stdout)["secret"])

@@ -1,0 +1,92 @@
+"""Ten batches at once, nine of one account and one of another: what each account gets of the engine.
+
+    python -m tests.bench.fairness --lines 1000 --tokens 4
+
+The other account's batch comes last. What counts is the time from its first line to its end.
+"""
+
+import argparse
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from openai import OpenAI
+
+from tests.bench.batches import URL, create_line, create_prompts
+from tests.bench.peers import FIRST_PORT, ROOT, isolate, issue_key, parse_spec, read_model, start_peer, stop_peer
+
+NUM_OF_ONE = 9
+POLL_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The lines a second of both accounts, and the fewest and the most lines of one of the nine batches."""
+
+    seconds: float
+    one: float
+    other: float
+    fewest: int
+    most: int
+
+
+def measure(one: OpenAI, other: OpenAI, model: str, num_lines: int, tokens: int) -> Shares:
+    """Return what the accounts get while both have lines to run."""
+    prompts = create_prompts(num_lines)
+    content = "".join(create_line(n, model, messages, tokens, 0) for n, messages in enumerate(prompts)).encode()
+    many = [submit(one, content) for _ in range(NUM_OF_ONE)]
+    single = submit(other, content)
+    while (first := num_done(other, single)) == 0:
+        time.sleep(POLL_EVERY_S)
+    started, before = time.perf_counter(), [num_done(one, batch) for batch in many]
+    while other.batches.retrieve(single).status in ("in_progress", "finalizing"):
+        time.sleep(POLL_EVERY_S)
+    seconds = time.perf_counter() - started
+    gained = [num_done(one, batch) - done for batch, done in zip(many, before, strict=True)]
+    assert min(gained) + min(before) < num_lines, "the nine had ended before: give them more lines"
+    for batch in many:
+        one.batches.cancel(batch)
+    return Shares(seconds, sum(gained) / seconds, (num_lines - first) / seconds, min(gained), max(gained))
+
+
+def submit(client: OpenAI, content: bytes) -> str:
+    """Return the id of a new batch."""
+    file = client.files.create(file=("in.jsonl", content), purpose="batch")
+    return client.batches.create(input_file_id=file.id, endpoint=URL, completion_window="24h").id
+
+
+def num_done(client: OpenAI, batch: str) -> int:
+    """Return how many lines of a batch are done."""
+    counts = client.batches.retrieve(batch).request_counts
+    return counts.completed if counts else 0
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lines", type=int, default=1000)
+    parser.add_argument("--tokens", type=int, default=4)
+    parser.add_argument("--config", type=Path, default=ROOT / "configs" / "bench.yaml")
+    options = parser.parse_args()
+    model = read_model(options.config)
+    with TemporaryDirectory(prefix="mb-", dir="/tmp") as directory:
+        peer = start_peer(parse_spec("manta"), 0, Path(directory), model)
+        try:
+            url = f"http://{peer.target.host}:{peer.target.port}/v1"
+            second = issue_key(os.environ | isolate(Path(directory) / "p0", FIRST_PORT, 0), "other")
+            with (
+                OpenAI(base_url=url, api_key=str(peer.target.api_key), timeout=60) as one,
+                OpenAI(base_url=url, api_key=second, timeout=60) as other,
+            ):
+                shares = measure(one, other, model.id, options.lines, options.tokens)
+        finally:
+            stop_peer(peer)
+    print("| seconds | nine batches of one account, lines/s | one of another | of the nine, fewest and most lines |")
+    print("|---|---|---|---|")
+    print(f"| {shares.seconds:.1f} | {shares.one:.1f} | {shares.other:.1f} | {shares.fewest}, {shares.most} |")
+
+
+if __name__ == "__main__":
+    main()
