@@ -39,7 +39,7 @@ def test_noise_changes_little(times):
 
 
 def test_where_tokens_cost_next_to_nothing_many_are_added_and_where_they_cost_a_lot_few_are(times):
-    learn(times, 0.01, 0.000001, [1, 8, 200])
+    learn(times, 0.01, 0.000001, [1, 8, 1000])
     assert times.room(1) == 512
     learn(times, 0.001, 0.01, [1, 8, 200], num=5000)
     assert times.room(0) == 2
@@ -59,6 +59,11 @@ def test_what_was_learned_stays_while_steps_are_of_one_size(times):
     assert times.room(0) in (9, 10)
 
 
+def test_what_was_learned_from_small_steps_is_believed_for_twice_their_size(times):
+    learn(times, 0.01, 0.000001, [6, 8, 10])
+    assert 15 <= times.room(1) <= 17
+
+
 def test_times_that_shrink_with_size_are_noise(times):
-    learn(times, 0.004, -0.00001, [1, 8, 40])
+    learn(times, 0.004, -0.00001, [1000, 1008, 1040])
     assert times.room(1) == 512
