@@ -22,6 +22,7 @@ class Gate:
         self._to_spare = 0
         self._was_refused = False
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._is_due = False
 
     @property
     def limit(self) -> int:
@@ -35,11 +36,9 @@ class Gate:
 
     async def enter(self, account: str) -> None:
         """Wait until a line of the account may go; `leave` must follow."""
-        if self._num_in_flight < self.limit and not self._waiting:
-            self._num_in_flight += 1
-            return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(account, deque()).append(turn)
+        self._let_in_soon()
         try:
             await turn
         except asyncio.CancelledError:
@@ -52,7 +51,7 @@ class Gate:
     def leave(self) -> None:
         """Note that a line has come back."""
         self._num_in_flight -= 1
-        self._let_in()
+        self._let_in_soon()
 
     def grow(self) -> None:
         """Note that a replica took a line."""
@@ -68,16 +67,27 @@ class Gate:
         self._was_refused = True
         self._limit = max(1.0, self._limit * _SHRINK)
 
+    def _let_in_soon(self) -> None:
+        """Let lines in once all who are about to ask have asked: lines come back by the hundred at one time."""
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._let_in)
+
     def _let_in(self) -> None:
-        while self._waiting and self._num_in_flight < self.limit:
-            account, turns = next(iter(self._waiting.items()))
-            del self._waiting[account]
+        """Let a line of each account in that waits, as far as there is room; those let in ask for more meanwhile."""
+        self._is_due = False
+        for account in list(self._waiting):
+            if self._num_in_flight >= self.limit:
+                return
+            turns = self._waiting.pop(account)
             turn = turns.popleft()
             if turns:
                 self._waiting[account] = turns  # At the end of the line of accounts.
             if not turn.done():
                 self._num_in_flight += 1
                 turn.set_result(None)
+        if self._waiting and self._num_in_flight < self.limit:
+            self._let_in_soon()
 
     def _forget(self, account: str, turn: asyncio.Future[None]) -> None:
         turns = self._waiting.get(account)
@@ -85,4 +95,4 @@ class Gate:
             turns.remove(turn)
             if not turns:
                 del self._waiting[account]
-        self._let_in()
+        self._let_in_soon()

@@ -1,6 +1,7 @@
 """How many lines are let through, and whose."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -49,7 +50,7 @@ async def test_no_more_are_let_in_than_the_limit() -> None:
         await gate.enter("a")
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
         running -= 1
         gate.leave()
 
@@ -72,6 +73,30 @@ async def test_accounts_take_turns() -> None:
     gate.leave()
     await asyncio.gather(*waiting)
     assert "".join(order) == "ababaa"
+
+
+async def test_lines_that_come_back_in_waves_are_followed_by_lines_of_all() -> None:
+    """As when hundreds are answered in one step of the engine."""
+    gate, entered = Gate(64), Counter[str]()
+
+    async def submit(batch: str) -> None:
+        while True:
+            await gate.enter(batch[0])
+            entered[batch] += 1
+
+    submitting = [asyncio.create_task(submit(batch)) for batch in ("a1", "a2", "a3", "b1")]
+    for _ in range(10):
+        await asyncio.sleep(0.01)
+        for _ in range(gate.num_in_flight):
+            gate.grow()
+            gate.leave()
+    for task in submitting:
+        task.cancel()
+    await asyncio.gather(*submitting, return_exceptions=True)
+    total = sum(entered.values())
+    assert total > 500
+    assert abs(entered["b1"] / total - 1 / 2) < 0.05
+    assert all(abs(entered[batch] / total - 1 / 6) < 0.05 for batch in ("a1", "a2", "a3"))
 
 
 async def test_who_gives_up_waiting_takes_nobody_s_place() -> None:
