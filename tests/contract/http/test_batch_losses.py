@@ -68,6 +68,11 @@ def hold_first(world) -> asyncio.Event:
     return gate
 
 
+def answer_first_only(world) -> None:
+    """Have the first line answered, and every other one wait for ever."""
+    world.chat.script = lambda request: answer(request) if b"Question 0" in request.body else Script([asyncio.Event()])
+
+
 @pytest.fixture
 def client(world, batch_stores):
     world.principal(requests_per_minute=10_000)
@@ -109,7 +114,7 @@ async def test_a_batch_whose_input_is_lost_fails_and_keeps_what_is_done(client, 
 
 @pytest.mark.usefixtures("impatient")
 async def test_whoever_takes_over_a_batch_whose_input_is_lost_keeps_what_is_done(client, world, batch_stores):
-    world.chat.script = lambda request: answer(request) if b"Question 0" in request.body else Script([asyncio.Event()])
+    answer_first_only(world)
     async with run_batches(world, batch_stores):
         batch = await submit(client, jsonl(line(0), line(1)))
         await until_done(client, batch, 1)
@@ -133,7 +138,7 @@ async def test_an_input_that_is_lost_before_it_is_validated_fails_the_batch(clie
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("end", ["cancelled", "expired"])
 async def test_a_batch_that_is_stopped_ends_also_without_its_input(client, world, batch_stores, end):
-    world.chat.script = lambda request: answer(request) if b"Question 0" in request.body else Script([asyncio.Event()])
+    answer_first_only(world)
     uptime = TestClock(0.0)
     stores = replace(batch_stores, work=BatchWork(batch_stores.batches, uptime))
     async with run_batches(world, stores, lease_s=2):
@@ -177,7 +182,7 @@ async def test_a_cancelled_batch_does_not_wait_long_for_an_input_that_is_lost(
 
 @pytest.mark.usefixtures("cancels_soon")
 async def test_a_cancelled_batch_waits_for_answers_that_are_lost_as_long_as_any(client, world, batch_stores):
-    world.chat.script = lambda request: answer(request) if b"Question 0" in request.body else Script([asyncio.Event()])
+    answer_first_only(world)
     async with run_batches(world, batch_stores):
         batch = await submit(client, jsonl(line(0), line(1)))
         await until_done(client, batch, 1)
@@ -247,7 +252,7 @@ async def test_a_line_whose_answer_is_lost_says_so(client, world, batch_stores):
 
 
 async def test_a_disk_that_gets_full_at_the_end_is_not_filled_further(client, world, batch_stores):
-    world.chat.script = lambda request: answer(request) if b"Question 0" in request.body else Script([asyncio.Event()])
+    answer_first_only(world)
     async with run_batches(world, batch_stores):
         batch = await submit(client, jsonl(line(0), line(1)))
         await until_done(client, batch, 1)
