@@ -151,6 +151,7 @@ class Ingress:
             await self._indexer.close()
         closing: list[Any] = [self._request_log.close(), self._gatekeeper.close(), self._database.close()]
         await asyncio.gather(*closing, return_exceptions=True)
+        self._transport.close()
         for engine in self._engines:
             engine.close()
         await self._tooling.aclose()

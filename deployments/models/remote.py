@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from ray import serve
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
-from deployments.models.channel.client import Address, Channel, ChannelStream, connect
+from deployments.channel.client import Address, Channel, ChannelStream, connect
 from deployments.models.engine import EngineRequest, EngineStream, ModelCard, Summary, Usage
 from deployments.models.errors import EngineDied, EngineError, Overloaded
 from deployments.models.placement import Choice

@@ -6,14 +6,34 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayError
 
+from deployments.channel.client import Address
 from deployments.state.config import ResolvedState
 from deployments.state.detached import NAMESPACE, start_detached, stop_detached
+from deployments.state.exchange_channel import ExchangeClient, ExchangeListener
 from deployments.state.gatekeeper import Gatekeeper, fingerprint
 from deployments.state.messages import Exchange, Exchanged, Hello, Identified, TransportDown
 
 ACTOR_NAME = "manta-gatekeeper"
 _CALL_TIMEOUT_S = 2.0
 _STOP_S = 15.0
+
+
+class GatekeeperActor(Gatekeeper):
+    """The gatekeeper in its process on the cluster: it is called through Ray, and exchanges come over a channel."""
+
+    def __init__(self, state: ResolvedState) -> None:
+        super().__init__(state)
+        name = f"gatekeeper-{ray.get_runtime_context().get_actor_id()}"
+        self._listener = ExchangeListener(self.exchange, ray.util.get_node_ip_address(), name)
+
+    def channel(self) -> Address:
+        """Return where exchanges are taken."""
+        return self._listener.address
+
+    def stop(self) -> None:
+        """Save everything, and answer nobody any more."""
+        self._listener.close()
+        super().stop()
 
 
 def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
@@ -24,7 +44,7 @@ def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
     Raises:
         StateError: something else keeps replacing it.
     """
-    return start_detached(Gatekeeper, state, fingerprint(state), name, _STOP_S, max_concurrency=1)
+    return start_detached(GatekeeperActor, state, fingerprint(state), name, _STOP_S, max_concurrency=1)
 
 
 def stop_gatekeeper(name: str = ACTOR_NAME) -> None:
@@ -33,11 +53,12 @@ def stop_gatekeeper(name: str = ACTOR_NAME) -> None:
 
 
 class RayTransport:
-    """Calls the gatekeeper actor by its name."""
+    """Calls the gatekeeper actor by its name; exchanges, for which requests wait, go over a channel to it."""
 
     def __init__(self, name: str = ACTOR_NAME) -> None:
         self._name = name
         self._handle: Any = None
+        self._exchanges = ExchangeClient(self._find_channel)
 
     async def hello(self) -> Hello:
         """Return what every client must know."""
@@ -51,8 +72,7 @@ class RayTransport:
 
     async def exchange(self, exchange: Exchange) -> Exchanged:
         """Carry one exchange."""
-        exchanged: Exchanged = await self._call("exchange", exchange)
-        return exchanged
+        return await self._exchanges.exchange(exchange, _CALL_TIMEOUT_S)
 
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
         """Hand over request records."""
@@ -62,6 +82,14 @@ class RayTransport:
     async def refresh_keys(self) -> None:
         """Have the gatekeeper look at the database now: a key that was just changed counts from here on."""
         await self._call("refresh_keys")
+
+    def close(self) -> None:
+        """Close the channel."""
+        self._exchanges.close()
+
+    async def _find_channel(self) -> Address:
+        address: Address = await self._call("channel")
+        return address
 
     async def _call(self, method: str, *args: object) -> Any:
         try:

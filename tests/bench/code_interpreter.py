@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from deployments.models.channel.server import Bounds, ChannelServer
+from deployments.channel.server import Bounds, ChannelServer
 from deployments.tools.code_interpreter.client import RemoteHosts
 from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.messages import Place

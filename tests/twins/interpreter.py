@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.models.channel.server import Bounds, ChannelServer
+from deployments.channel.server import Bounds, ChannelServer
 from deployments.tools.code_interpreter.client import RemoteHosts
 from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.messages import Place

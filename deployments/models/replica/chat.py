@@ -21,7 +21,7 @@ from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.parser.abstract_parser import Parser
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from deployments.models.channel.server import Reply
+from deployments.channel.server import Reply
 from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied
 from deployments.models.events import (

@@ -9,7 +9,7 @@ from vllm.entrypoints.openai.completion.protocol import CompletionRequest, Compl
 from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
-from deployments.models.channel.server import Reply
+from deployments.channel.server import Reply
 from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied
 from deployments.models.render import DONE, usage_to_wire

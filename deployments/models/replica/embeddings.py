@@ -8,7 +8,7 @@ import orjson
 from vllm.entrypoints.pooling.embed.protocol import EmbeddingCompletionRequest
 from vllm.entrypoints.pooling.embed.serving import ServingEmbedding
 
-from deployments.models.channel.server import Reply
+from deployments.channel.server import Reply
 from deployments.models.replica.refusals import refused
 
 TRUNCATE_TO_CONTEXT = -1

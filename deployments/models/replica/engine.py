@@ -7,7 +7,7 @@ from typing import Any
 
 from ray.serve.llm.deployment import LLMServer
 
-from deployments.models.channel.server import Runner
+from deployments.channel.server import Runner
 from deployments.models.config import ModelConfig
 from deployments.models.replica.chat import ChatRunner
 from deployments.models.replica.completions import CompletionRunner

@@ -9,10 +9,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray import serve
 
+from deployments.channel.address import socket_path
+from deployments.channel.server import Bounds, ChannelServer, Reply, Runner
 from deployments.models.autoscaling import ONGOING
-from deployments.models.channel.address import socket_path
-from deployments.models.channel.server import Bounds, ChannelServer, Reply, Runner
 from deployments.models.config import ModelConfig
 from deployments.models.errors import RequestRejected
 from deployments.models.replica.children import Guard
@@ -57,7 +58,8 @@ class ModelReplica:
         self._guard.tell()
         bounds = Bounds(model.max_concurrent_requests, model.max_queued_requests)
         self._channel = ChannelServer(OperationRunner(self._engine.runners, model.id), bounds)
-        self._address = await self._channel.start(ray.util.get_node_ip_address(), socket_path())
+        path = socket_path(serve.get_replica_context().replica_id.unique_id)
+        self._address = await self._channel.start(ray.util.get_node_ip_address(), path)
         gc.collect()
         gc.freeze()  # vLLM and its model classes stay for good; the collector need not walk them for every request.
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 from ray import serve
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
-from deployments.models.channel.client import Channel, ChannelStream, connect
+from deployments.channel.client import Channel, ChannelStream, connect
 from deployments.models.errors import EngineDied, EngineError, Overloaded, RequestRejected
 from deployments.models.placement import Choice
 from deployments.tools.code_interpreter.messages import (

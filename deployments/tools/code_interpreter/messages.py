@@ -10,7 +10,7 @@ ContainerError
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from deployments.models.channel.client import Address
+from deployments.channel.client import Address
 
 Source = Literal["user", "assistant"]
 CallStatus = Literal["ok", "error", "interrupted", "died"]

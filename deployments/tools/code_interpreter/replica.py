@@ -14,9 +14,9 @@ import ray
 from ray import serve
 from ray.serve.deployment import Application
 
+from deployments.channel.address import socket_path
+from deployments.channel.server import Bounds, ChannelServer
 from deployments.models.autoscaling import ONGOING
-from deployments.models.channel.address import socket_path
-from deployments.models.channel.server import Bounds, ChannelServer
 from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.pool import WarmPool
 from deployments.tools.code_interpreter.runner import ContainerRunner
@@ -45,7 +45,8 @@ class CodeInterpreterReplica:
         self._holder = Holder(pool, config.max_containers, is_able=self._host is not None)
         bounds = Bounds(config.max_containers * _CALLS_PER_CONTAINER, 0)
         self._channel = ChannelServer(ContainerRunner(self._holder), bounds)
-        self._address = await self._channel.start(ray.util.get_node_ip_address(), socket_path())
+        path = socket_path(serve.get_replica_context().replica_id.unique_id)
+        self._address = await self._channel.start(ray.util.get_node_ip_address(), path)
         self._holder.open()
 
     async def _start(self) -> Sandbox:

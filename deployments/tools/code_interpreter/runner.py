@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deployments.models.channel.server import Reply
+from deployments.channel.server import Reply
 from deployments.models.errors import EngineError, Overloaded, RequestRejected
 from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.messages import (

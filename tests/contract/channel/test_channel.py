@@ -5,8 +5,8 @@ import contextlib
 
 import pytest
 
-from deployments.models.channel.client import connect
-from deployments.models.channel.server import Bounds, ChannelServer
+from deployments.channel.client import connect
+from deployments.channel.server import Bounds, ChannelServer
 from deployments.models.errors import EngineDied, EngineError, Overloaded, RequestRejected
 
 

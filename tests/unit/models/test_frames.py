@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.models.channel import frames
+from deployments.channel import frames
 
 FRAME = st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 255), st.binary(max_size=200))
 

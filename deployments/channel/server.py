@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 
 import orjson
 
-from deployments.models.channel import frames
+from deployments.channel import frames
 from deployments.models.errors import EngineDied, EngineError, Overloaded, render_error
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from typing import Any, TypedDict, cast
 
 import orjson
 
-from deployments.models.channel import frames
-from deployments.models.channel.server import send_at_once
+from deployments.channel import frames
+from deployments.channel.server import send_at_once
 from deployments.models.errors import EngineDied, EngineError, parse_error
 
 CONNECT_TIMEOUT_S = 3.0
