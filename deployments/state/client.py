@@ -20,6 +20,8 @@ from deployments.state.secret import can_be_secret
 
 TICK_S = 0.1
 _ALONE_RETRY_S = 0.5
+_SPARE = 2
+"""A lease holds room for so many more requests at least. Those that come one by one then seldom wait for one."""
 _ACTIVE_S = WINDOW_S + 2.0
 _FORGET_S = 3 * WINDOW_S
 _GRANTED = Granted()
@@ -72,10 +74,8 @@ class GatekeeperClient:
         """Take one request out of the key's minute."""
         state = self._states.get(principal.key_id) or self._new_state(principal)
         now = self._clock()
-        held = state.requests
-        if held.left > 0 and now < held.until:
-            held.left -= 1
-            return held.granted
+        if state.requests.take(1, now):
+            return state.requests.granted
         return await self._ask(state, principal, 1, 0, now)
 
     async def reserve(self, principal: Principal, tokens: int) -> Decision:
@@ -84,10 +84,8 @@ class GatekeeperClient:
             return _GRANTED
         state = self._states.get(principal.key_id) or self._new_state(principal)
         now = self._clock()
-        held = state.tokens
-        if held.left >= tokens and now < held.until:
-            held.left -= tokens
-            return held.granted
+        if state.tokens.take(tokens, now):
+            return state.tokens.granted
         if tokens > principal.tokens_per_minute:
             used = principal.tokens_per_minute - state.quota(principal, now).remaining_tokens
             return Denied("tokens", principal.tokens_per_minute, used, tokens, None)
@@ -181,11 +179,16 @@ class GatekeeperClient:
         if not state.is_asking:
             state.grow(state.requests if requests else state.tokens, now)
             if requests or now >= state.requests.until:
-                spare_requests = state.requests.spare
-            if tokens or now >= state.tokens.until:
-                spare_tokens = state.tokens.spare
+                spare_requests = state.requests.spare_for(_SPARE)
+            if tokens or now >= state.tokens.until:  # Who is admitted will need tokens next.
+                spare_tokens = state.tokens.spare_for(_SPARE + requests)
         state.is_asking = True
-        return await exchanger.ask(state, principal, Ask(state.key_id, requests, tokens, spare_requests, spare_tokens))
+        ask = Ask(state.key_id, requests, tokens, spare_requests, spare_tokens)
+        decision = await exchanger.ask(state, principal, ask)
+        held = state.requests if requests else state.tokens
+        if isinstance(decision, Denied) and held.take(requests + tokens, self._clock()):
+            return held.granted  # Of many who asked at once, one before this one got more than it needed.
+        return decision
 
     def _new_state(self, principal: Principal) -> KeyLeases:
         state = self._states[principal.key_id] = KeyLeases(principal)

@@ -14,16 +14,36 @@ _MAX_SPARE = 1_000_000_000
 
 
 class Held:
-    """What is left of a lease in one dimension, usable until `until`."""
+    """What is left of a lease in one dimension, usable until `until`.
 
-    __slots__ = ("granted", "left", "size", "spare", "until")
+    `spare` is what the next one should hold beyond the need. `need` is the most that a single request has needed of
+    late; each lease forgets an eighth of it.
+    """
+
+    __slots__ = ("granted", "left", "need", "size", "spare", "until")
 
     def __init__(self) -> None:
         self.left = 0
         self.size = 0
         self.spare = 0
+        self.need = 0
         self.until = 0.0
         self.granted = Granted()
+
+    def take(self, amount: int, now: float) -> bool:
+        """Take an amount out of the lease; False where there is not as much, or its time is over."""
+        if amount > self.need:
+            self.need = amount
+        if self.left < amount or now >= self.until:
+            return False
+        self.left -= amount
+        return True
+
+    def spare_for(self, requests: int) -> int:
+        """Return what the next lease should hold beyond the need: as much as was used, room for so many at least."""
+        self.spare = max(self.spare, requests * self.need)
+        self.need -= self.need // 8
+        return self.spare
 
 
 class KeyLeases:

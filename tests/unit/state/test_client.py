@@ -1,9 +1,11 @@
 """The gatekeeper's client: keys that it knows, leases that it holds, and when it asks."""
 
 import asyncio
+import random
 
 import pytest
 
+from deployments.state.client import TICK_S
 from deployments.state.key_cache import TRUST_S
 from deployments.state.leases import DENIAL_S
 from deployments.state.messages import Identified
@@ -276,3 +278,29 @@ async def test_a_key_revoked_between_being_known_and_asking_is_told_to_come_back
     principal = await client.identify(secret_of("key"))
     world.change(stored(2, "key", None))
     assert await client.admit(principal) == Denied("requests", 0, 0, 1, 1.0)
+
+
+async def test_requests_that_come_one_by_one_seldom_wait_for_a_lease() -> None:
+    world = World(principal_of("key", 10_000, 10**9))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    rng, num_waits, num_requests = random.Random(1), 0, 400
+    for _ in range(num_requests):
+        gap_s = rng.expovariate(4)
+        while gap_s > 0:
+            world.clock.advance(min(gap_s, TICK_S))
+            gap_s -= TICK_S
+            await client.tick()
+        before = client.counts["leases"]
+        assert await admit(client, principal) == [True]
+        assert isinstance(await client.reserve(principal, rng.randint(300, 330)), Granted)
+        num_waits += client.counts["leases"] - before
+    assert num_waits < 0.65 * num_requests
+
+
+async def test_room_that_one_got_beyond_its_need_is_there_for_those_who_asked_with_it() -> None:
+    world = World(principal_of("key", 200))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    decisions = await asyncio.gather(*(client.admit(principal) for _ in range(300)))
+    assert sum(isinstance(one, Granted) for one in decisions) == 200
