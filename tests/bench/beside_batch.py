@@ -50,7 +50,7 @@ class BesideBatch:
 def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> BesideBatch:
     """Measure `rounds` times `seconds` of `rate` requests a second alone, and as much beside a batch."""
     shape = Shape(calibrate(peer, PROMPT_TOKENS["short"]), OUTPUT_TOKENS, is_stream=True)
-    uvloop.run(run_arrivals(peer, shape, rate, 1.0, "warm"))
+    uvloop.run(run_arrivals(peer, shape, rate, 1.0, 0, "warm"))
     alone: list[Sample] = []
     beside: list[Sample] = []
     after_quiet_ms = 0.0
@@ -58,12 +58,12 @@ def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> Be
     with Batch(peer) as batch:
         batch.cancel()
     for number in range(rounds):
-        _, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, f"alone {number}"))
+        _, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, number, f"alone {number}"))
         alone += counted
         with Batch(peer) as batch:
             batch.settle()
             lines_before, started = batch.num_done(), time.perf_counter()
-            warm, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, f"beside {number}"))
+            warm, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, number, f"beside {number}"))
             beside += counted
             after_quiet_ms = max(after_quiet_ms, first_texts(warm)[0])
             lines, beside_s = lines + batch.num_done() - lines_before, beside_s + time.perf_counter() - started
@@ -97,13 +97,16 @@ def first_texts(samples: list[Sample]) -> list[float]:
 
 
 async def run_arrivals(
-    peer: Peer, shape: Shape, rate: float, seconds: float, seed: str
+    peer: Peer, shape: Shape, rate: float, seconds: float, number: int, seed: str
 ) -> tuple[list[Sample], list[Sample]]:
-    """Send requests at random times; return what was seen of each, in order, those of the first `_WARM_S` apart."""
-    rng, samples = random.Random(seed), []
+    """Send requests at random times, which `number` tells, with prompts that `seed` tells.
+
+    Returns what was seen of each, in order, those of the first `_WARM_S` apart.
+    """
+    rng, arrivals, samples = random.Random(seed), random.Random(number), []
     num_warm, num_counted = (max(1, round(rate * length_s)) for length_s in (_WARM_S, seconds))
-    times = [rng.uniform(0, _WARM_S) for _ in range(num_warm)]
-    times += [rng.uniform(_WARM_S, _WARM_S + seconds) for _ in range(num_counted)]
+    times = [arrivals.uniform(0, _WARM_S) for _ in range(num_warm)]
+    times += [arrivals.uniform(_WARM_S, _WARM_S + seconds) for _ in range(num_counted)]
     done = asyncio.Event()
 
     def take(connection: Connection, sample: Sample) -> None:
