@@ -19,6 +19,7 @@ from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.entrypoints.serve.utils.api_utils import get_max_tokens
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.parser.abstract_parser import Parser
+from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from deployments.channel.server import Reply
@@ -36,6 +37,7 @@ from deployments.models.events import (
     ToolCallStart,
 )
 from deployments.models.render import ChatBody, ChatChunks, EventLines, Renderer, render_told
+from deployments.models.replica.preparing import Preparing
 from deployments.models.replica.refusals import refusal_of, refused
 from deployments.models.replica.submit import generate
 from deployments.models.replica.written import Written
@@ -50,6 +52,7 @@ class ChatRunner:
         self._schemas = schemas
         self._serving = serving
         self._model_id = model_id
+        self._preparing = Preparing()
         self._has_reasoning = bool(
             serving.online_renderer.parser and serving.online_renderer.parser.reasoning_parser_cls
         )
@@ -63,24 +66,10 @@ class ChatRunner:
         fields = orjson.loads(body)
         for param, schema in schemas_to_compile(fields):
             await self._schemas.check(schema, param)
-        with refused("messages"):
-            request = self._parse(header, fields)
-            rendered = await self._serving.render_chat_request(request)
-        if isinstance(rendered, ErrorResponse):
-            raise refusal_of(rendered)
-        ((engine_input,),) = (rendered[1],)
-        prompt_token_ids = engine_input.get("prompt_token_ids") or []
-        answer = self._answer(header, request, reply, prompt_token_ids)
+        async with self._preparing.turn(header["priority"]):
+            engine_input, params, answer = await self._prepare(header, fields, reply)
         groups = header.get("written")
-        max_len = self._serving.model_config.max_model_len
         with refused("messages"):
-            max_tokens = get_max_tokens(
-                max_len,
-                request.max_completion_tokens if request.max_completion_tokens is not None else request.max_tokens,
-                len(prompt_token_ids),
-                self._serving.default_sampling_params,
-            )
-            params = request.to_sampling_params(max_tokens, self._serving.default_sampling_params)
             try:
                 await generate(
                     self._engine,
@@ -96,6 +85,31 @@ class ChatRunner:
                 answer.abandon()
                 raise
         answer.end()
+
+    async def _prepare(
+        self, header: dict[str, Any], fields: dict[str, Any], reply: Reply
+    ) -> tuple[dict[str, Any], SamplingParams, "ChatAnswer"]:
+        """Return what the engine takes, and what takes the engine's outputs.
+
+        Raises:
+            EngineError: the engine will not run this request.
+        """
+        with refused("messages"):
+            request = self._parse(header, fields)
+            rendered = await self._serving.render_chat_request(request)
+        if isinstance(rendered, ErrorResponse):
+            raise refusal_of(rendered)
+        ((engine_input,),) = (rendered[1],)
+        prompt_token_ids = engine_input.get("prompt_token_ids") or []
+        answer = self._answer(header, request, reply, prompt_token_ids)
+        with refused("messages"):
+            max_tokens = get_max_tokens(
+                self._serving.model_config.max_model_len,
+                request.max_completion_tokens if request.max_completion_tokens is not None else request.max_tokens,
+                len(prompt_token_ids),
+                self._serving.default_sampling_params,
+            )
+            return engine_input, request.to_sampling_params(max_tokens, self._serving.default_sampling_params), answer
 
     def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
         fields["model"] = self._model_id

@@ -1,0 +1,41 @@
+"""Whose request is prepared next: interactive ones at once, those of batches one by one and between them.
+
+A request is parsed, rendered and tokenized before the engine gets it, all in one event loop. Lines of a batch begin by
+the dozen when others have ended; whoever comes then must not wait until all of them have been prepared.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from deployments.waiting import wait_at_most
+
+_PATIENCE_S = 0.05
+"""A background request waits for so long at most for a moment without interactive ones, which may never come."""
+
+
+class Preparing:
+    """Gives turns."""
+
+    def __init__(self) -> None:
+        self._num_interactive = 0
+        self._is_free = asyncio.Event()
+        self._is_free.set()
+        self._one_by_one = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self, priority: int) -> AsyncIterator[None]:
+        """Wait for the turn of a request of this priority; it lasts as long as the context."""
+        if priority > 0:
+            async with self._one_by_one:
+                await wait_at_most(self._is_free, _PATIENCE_S)
+                yield
+            return
+        self._num_interactive += 1
+        self._is_free.clear()
+        try:
+            yield
+        finally:
+            self._num_interactive -= 1
+            if not self._num_interactive:
+                self._is_free.set()

@@ -1,0 +1,96 @@
+"""Whose request is prepared next."""
+
+import asyncio
+
+from deployments.models.replica.preparing import Preparing
+
+
+class Preparations:
+    """Begins requests, and ends the preparation of each when the test says so."""
+
+    def __init__(self) -> None:
+        self._preparing = Preparing()
+        self._may_end: dict[str, asyncio.Event] = {}
+        self.begun: list[str] = []
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def begin(self, name: str, priority: int) -> None:
+        self._may_end[name] = asyncio.Event()
+        self.tasks[name] = asyncio.create_task(self._prepare(name, priority))
+        await settle()
+
+    async def end(self, name: str) -> None:
+        self._may_end[name].set()
+        await settle()
+
+    async def _prepare(self, name: str, priority: int) -> None:
+        async with self._preparing.turn(priority):
+            self.begun.append(name)
+            await self._may_end[name].wait()
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_interactive_requests_wait_for_nobody() -> None:
+    preparations = Preparations()
+    for name, priority in (("line", 1), ("one", 0), ("other", 0), ("urgent", -1)):
+        await preparations.begin(name, priority)
+    assert preparations.begun == ["line", "one", "other", "urgent"]
+
+
+async def test_lines_are_prepared_one_by_one() -> None:
+    preparations = Preparations()
+    for name in ("first", "second", "third"):
+        await preparations.begin(name, 1)
+    assert preparations.begun == ["first"]
+    await preparations.end("first")
+    assert preparations.begun == ["first", "second"]
+    await preparations.end("second")
+    assert preparations.begun == ["first", "second", "third"]
+
+
+async def test_lines_wait_until_no_interactive_request_is_prepared() -> None:
+    preparations = Preparations()
+    await preparations.begin("one", 0)
+    await preparations.begin("other", 0)
+    await preparations.begin("line", 1)
+    await preparations.end("one")
+    assert preparations.begun == ["one", "other"]
+    await preparations.end("other")
+    assert preparations.begun == ["one", "other", "line"]
+
+
+async def test_lines_do_not_wait_for_ever() -> None:
+    preparations = Preparations()
+    await preparations.begin("one that takes long", 0)
+    await preparations.begin("line", 1)
+    assert preparations.begun == ["one that takes long"]
+    async with asyncio.timeout(10):
+        while "line" not in preparations.begun:  # noqa: ASYNC110 - a real wait ends it.
+            await asyncio.sleep(0.01)
+
+
+async def test_a_line_that_is_taken_back_leaves_its_turn_to_the_next() -> None:
+    preparations = Preparations()
+    await preparations.begin("first", 1)
+    await preparations.begin("second", 1)
+    await preparations.begin("third", 1)
+    for name in ("second", "first"):
+        preparations.tasks[name].cancel()
+        await settle()
+    assert preparations.begun == ["first", "third"]
+
+
+async def test_a_request_that_fails_holds_nobody_up() -> None:
+    preparing = Preparing()
+    for priority in (0, 1):
+        try:
+            async with preparing.turn(priority):
+                raise ValueError("not valid")
+        except ValueError:
+            pass
+    async with asyncio.timeout(10), preparing.turn(1):
+        pass
