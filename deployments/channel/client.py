@@ -1,4 +1,4 @@
-"""The ingress's end of the side channel: one connection to one model replica, and the answers that come over it."""
+"""The asking end of the side channel: one connection to one process, and the answers that come over it."""
 
 import asyncio
 import contextlib
@@ -204,7 +204,7 @@ async def connect(address: Address, on_lost: Callable[[], None]) -> Channel:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             try:
                 _, channel = await loop.create_unix_connection(make, address["path"])
-            except FileNotFoundError:  # The replica lives on another node.
+            except (FileNotFoundError, ConnectionRefusedError):  # It lives on another node, or was on this one once.
                 _, channel = await loop.create_connection(make, address["host"], address["port"])
     except (OSError, TimeoutError) as error:
         raise EngineDied("The model replica cannot be reached.") from error

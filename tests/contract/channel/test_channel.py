@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 
 import pytest
 
@@ -227,3 +228,13 @@ async def test_connect_raises_when_nobody_listens(channel_end):
     await server.close()
     with pytest.raises(EngineDied):
         await connect({**address, "path": address["path"] + ".gone"}, lambda: None)
+
+
+async def test_a_socket_that_someone_left_behind_on_this_node_is_passed_by(channel_end, tmp_path) -> None:
+    _, _, address = channel_end
+    left_behind = str(tmp_path / "left-behind.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(left_behind)
+    channel = await connect({**address, "path": left_behind}, lambda: None)
+    assert await read_all(channel.open({"do": "echo"}, b"over TCP")) == b"over TCP"
+    channel.close()
