@@ -18,14 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
 from openai import AsyncOpenAI, OpenAI
 
 from tests.bench.offline import OfflineEngine
-from tests.bench.peers import ROOT, Model, Peer, parse_spec, read_model, start_peer, stop_peer
+from tests.bench.peers import ROOT, Model, Peer, read_model, run_manta
 
 URL = "/v1/chat/completions"
 CLIENTS = 64
@@ -128,7 +127,7 @@ class Service:
 
     def __init__(self, peer: Peer, work: Work) -> None:
         target = peer.target
-        self._url, self._key, self._model = f"http://{target.host}:{target.port}/v1", str(target.api_key), target.model
+        self._url, self._key, self._model = target.base_url, str(target.api_key), target.model
         self._peer = peer
         self._work = work
 
@@ -214,18 +213,14 @@ def main() -> None:
     parser.add_argument("--config", type=Path, default=ROOT / "configs" / "bench.yaml")
     options = parser.parse_args()
     model, work = read_model(options.config), Work(create_prompts(options.lines), options.tokens, options.line_bytes)
-    with TemporaryDirectory(prefix="mb-", dir="/tmp") as directory:
-        peer = start_peer(parse_spec("manta"), 0, Path(directory), model)
-        try:
-            service = Service(peer, work)
-            service.run_batch(WARM_UP_LINES)
-            if options.batch_only:
-                tell([{BATCH: service.run_batch()}], options.lines)
-            else:
-                tell(measure_rounds(service, model, work, options.rounds), options.lines)
-            coordinator_mb = peak_memory_mb("ray::BatchCoordinator")
-        finally:
-            stop_peer(peer)
+    with run_manta(model) as peer:
+        service = Service(peer, work)
+        service.run_batch(WARM_UP_LINES)
+        if options.batch_only:
+            tell([{BATCH: service.run_batch()}], options.lines)
+        else:
+            tell(measure_rounds(service, model, work, options.rounds), options.lines)
+        coordinator_mb = peak_memory_mb("ray::BatchCoordinator")
     print(f"Memory of the coordinator, at most: {coordinator_mb:.0f} MB")
 
 

@@ -134,7 +134,7 @@ class Batch:
 
     def __init__(self, peer: Peer) -> None:
         target = peer.target
-        self._client = OpenAI(base_url=f"http://{target.host}:{target.port}/v1", api_key=target.api_key, timeout=60)
+        self._client = OpenAI(base_url=target.base_url, api_key=target.api_key, timeout=60)
         self._model = target.model
 
     def __enter__(self) -> "Batch":

@@ -6,17 +6,15 @@ The other account's batch comes last. What counts is the time from its first lin
 """
 
 import argparse
-import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from openai import ConflictError, OpenAI
 
 from tests.bench.batches import URL, create_line, create_prompts
-from tests.bench.peers import FIRST_PORT, ROOT, isolate, issue_key, parse_spec, read_model, start_peer, stop_peer
+from tests.bench.peers import ROOT, issue_key, read_model, run_manta
 
 NUM_OF_ONE = 9
 POLL_EVERY_S = 0.1
@@ -72,18 +70,13 @@ def main() -> None:
     parser.add_argument("--config", type=Path, default=ROOT / "configs" / "bench.yaml")
     options = parser.parse_args()
     model = read_model(options.config)
-    with TemporaryDirectory(prefix="mb-", dir="/tmp") as directory:
-        peer = start_peer(parse_spec("manta"), 0, Path(directory), model)
-        try:
-            url = f"http://{peer.target.host}:{peer.target.port}/v1"
-            second = issue_key(os.environ | isolate(Path(directory) / "p0", FIRST_PORT, 0), "other")
-            with (
-                OpenAI(base_url=url, api_key=str(peer.target.api_key), timeout=60) as one,
-                OpenAI(base_url=url, api_key=second, timeout=60) as other,
-            ):
-                shares = measure(one, other, model.id, options.lines, options.tokens)
-        finally:
-            stop_peer(peer)
+    with run_manta(model) as peer:
+        url, second = peer.target.base_url, issue_key(peer.environment, "other")
+        with (
+            OpenAI(base_url=url, api_key=peer.target.api_key, timeout=60) as one,
+            OpenAI(base_url=url, api_key=second, timeout=60) as other,
+        ):
+            shares = measure(one, other, model.id, options.lines, options.tokens)
     print("| seconds | nine batches of one account, lines/s | one of another | of the nine, fewest and most lines |")
     print("|---|---|---|---|")
     print(f"| {shares.seconds:.1f} | {shares.one:.1f} | {shares.other:.1f} | {shares.fewest}, {shares.most} |")

@@ -17,7 +17,7 @@ import yaml
 from openai import OpenAI
 
 from tests.bench.figures import percentile
-from tests.bench.peers import ROOT, parse_spec, read_model, start_peer, stop_peer
+from tests.bench.peers import ROOT, read_model, run_manta
 from tests.bench.tools import OURS, own_tools
 from tests.demo_model.built_in import CODE, FILES, PAGES, WEB
 
@@ -90,13 +90,11 @@ def main() -> None:
     options = parser.parse_args()
     with TemporaryDirectory(prefix="mb-", dir="/tmp") as directory:
         model = read_model(write_config(Path(directory)))
-        peer = start_peer(parse_spec("manta"), 0, Path(directory), model)
-        try:
-            url, key = f"http://{peer.target.host}:{peer.target.port}/v1", str(peer.target.api_key)
-            with OpenAI(base_url=url, api_key=key, timeout=120) as client:
-                tell(measure(client, model.id, options.rounds))
-        finally:
-            stop_peer(peer)
+        with (
+            run_manta(model) as peer,
+            OpenAI(base_url=peer.target.base_url, api_key=peer.target.api_key, timeout=120) as client,
+        ):
+            tell(measure(client, model.id, options.rounds))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -78,6 +80,7 @@ class Peer:
     label: str
     target: Target
     tree: ServerTree | None
+    environment: Mapping[str, str]
 
 
 def parse_spec(text: str) -> PeerSpec:
@@ -113,13 +116,28 @@ def start_peer(spec: PeerSpec, index: int, work_dir: Path, model: Model) -> Peer
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', '')}"
     site = Site(directory, port, model, environment, spec.argument)
     target, tree = STARTERS[spec.name](site)
-    peer = Peer(spec.label, target, tree)
+    peer = Peer(spec.label, target, tree, environment)
     try:
         wait_until_ready(peer)
     except BaseException:
         stop_peer(peer)
         raise
     return peer
+
+
+@contextmanager
+def run_manta(model: Model) -> Iterator[Peer]:
+    """Run this service alone, in a directory that goes when it ends.
+
+    Raises:
+        PeerFailed: as `start_peer`.
+    """
+    with TemporaryDirectory(prefix="mb-", dir="/tmp") as directory:
+        peer = start_peer(parse_spec("manta"), 0, Path(directory), model)
+        try:
+            yield peer
+        finally:
+            stop_peer(peer)
 
 
 def isolate(directory: Path, port: int, index: int) -> dict[str, str]:

@@ -27,6 +27,11 @@ class Target:
     path: str = "/v1/chat/completions"
     is_stored: bool = True
 
+    @property
+    def base_url(self) -> str:
+        """What OpenAI's client takes."""
+        return f"http://{self.host}:{self.port}/v1"
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
