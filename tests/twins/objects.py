@@ -1,18 +1,22 @@
 """An object store in this process's memory."""
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from deployments.state.objects import ObjectInfo, ObjectMissing, StoreFull, StoreUnavailable
 
 
 class MemoryObjects:
-    """An `ObjectStore` over a dict. While `is_away` it fails; beyond `room_bytes` it is full."""
+    """An `ObjectStore` over a dict. While `is_away` it fails; beyond `room_bytes` it is full.
 
-    def __init__(self) -> None:
+    `clock` says when objects are modified. Where it stood still while time passes, what was just written would be old.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.objects: dict[str, bytes] = {}
         self.modified_at: dict[str, float] = {}
-        self.now = 1_700_000_000.0
+        self._clock = clock
         self.is_away = False
         self.room_bytes: int | None = None
 
@@ -26,7 +30,7 @@ class MemoryObjects:
     async def put(self, key: str, content: bytes) -> None:
         self._check(len(content))
         self.objects[key] = content
-        self.modified_at[key] = self.now
+        self.modified_at[key] = self._clock()
 
     async def read(self, key: str, start: int, stop: int) -> bytes:
         self._check()

@@ -102,13 +102,16 @@ class World:
     batches: Any = field(default_factory=lambda: _Absent())
     wake_batches: Callable[[], None] = lambda: None
     file_rules: FilesConfig = field(default_factory=FilesConfig)
-    objects: MemoryObjects = field(default_factory=MemoryObjects)
+    objects: MemoryObjects = field(init=False)
     state: MemoryState = field(default_factory=MemoryState)
     built_ins: dict[str, Any] = field(default_factory=dict)
     containers: Any = None
     file_search: Any = None
     timing: Timing = field(default_factory=lambda: Timing(1.0, 0.05, 0.005, 0.05, 0.01, 0.01))
     runners: list[BackgroundRunner] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.objects = MemoryObjects(self.clock)
 
     def storage(self) -> Storage:
         kinds = (MemoryResponses, MemoryBackground, MemoryConversations)

@@ -14,7 +14,7 @@ class Shelf:
     def __init__(self, database: Database) -> None:
         self.clock = TestClock()
         self.uptime = TestClock(0.0)
-        self.objects = MemoryObjects()
+        self.objects = MemoryObjects(self.clock)
         self.database = database
         self.store = FileStore(database, self.objects, Vault(database, b"m" * 32), self.clock, self.uptime)
         self._count = 0
