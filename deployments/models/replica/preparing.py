@@ -1,23 +1,29 @@
 """Whose request is prepared next: interactive ones at once, those of batches one by one and between them.
 
+Where nobody else has asked for a moment, nobody is spared by that, and those of batches are prepared all at once.
+
 A request is parsed, rendered and tokenized before the engine gets it, all in one event loop. Lines of a batch begin by
 the dozen when others have ended; whoever comes then must not wait until all of them have been prepared.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from deployments.waiting import wait_at_most
 
 _PATIENCE_S = 0.05
 """A background request waits for so long at most for a moment without interactive ones, which may never come."""
+_QUIET_S = 2.0
 
 
 class Preparing:
     """Gives turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._interactive_at = float("-inf")
         self._num_interactive = 0
         self._is_free = asyncio.Event()
         self._is_free.set()
@@ -26,11 +32,15 @@ class Preparing:
     @asynccontextmanager
     async def turn(self, priority: int) -> AsyncIterator[None]:
         """Wait for the turn of a request of this priority; it lasts as long as the context."""
+        if priority > 0 and self._clock() - self._interactive_at > _QUIET_S:
+            yield
+            return
         if priority > 0:
             async with self._one_by_one:
                 await wait_at_most(self._is_free, _PATIENCE_S)
                 yield
             return
+        self._interactive_at = self._clock()
         self._num_interactive += 1
         self._is_free.clear()
         try:

@@ -3,13 +3,15 @@
 import asyncio
 
 from deployments.models.replica.preparing import Preparing
+from tests.twins.gatekeeper import TestClock
 
 
 class Preparations:
     """Begins requests, and ends the preparation of each when the test says so."""
 
     def __init__(self) -> None:
-        self._preparing = Preparing()
+        self.clock = TestClock(0.0)
+        self._preparing = Preparing(self.clock)
         self._may_end: dict[str, asyncio.Event] = {}
         self.begun: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -34,6 +36,14 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+async def after_an_interactive_request() -> Preparations:
+    preparations = Preparations()
+    await preparations.begin("one", 0)
+    await preparations.end("one")
+    preparations.begun.clear()
+    return preparations
+
+
 async def test_interactive_requests_wait_for_nobody() -> None:
     preparations = Preparations()
     for name, priority in (("line", 1), ("one", 0), ("other", 0), ("urgent", -1)):
@@ -42,13 +52,21 @@ async def test_interactive_requests_wait_for_nobody() -> None:
 
 
 async def test_lines_are_prepared_one_by_one() -> None:
-    preparations = Preparations()
+    preparations = await after_an_interactive_request()
     for name in ("first", "second", "third"):
         await preparations.begin(name, 1)
     assert preparations.begun == ["first"]
     await preparations.end("first")
     assert preparations.begun == ["first", "second"]
     await preparations.end("second")
+    assert preparations.begun == ["first", "second", "third"]
+
+
+async def test_lines_are_prepared_all_at_once_where_nobody_else_has_asked_for_a_moment() -> None:
+    preparations = await after_an_interactive_request()
+    preparations.clock.advance(2.1)
+    for name in ("first", "second", "third"):
+        await preparations.begin(name, 1)
     assert preparations.begun == ["first", "second", "third"]
 
 
@@ -74,7 +92,7 @@ async def test_lines_do_not_wait_for_ever() -> None:
 
 
 async def test_a_line_that_is_taken_back_leaves_its_turn_to_the_next() -> None:
-    preparations = Preparations()
+    preparations = await after_an_interactive_request()
     await preparations.begin("first", 1)
     await preparations.begin("second", 1)
     await preparations.begin("third", 1)
