@@ -64,6 +64,7 @@ class ChannelServer:
         self._bounds = bounds
         self._secret = os.urandom(32).hex().encode()
         self._servers: list[asyncio.Server] = []
+        self._socket_path: str | None = None
         self._connections: set[_ServerConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
@@ -74,6 +75,7 @@ class ChannelServer:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(socket_path)
+        self._socket_path = socket_path
         make = self._make_connection
         local = await loop.create_unix_server(make, path=socket_path)
         os.chmod(socket_path, 0o600)
@@ -144,13 +146,16 @@ class ChannelServer:
             await asyncio.wait_for(self._idle.wait(), timeout_s)
 
     async def close(self) -> None:
-        """Cancel what runs and close every connection."""
+        """Cancel what runs, close every connection, and remove the Unix socket."""
         for server in self._servers:
             server.close()
         for task in list(self._tasks):
             task.cancel()
         for connection in list(self._connections):
             connection.finish()
+        if self._socket_path is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._socket_path)
 
 
 def _without_text(error: Exception) -> tuple[type[Exception], Exception, Any]:

@@ -5,8 +5,6 @@ broken, or unanswered, drops it and asks anew where the gatekeeper listens, for 
 """
 
 import asyncio
-import contextlib
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -40,8 +38,6 @@ class ExchangeListener:
         """Stop listening, and break the connections off."""
         self._loop.run(self._server.close())
         self._loop.stop()
-        with contextlib.suppress(OSError):
-            os.unlink(self.address["path"])
 
 
 class _Exchanges:

@@ -3,9 +3,7 @@
 Requests never pass through Serve. Importing this module loads no engine: Serve imports it to deploy the model too.
 """
 
-import contextlib
 import gc
-import os
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -85,7 +83,5 @@ class ModelReplica:
         if self._channel is not None:
             await self._channel.drain(self._drain_s)
             await self._channel.close()
-            with contextlib.suppress(OSError):
-                os.unlink(self._address["path"])
         if self._engine is not None:
             await self._engine.stop()

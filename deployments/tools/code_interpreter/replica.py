@@ -4,10 +4,7 @@ A container lives in one replica. Serve chooses the replica for a new one; who h
 there directly afterwards, past Serve. A host that cannot build sandboxes has a replica all the same, which says so.
 """
 
-import asyncio
-import contextlib
 import logging
-import os
 from typing import Any
 
 import ray
@@ -66,8 +63,6 @@ class CodeInterpreterReplica:
         """End every container (called by Serve on shutdown)."""
         if self._channel is not None:
             await self._channel.close()
-            with contextlib.suppress(OSError):
-                await asyncio.to_thread(os.unlink, self._address["path"])
         if self._holder is not None:
             await self._holder.close()
 

@@ -238,3 +238,10 @@ async def test_a_socket_that_someone_left_behind_on_this_node_is_passed_by(chann
     channel = await connect({**address, "path": left_behind}, lambda: None)
     assert await read_all(channel.open({"do": "echo"}, b"over TCP")) == b"over TCP"
     channel.close()
+
+
+async def test_a_closed_server_leaves_no_socket_behind(channel_end):
+    server, _, address = channel_end
+    await server.close()
+    with pytest.raises(FileNotFoundError):
+        await asyncio.open_unix_connection(address["path"])
