@@ -15,7 +15,8 @@ from deployments.waiting import wait_at_most
 
 _PATIENCE_S = 0.05
 """A background request waits for so long at most for a moment without interactive ones, which may never come."""
-_QUIET_S = 2.0
+QUIET_S = 2.0
+"""So long after the last interactive request, those of batches have the replica and its engine for themselves."""
 
 
 class Preparing:
@@ -32,7 +33,7 @@ class Preparing:
     @asynccontextmanager
     async def turn(self, priority: int) -> AsyncIterator[None]:
         """Wait for the turn of a request of this priority; it lasts as long as the context."""
-        if priority > 0 and self._clock() - self._interactive_at > _QUIET_S:
+        if priority > 0 and self._clock() - self._interactive_at > QUIET_S:
             yield
             return
         if priority > 0:

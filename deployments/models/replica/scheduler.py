@@ -20,6 +20,7 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from deployments.models.replica.grammar import ResumingScheduler
+from deployments.models.replica.preparing import QUIET_S
 from deployments.models.replica.step_times import StepTimes
 
 _STEPS_APART = 3
@@ -27,7 +28,6 @@ _STEPS_APART = 3
 for all of it at once outside the engine, which whoever comes meanwhile would wait for."""
 _ALIKE = 3
 _RAMP_STEPS = 24  # Where there is room for many, so many steps until all have begun.
-_QUIET_S = 2.0
 _FULL = 0.95
 
 
@@ -72,7 +72,7 @@ class InteractiveFirst(ResumingScheduler):
         num_waiting = self._num_interactive_waiting()
         if interactive or num_waiting:
             self._interactive_at = now
-        is_quiet = now - self._interactive_at > _QUIET_S
+        is_quiet = now - self._interactive_at > QUIET_S
         if is_quiet or self._has_stood_still or self._is_full():
             self._has_stood_still = False
             self._beside = frozenset()
