@@ -47,12 +47,19 @@ from deployments.models.schema_budget import SchemaCompiler, schemas_to_compile
 class ChatRunner:
     """Runs chat completions on one engine."""
 
-    def __init__(self, engine: AsyncLLM, serving: OpenAIServingChat, schemas: SchemaCompiler, model_id: str) -> None:
+    def __init__(
+        self,
+        engine: AsyncLLM,
+        serving: OpenAIServingChat,
+        schemas: SchemaCompiler,
+        preparing: Preparing,
+        model_id: str,
+    ) -> None:
         self._engine = engine
         self._schemas = schemas
         self._serving = serving
         self._model_id = model_id
-        self._preparing = Preparing()
+        self._preparing = preparing
         self._has_reasoning = bool(
             serving.online_renderer.parser and serving.online_renderer.parser.reasoning_parser_cls
         )

@@ -14,15 +14,24 @@ from deployments.models.engine import Usage
 from deployments.models.errors import EngineDied
 from deployments.models.render import DONE, usage_to_wire
 from deployments.models.replica.gather import GatheringClient
+from deployments.models.replica.preparing import Preparing
 from deployments.models.replica.refusals import refusal_of, refused
 
 
 class CompletionRunner:
     """Runs legacy completions on one engine."""
 
-    def __init__(self, serving: OpenAIServingCompletion, model_id: str) -> None:
-        self._serving = serving
+    def __init__(self, serving: OpenAIServingCompletion, preparing: Preparing, model_id: str) -> None:
+        self._serving = copy(serving)
+        self._serving.render_completion_request = self._render
+        self._render_at_once = serving.render_completion_request
+        self._preparing = preparing
         self._model_id = model_id
+
+    async def _render(self, request: CompletionRequest) -> Any:
+        """Return what vLLM does, in the request's turn."""
+        async with self._preparing.turn(request.priority):
+            return await self._render_at_once(request)
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
         """Carry out one request.

@@ -13,7 +13,9 @@ from deployments.models.replica.chat import ChatRunner
 from deployments.models.replica.completions import CompletionRunner
 from deployments.models.replica.embeddings import EmbeddingRunner
 from deployments.models.replica.engine_metrics import gather_engine_metrics
+from deployments.models.replica.notice import Notice
 from deployments.models.replica.options import llm_config_of, runs_in_one_process
+from deployments.models.replica.preparing import Preparing
 from deployments.models.replica.submit import StallWatch
 from deployments.models.schema_budget import SchemaCompiler, describe_tokenizer
 
@@ -28,16 +30,17 @@ _ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 class ReplicaEngine:
     """The engine of one replica, running; `runners` are by operation."""
 
-    def __init__(self, server: LLMServer, model: ModelConfig) -> None:
+    def __init__(self, server: LLMServer, model: ModelConfig, notice: Notice) -> None:
         self._server = server
         self._engine = server.engine  # Ray's engine holds vLLM's serving classes under these names.
         self._watch = StallWatch(self._engine._engine_client, model.stall_s)
         self._schemas: SchemaCompiler | None = None
         self.runners: dict[str, Runner] = {}
+        preparing = Preparing(notice)
         if (chat := self._engine._oai_serving_chat) is not None:
-            self.runners["chat"] = ChatRunner(self._engine._engine_client, chat, self._compiler(), model.id)
+            self.runners["chat"] = ChatRunner(self._engine._engine_client, chat, self._compiler(), preparing, model.id)
         if (completion := self._engine._oai_serving_completion) is not None:
-            self.runners["completions"] = CompletionRunner(completion, model.id)
+            self.runners["completions"] = CompletionRunner(completion, preparing, model.id)
         if (embedding := self._engine._oai_serving_embedding) is not None:
             self.runners["embeddings"] = EmbeddingRunner(embedding, model.id)
 
@@ -76,8 +79,9 @@ async def start_engine(model: ModelConfig) -> ReplicaEngine:
     server = LLMServer.sync_init(llm_config_of(model))
     # As `server.start()` does, but for the report on usage, for which it would start a process of its own.
     server.engine = _tuned(server._engine_cls, runs_in_one_process(model))(server._llm_config)
-    await server.engine.start()
-    return ReplicaEngine(server, model)
+    with Notice.offer() as notice:
+        await server.engine.start()
+    return ReplicaEngine(server, model, notice)
 
 
 def _tuned(engine_class: type[Any], in_one_process: bool) -> type[Any]:

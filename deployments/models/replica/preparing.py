@@ -3,7 +3,8 @@
 Where nobody else has asked for a moment, nobody is spared by that, and those of batches are prepared all at once.
 
 A request is parsed, rendered and tokenized before the engine gets it, all in one event loop. Lines of a batch begin by
-the dozen when others have ended; whoever comes then must not wait until all of them have been prepared.
+the dozen when others have ended; whoever comes then must not wait until all of them have been prepared. Nor for a step
+of the engine with lines in it, which would begin while an interactive request is prepared: the engine is told of it.
 """
 
 import asyncio
@@ -11,10 +12,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from deployments.models.replica.notice import Notice
 from deployments.waiting import wait_at_most
 
 _PATIENCE_S = 0.05
 """A background request waits for so long at most for a moment without interactive ones, which may never come."""
+_ON_ITS_WAY_S = 0.02  # What takes longer to prepare is long, and the engine had better go on meanwhile.
+_HANDED_OVER_S = 0.005  # From the end of its turn until the engine has it; mostly a millisecond or two.
 QUIET_S = 2.0
 """So long after the last interactive request, those of batches have the replica and its engine for themselves."""
 
@@ -22,7 +26,9 @@ QUIET_S = 2.0
 class Preparing:
     """Gives turns."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, notice: Notice | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """Tell the engine by `notice` that an interactive request is on its way; the clock is the notice's."""
+        self._notice = notice or Notice()
         self._clock = clock
         self._interactive_at = float("-inf")
         self._num_interactive = 0
@@ -41,12 +47,16 @@ class Preparing:
                 await wait_at_most(self._is_free, _PATIENCE_S)
                 yield
             return
-        self._interactive_at = self._clock()
+        self._interactive_at = now = self._clock()
         self._num_interactive += 1
         self._is_free.clear()
+        self._notice.until = now + _ON_ITS_WAY_S
+        is_prepared = False
         try:
             yield
+            is_prepared = True
         finally:
             self._num_interactive -= 1
             if not self._num_interactive:
                 self._is_free.set()
+                self._notice.until = self._clock() + _HANDED_OVER_S if is_prepared else 0.0

@@ -1,10 +1,10 @@
 """vLLM's scheduler with a rule more: background requests never make an interactive one wait for its first token.
 
 The requests of batches have a priority above 0. vLLM admits them later than others, but once they run, each of them
-makes every step longer, and with it the time that a new prompt waits. Here a step that reads an interactive prompt
-holds nothing else than interactive requests; steps beside interactive answers hold as much of the background as makes
-them a quarter longer; and when nobody else has asked for a moment, the background has the whole engine. What is left
-out of a step keeps its place and its cache and goes on in the next.
+makes every step longer, and with it the time that a new prompt waits. Here a step that reads an interactive prompt, or
+begins while one is on its way, holds nothing else than interactive requests; steps beside interactive answers hold as
+much of the background as makes them a quarter longer; and when nobody else has asked for a moment, the background has
+the whole engine. What is left out of a step keeps its place and its cache and goes on in the next.
 
 vLLM does not promise this interface to stay; a test runs it against the real engine.
 """
@@ -20,6 +20,7 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from deployments.models.replica.grammar import ResumingScheduler
+from deployments.models.replica.notice import Notice
 from deployments.models.replica.preparing import QUIET_S
 from deployments.models.replica.step_times import StepTimes
 
@@ -44,6 +45,7 @@ class InteractiveFirst(ResumingScheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._notice = Notice.find()
         self._times = StepTimes()
         self._last_steps: deque[SchedulerOutput] = deque(maxlen=_ALIKE)
         self._last_at = 0.0
@@ -70,7 +72,8 @@ class InteractiveFirst(ResumingScheduler):
     def _schedule(self, now: float, *args: Any, **kwargs: Any) -> SchedulerOutput:
         interactive = [request for request in self.running if request.priority <= 0]
         num_waiting = self._num_interactive_waiting()
-        if interactive or num_waiting:
+        is_on_its_way = now < self._notice.until
+        if interactive or num_waiting or is_on_its_way:
             self._interactive_at = now
         is_quiet = now - self._interactive_at > QUIET_S
         if is_quiet or self._has_stood_still or self._is_full():
@@ -79,13 +82,15 @@ class InteractiveFirst(ResumingScheduler):
             self._last_steps.clear()
             return super().schedule(*args, **kwargs)
         # Interactive requests wait before all others, so that as many places as there are of them are theirs.
-        if num_waiting or any(map(_is_reading, interactive)):
+        if num_waiting or is_on_its_way or any(map(_is_reading, interactive)):
             self._last_steps.clear()
             step = self._schedule_among(interactive, num_waiting, self.max_num_scheduled_tokens, *args, **kwargs)
         else:
             step = self._schedule_beside(interactive, *args, **kwargs)
             self._last_steps.append(step)
-        self._has_stood_still = step.total_num_scheduled_tokens == 0
+        # Whoever waits for room that the background holds waits in vain; for one on its way, not for long.
+        is_in_vain = num_waiting > 0 or not is_on_its_way
+        self._has_stood_still = step.total_num_scheduled_tokens == 0 and is_in_vain
         return step
 
     def _schedule_beside(self, interactive: list[Request], *args: Any, **kwargs: Any) -> SchedulerOutput:

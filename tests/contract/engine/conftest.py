@@ -21,6 +21,7 @@ class RealEngine:
     client: Any
     serving: Any
     completions: Any
+    notice: Any
     loop: asyncio.AbstractEventLoop
 
     def run(self, coroutine):
@@ -45,6 +46,7 @@ def running_engine(source, *, reasoning_parser="", **options):
     from vllm.v1.engine.async_llm import AsyncLLM
 
     from deployments.models.demo import resolve_source
+    from deployments.models.replica.notice import Notice
 
     arguments = AsyncEngineArgs(
         model=resolve_source(source),
@@ -72,15 +74,16 @@ def running_engine(source, *, reasoning_parser="", **options):
         config = arguments.create_engine_config()
         # As in a replica: no process beside the engine's own, and no import of vLLM for it.
         config.parallel_config.distributed_executor_backend = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
-        client = AsyncLLM.from_vllm_config(config)
+        with Notice.offer() as notice:
+            client = AsyncLLM.from_vllm_config(config)
         state = State()
         tasks = await client.get_supported_tasks()
         namespace = argparse.Namespace(**(vars(frontend) | vars(arguments)))
         await init_app_state(client, state=state, args=namespace, supported_tasks=tasks)
-        return client, state.openai_serving_chat, state.openai_serving_completion
+        return client, state.openai_serving_chat, state.openai_serving_completion, notice
 
-    client, serving, completions = loop.run_until_complete(start())
-    yield RealEngine(MODEL, client, serving, completions, loop)
+    client, serving, completions, notice = loop.run_until_complete(start())
+    yield RealEngine(MODEL, client, serving, completions, notice, loop)
     client.shutdown()
     loop.run_until_complete(asyncio.sleep(0.1))
     loop.close()

@@ -60,8 +60,9 @@ def compiler(real_engine):
 @pytest.fixture
 def ask(real_engine, compiler):
     from deployments.models.replica.chat import ChatRunner
+    from deployments.models.replica.preparing import Preparing
 
-    runner = ChatRunner(real_engine.client, real_engine.serving, compiler, real_engine.model)
+    runner = ChatRunner(real_engine.client, real_engine.serving, compiler, Preparing(), real_engine.model)
 
     async def ask(body, *, stream, reply=None, **header):
         reply = reply or Collected()

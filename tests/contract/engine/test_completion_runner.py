@@ -21,8 +21,9 @@ BODIES = {
 @pytest.fixture
 def ask(real_engine):
     from deployments.models.replica.completions import CompletionRunner
+    from deployments.models.replica.preparing import Preparing
 
-    runner = CompletionRunner(real_engine.completions, real_engine.model)
+    runner = CompletionRunner(real_engine.completions, Preparing(), real_engine.model)
 
     async def ask(body, reply, *, stream=False):
         header = {"request_id": "req_1", "stream": stream, "cache_salt": "", "priority": 0}

@@ -93,10 +93,11 @@ class Collected:
 @pytest.fixture(scope="module")
 def ask(trained_engine):
     from deployments.models.replica.chat import ChatRunner
+    from deployments.models.replica.preparing import Preparing
     from deployments.models.schema_budget import SchemaCompiler
 
     compiler = SchemaCompiler(any_whitespace=False, cpu_s=10, wall_s=120)
-    runner = ChatRunner(trained_engine.client, trained_engine.serving, compiler, trained_engine.model)
+    runner = ChatRunner(trained_engine.client, trained_engine.serving, compiler, Preparing(), trained_engine.model)
 
     async def ask(asked, number=0, **header):
         fields = {"question": "What is the weather in Tallinn?", "temperature": 0, "max_tokens": 200, **asked}

@@ -1,6 +1,7 @@
 """The scheduler beside vLLM's real engine: whom a step holds, seen from the tokens that each request gets."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -89,6 +90,46 @@ def test_a_few_go_on_beside_an_interactive_answer_and_all_of_them_after_it(real_
         assert 100 < max(gained) <= 120 + IN_FLIGHT + 1
         after = count(background)
         await eventually(lambda: all(now > then + 10 for now, then in zip(count(background), after, strict=True)))
+
+    crowd(ask)
+
+
+def test_steps_while_an_interactive_request_is_on_its_way_hold_no_background(real_engine, crowd):
+    async def ask(background):
+        real_engine.notice.until = time.monotonic() + 1.0
+        await asyncio.sleep(0.5)  # The steps that were planned have ended.
+        before = count(background)
+        await asyncio.sleep(0.3)
+        assert count(background) == before
+        await eventually(lambda: all(now > then for now, then in zip(count(background), before, strict=True)))
+
+    crowd(ask)
+
+
+def test_interactive_answers_go_on_while_another_request_is_on_its_way(real_engine, crowd):
+    async def ask(background):
+        interactive = Asked(real_engine.client, 10, 800, 0, "interactive")
+        await interactive.first.wait()
+        real_engine.notice.until = time.monotonic() + 1.0
+        await asyncio.sleep(0.5)
+        before, num_before = count(background), interactive.num_tokens
+        await asyncio.sleep(0.3)
+        assert interactive.num_tokens > num_before + 5
+        assert count(background) == before
+        interactive.task.cancel()
+        await asyncio.gather(interactive.task, return_exceptions=True)
+
+    crowd(ask)
+
+
+def test_requests_that_never_arrive_do_not_hold_up_those_that_wait_for_room(real_engine, crowd):
+    async def ask(background):
+        real_engine.notice.until = time.monotonic() + 600
+        try:
+            many = [Asked(real_engine.client, 20, 8, 0, f"interactive-{n}") for n in range(40)]
+            await asyncio.gather(*(one.task for one in many))
+        finally:
+            real_engine.notice.until = 0.0
 
     crowd(ask)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from deployments.models.replica.notice import Notice
 from deployments.models.replica.preparing import Preparing
 from tests.twins.gatekeeper import TestClock
 
@@ -10,8 +11,9 @@ class Preparations:
     """Begins requests, and ends the preparation of each when the test says so."""
 
     def __init__(self) -> None:
-        self.clock = TestClock(0.0)
-        self._preparing = Preparing(self.clock)
+        self.clock = TestClock(100.0)
+        self.notice = Notice()
+        self._preparing = Preparing(self.notice, self.clock)
         self._may_end: dict[str, asyncio.Event] = {}
         self.begun: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -112,3 +114,28 @@ async def test_a_request_that_fails_holds_nobody_up() -> None:
             pass
     async with asyncio.timeout(10), preparing.turn(1):
         pass
+
+
+async def test_the_engine_is_told_that_an_interactive_request_is_on_its_way_until_shortly_after_it_is_prepared() -> (
+    None
+):
+    preparations = Preparations()
+    await preparations.begin("one", 0)
+    assert preparations.notice.until == 100.02
+    preparations.clock.advance(0.001)
+    await preparations.begin("other", 0)
+    await preparations.end("one")
+    assert preparations.notice.until == 100.021
+    preparations.clock.advance(0.001)
+    await preparations.end("other")
+    assert preparations.notice.until == 100.007
+
+
+async def test_the_engine_waits_for_no_line_and_for_no_request_that_is_refused() -> None:
+    preparations = Preparations()
+    await preparations.begin("line", 1)
+    assert preparations.notice.until == 0.0
+    await preparations.begin("one", 0)
+    preparations.tasks["one"].cancel()
+    await settle()
+    assert preparations.notice.until == 0.0
