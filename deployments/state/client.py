@@ -22,6 +22,8 @@ TICK_S = 0.1
 _ALONE_RETRY_S = 0.5
 _SPARE = 2
 """A lease holds room for so many more requests at least. Those that come one by one then seldom wait for one."""
+_RENEW_S = 1.0
+"""Leases of a key that has been used in so many seconds are renewed before they end, so that nobody waits for them."""
 _ACTIVE_S = WINDOW_S + 2.0
 _FORGET_S = 3 * WINDOW_S
 _GRANTED = Granted()
@@ -73,7 +75,7 @@ class GatekeeperClient:
     async def admit(self, principal: Principal) -> Decision:
         """Take one request out of the key's minute."""
         state = self._states.get(principal.key_id) or self._new_state(principal)
-        now = self._clock()
+        state.used_at = now = self._clock()
         if state.requests.take(1, now):
             return state.requests.granted
         return await self._ask(state, principal, 1, 0, now)
@@ -83,7 +85,7 @@ class GatekeeperClient:
         if tokens <= 0:
             return _GRANTED
         state = self._states.get(principal.key_id) or self._new_state(principal)
-        now = self._clock()
+        state.used_at = now = self._clock()
         if state.tokens.take(tokens, now):
             return state.tokens.granted
         if tokens > principal.tokens_per_minute:
@@ -111,8 +113,12 @@ class GatekeeperClient:
         return state.quota(principal, self._clock())
 
     async def tick(self) -> None:
-        """Give back what was not used in time, tell what is owed, and hear of changed keys when it is time to."""
+        """Renew leases, give back what was not used, tell what is owed, and hear of changed keys when it is time to."""
         exchanger, now = self._exchanger, self._clock()
+        if exchanger.away_since is None:
+            for state in exchanger.live:
+                if now - state.used_at < _RENEW_S and not state.is_asking:
+                    self._renew(state, now)
         for state in [state for state in exchanger.live if state.expire(now)]:
             exchanger.live.discard(state)
             if state.refunds:
@@ -125,7 +131,7 @@ class GatekeeperClient:
             is_due = elapsed >= _ALONE_RETRY_S
         else:
             interval_s = self._keys.hello.sync_interval_s if self._keys.hello else TICK_S
-            is_due = exchanger.owes or elapsed >= interval_s - TICK_S / 2
+            is_due = exchanger.has_waiting or exchanger.owes or elapsed >= interval_s - TICK_S / 2
         if is_due:
             await exchanger.synchronise()
 
@@ -163,6 +169,7 @@ class GatekeeperClient:
 
     async def _ask(self, state: KeyLeases, principal: Principal, requests: int, tokens: int, now: float) -> Decision:
         self._active_at = state.used_at = now
+        state.principal = principal
         denied = state.recall(requests, tokens, now)
         if denied is not None:
             self.counts["denied_from_memory"] += 1
@@ -189,6 +196,16 @@ class GatekeeperClient:
         if isinstance(decision, Denied) and held.take(requests + tokens, self._clock()):
             return held.granted  # Of many who asked at once, one before this one got more than it needed.
         return decision
+
+    def _renew(self, state: KeyLeases, now: float) -> None:
+        """Ask for new leases where those that a key has run out before the next tick."""
+        soon = now + 1.5 * TICK_S
+        of_requests, of_tokens = (held.runs_out(now, soon) for held in (state.requests, state.tokens))
+        if of_requests or of_tokens:
+            state.is_asking = True
+            spare_requests = state.requests.renew_for(_SPARE) if of_requests else 0
+            spare_tokens = state.tokens.renew_for(_SPARE) if of_tokens else 0
+            self._exchanger.ask_ahead(state, Ask(state.key_id, 0, 0, spare_requests, spare_tokens))
 
     def _new_state(self, principal: Principal) -> KeyLeases:
         state = self._states[principal.key_id] = KeyLeases(principal)

@@ -82,6 +82,11 @@ class Exchanger:
         return bool(self.owing) or self._untold is not None
 
     @property
+    def has_waiting(self) -> bool:
+        """Something waits to be asked."""
+        return bool(self._waiting)
+
+    @property
     def patience_s(self) -> float:
         """For how long the gatekeeper may fail to answer before this process goes on alone."""
         return self._keys.hello.patience_s if self._keys.hello else FIRST_PATIENCE_S
@@ -109,6 +114,10 @@ class Exchanger:
             self._counts["late_leases"] += 1
             self._adapt(self._valid_s + late_s)
             self._give_back(waiting, answer.decision)
+
+    def ask_ahead(self, state: KeyLeases, ask: Ask) -> None:
+        """Have the next exchange ask for room that nobody needs yet; all that is granted is kept in `state`."""
+        self._waiting.append(Waiting(state, state.principal, ask, asyncio.get_running_loop().create_future()))
 
     async def synchronise(self) -> None:
         """Have an exchange take place that begins from now on."""
@@ -238,6 +247,8 @@ class Exchanger:
                 self._counts["leases"] += 1
                 granted = one.state.accept(answer, one.ask.requests, one.ask.tokens, until, now)
                 one.answer.set_result(Answer(granted, until))
+            if one.state.refunds:
+                self.owing.add(one.state)  # What was left of the lease before.
 
     def _refuse(self, one: Waiting, denied: Denied, now: float) -> None:
         self._counts["denied"] += 1

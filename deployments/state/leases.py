@@ -39,6 +39,20 @@ class Held:
         self.left -= amount
         return True
 
+    def runs_out(self, now: float, soon: float) -> bool:
+        """Say whether what was leased beyond a need is used up, or ends by `soon`."""
+        if now >= self.until:
+            return False
+        return self.left > 0 if self.until <= soon else self.left < self.need < self.size
+
+    def renew_for(self, requests: int) -> int:
+        """Return what a lease should hold that replaces this one before its end, which nobody has needed yet."""
+        if self.left >= self.need:
+            self.spare = self.size - self.left
+        elif self.size:
+            self.spare = min(2 * self.spare, _MAX_SPARE)
+        return self.spare_for(requests)
+
     def spare_for(self, requests: int) -> int:
         """Return what the next lease should hold beyond the need: as much as was used, room for so many at least."""
         self.spare = max(self.spare, requests * self.need)
@@ -57,6 +71,7 @@ class KeyLeases:
         "is_asking",
         "key_id",
         "mirror",
+        "principal",
         "refunds",
         "requests",
         "standing",
@@ -67,6 +82,7 @@ class KeyLeases:
 
     def __init__(self, principal: Principal) -> None:
         self.key_id = principal.key_id
+        self.principal = principal
         self.requests = Held()
         self.tokens = Held()
         self.mirror = KeyLimits(0, 0)

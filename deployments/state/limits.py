@@ -173,9 +173,11 @@ class KeyLimits:
         if shortage is not None:
             return shortage
         if spare_requests and self.requests_per_minute > EXACT_REQUESTS_PER_MINUTE:
+            self.requests.expire(now)
             room = self.requests_per_minute - self.requests.used - requests
             requests += max(0, min(spare_requests, room // (2 * num_clients)))
         if spare_tokens and self.tokens_per_minute > EXACT_TOKENS_PER_MINUTE:
+            self.tokens.expire(now)
             room = self.tokens_per_minute - self.tokens.used - tokens
             tokens += max(0, min(spare_tokens, room // (2 * num_clients)))
         if requests:
