@@ -16,6 +16,7 @@ from deployments.models.replica.engine_metrics import gather_engine_metrics
 from deployments.models.replica.notice import Notice
 from deployments.models.replica.options import llm_config_of, runs_in_one_process
 from deployments.models.replica.preparing import Preparing
+from deployments.models.replica.short_prompts import prepare_short_at_once
 from deployments.models.replica.submit import StallWatch
 from deployments.models.schema_budget import SchemaCompiler, describe_tokenizer
 
@@ -36,6 +37,7 @@ class ReplicaEngine:
         self._watch = StallWatch(self._engine._engine_client, model.stall_s)
         self._schemas: SchemaCompiler | None = None
         self.runners: dict[str, Runner] = {}
+        prepare_short_at_once(self._engine._engine_client.renderer)
         preparing = Preparing(notice)
         if (chat := self._engine._oai_serving_chat) is not None:
             self.runners["chat"] = ChatRunner(self._engine._engine_client, chat, self._compiler(), preparing, model.id)

@@ -47,6 +47,7 @@ def running_engine(source, *, reasoning_parser="", **options):
 
     from deployments.models.demo import resolve_source
     from deployments.models.replica.notice import Notice
+    from deployments.models.replica.short_prompts import prepare_short_at_once
 
     arguments = AsyncEngineArgs(
         model=resolve_source(source),
@@ -80,6 +81,7 @@ def running_engine(source, *, reasoning_parser="", **options):
         tasks = await client.get_supported_tasks()
         namespace = argparse.Namespace(**(vars(frontend) | vars(arguments)))
         await init_app_state(client, state=state, args=namespace, supported_tasks=tasks)
+        prepare_short_at_once(client.renderer)
         return client, state.openai_serving_chat, state.openai_serving_completion, notice
 
     client, serving, completions, notice = loop.run_until_complete(start())
