@@ -6,7 +6,7 @@ the names of union branches that pydantic adds are left out by walking along the
 
 import re
 from collections.abc import Callable, Mapping
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any
 
 from pydantic import ValidationError
@@ -81,7 +81,7 @@ def translate_violation(error: ValidationError, body: dict[str, Any]) -> BadRequ
     finding = findings[0]
     if has_too_many_findings(error):
         finding = next((other for other in findings if other["type"] == "extra_forbidden"), finding)
-    branch = _branch_of(finding["loc"])
+    branch = _branch_of(finding["loc"], body)
     while branch is not None:  # Unions may lie in each other.
         union = finding["loc"][:branch]
         path, value = _walk(body, union)
@@ -91,7 +91,7 @@ def translate_violation(error: ValidationError, body: dict[str, Any]) -> BadRequ
             labels = dict.fromkeys(str(other["loc"][branch])[1:] for other in siblings)
             return _wrong_type(path, _listed(" or ".join(labels)), value)
         finding = fitting[0]
-        branch = _branch_of(finding["loc"], branch + 1)
+        branch = _branch_of(finding["loc"], body, branch + 1)
     return _TRANSLATORS.get(finding["type"], _translate_other)(finding, body)
 
 
@@ -104,10 +104,10 @@ def locate(body: Any, finding: ErrorDetails) -> tuple[str, Any]:
     return (_join(path, str(finding["loc"][-1])), current) if finding["type"] == "missing" else (path, current)
 
 
-def _walk(body: Any, location: Location, found: Any = None) -> tuple[str, Any]:
+def _walk(body: Any, location: Location, found: Any = None, end: int | None = None) -> tuple[str, Any]:
     path = ""
     current = body
-    for part, following in zip_longest(location, location[1:]):
+    for part, following in islice(zip_longest(location, location[1:]), end):
         # An object or array that is the finding's own ends the walk, whatever union branches follow.
         if current is found and isinstance(current, dict | list):
             break
@@ -130,9 +130,14 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _branch_of(location: Location, start: int = 0) -> int | None:
-    labels = (index for index, part in enumerate(location) if isinstance(part, str) and part[:1] == "?")
-    return next((index for index in labels if index >= start), None)
+def _branch_of(location: Location, body: Any, start: int = 0) -> int | None:
+    """Return where from `start` on the first label of a union's branch is: a caller's own name may look like one."""
+    for index, part in enumerate(location):
+        if index >= start and isinstance(part, str) and part[:1] == "?":
+            _, value = _walk(body, location, end=index)
+            if not (isinstance(value, dict) and part in value):
+                return index
+    return None
 
 
 def _fits(label: str, value: Any) -> bool:

@@ -233,6 +233,25 @@ def test_object_that_was_parsed_already_is_validated():
 
 
 @pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"?top": ["a"]}, "?top"),
+        ({"?string": 1}, "?string"),
+        ({"metadata": {"?string": 1}}, "metadata"),
+        ({"metadata": {"?": {}}}, "metadata"),
+        ({"logit_bias": {"?object": 1}}, "logit_bias"),
+        ({"messages": [{**HI, "?string": 1}]}, "messages[0].?string"),
+        (part(type="text", text="x", **{"?array": 1}), "messages[0].content[0].?array"),
+        ({"stop": {"?string": 1}}, "stop"),
+    ],
+)
+def test_a_name_that_looks_like_a_label_of_our_own_is_a_name(fields, param):
+    with pytest.raises(BadRequest) as caught:
+        parse_json_body(json.dumps({"model": "m", "messages": [HI], **fields}).encode(), ChatRequest)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
     "body",
     [
         {"model": "m", "messages": [HI], **{f"k{i}": 1 for i in range(5_000)}},

@@ -22,7 +22,10 @@ JSON = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=20)
     | st.sampled_from(["user", "assistant", "tool", "function", "text", "image_url", "json_schema", "auto", "?string"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=8) | st.sampled_from(["?top", "?string"]), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 FULL = {
