@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 _SHRINK = 0.7
-_START = 32.0  # A model of one replica holds as many; from fewer it takes whole answers to get there.
+_START = 32.0  # A model of one replica holds as many.
 
 
 class Gate:

@@ -1,0 +1,91 @@
+"""Lines on their way to a model: when they count as taken, and let more in."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from batch.calls import LineCalls
+from batch.gate import Gate
+from batch.lines import BatchRequest
+from deployments.models.engine import Summary
+from deployments.models.errors import Overloaded
+from deployments.state.protocol import Principal
+from serve_app.schemas.chat import ChatRequest
+
+URL = "/v1/chat/completions"
+PRINCIPAL = Principal("key", "acct", "org", "free", 10, 1000)
+REQUEST = BatchRequest("one", {"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+
+
+class Model:
+    """Answers when told to; refuses as many lines as it is told."""
+
+    def __init__(self, refuses: int = 0) -> None:
+        self.summary = Summary()
+        self.may_answer = asyncio.Event()
+        self._refuses = refuses
+
+    def run(self, *_: object, **__: object) -> Any:
+        return SimpleNamespace(cost=SimpleNamespace(model="m"), stream=self)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._refuses:
+            self._refuses -= 1
+            raise Overloaded("full", retry_after_s=0.0)
+        await self.may_answer.wait()
+        yield b"{}"
+
+    async def aclose(self) -> None:
+        pass
+
+
+def send(model: Model, gate: Gate) -> asyncio.Task[Any]:
+    operation: Any = SimpleNamespace(name="chat", schema=ChatRequest, run=model.run)
+    calls = LineCalls({URL: operation}, gate, priority=10)
+    return asyncio.create_task(calls.run(0, REQUEST, URL, PRINCIPAL))
+
+
+@pytest.fixture
+async def gate() -> Gate:
+    return Gate(64)
+
+
+async def test_a_line_that_no_replica_refuses_lets_another_in_long_before_its_answer(gate: Gate) -> None:
+    model = Model()
+    sent = send(model, gate)
+    async with asyncio.timeout(10):
+        while gate.limit == 32:  # noqa: ASYNC110 - a real wait ends it.
+            await asyncio.sleep(0.01)
+    assert not sent.done()
+    model.may_answer.set()
+    assert not (await sent).outcome.is_failed
+    assert gate.limit == 33
+
+
+async def test_a_line_that_is_answered_at_once_lets_another_in_too(gate: Gate) -> None:
+    model = Model()
+    model.may_answer.set()
+    await send(model, gate)
+    assert gate.limit == 33
+    await asyncio.sleep(0.1)
+    assert gate.limit == 33
+
+
+async def test_a_line_that_is_refused_lets_none_in_before_it_is_taken(gate: Gate) -> None:
+    model = Model(refuses=2)
+    model.may_answer.set()
+    sent = send(model, gate)
+    await sent
+    assert gate.limit == 15  # Twice a third less, and one in some twenty more.
+
+
+async def test_a_line_that_is_given_up_lets_none_in(gate: Gate) -> None:
+    sent = send(Model(), gate)
+    await asyncio.sleep(0)
+    sent.cancel()
+    await asyncio.gather(sent, return_exceptions=True)
+    await asyncio.sleep(0.1)
+    assert gate.limit == 32
