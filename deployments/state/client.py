@@ -178,7 +178,7 @@ class GatekeeperClient:
             self._start_ticking()
         exchanger = self._exchanger
         if exchanger.away_since is not None:
-            return exchanger.decide_alone(state, principal, requests, tokens)
+            return exchanger.decide_alone(state, requests, tokens)
         if tokens and state.tokens.left:
             state.release("tokens")
             exchanger.owing.add(state)
@@ -191,7 +191,7 @@ class GatekeeperClient:
                 spare_tokens = state.tokens.spare_for(_SPARE + requests)
         state.is_asking = True
         ask = Ask(state.key_id, requests, tokens, spare_requests, spare_tokens)
-        decision = await exchanger.ask(state, principal, ask)
+        decision = await exchanger.ask(state, ask)
         held = state.requests if requests else state.tokens
         if isinstance(decision, Denied) and held.take(requests + tokens, self._clock()):
             return held.granted  # Of many who asked at once, one before this one got more than it needed.

@@ -17,7 +17,7 @@ from deployments.state.key_cache import FIRST_PATIENCE_S, RETRY_S, KeyCache
 from deployments.state.leases import KeyLeases
 from deployments.state.limits import Shortage
 from deployments.state.messages import Ask, Exchange, Exchanged, Lease, Posting, Transport, TransportDown
-from deployments.state.protocol import Decision, Denied, Granted, Principal
+from deployments.state.protocol import Decision, Denied, Granted
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,6 @@ class Waiting(NamedTuple):
     """A request that waits for room."""
 
     state: KeyLeases
-    principal: Principal
     ask: Ask
     answer: asyncio.Future[Answer]
 
@@ -95,10 +94,10 @@ class Exchanger:
         """Return the time on the gatekeeper's clock, as near as it is known."""
         return self._wall() if self._offset is None else self._clock() + self._offset
 
-    async def ask(self, state: KeyLeases, principal: Principal, ask: Ask) -> Decision:
+    async def ask(self, state: KeyLeases, ask: Ask) -> Decision:
         """Return the gatekeeper's decision; what is granted beyond the need is kept in `state`."""
         while True:
-            waiting = Waiting(state, principal, ask, asyncio.get_running_loop().create_future())
+            waiting = Waiting(state, ask, asyncio.get_running_loop().create_future())
             self._waiting.append(waiting)
             self._start_pumping()
             try:
@@ -117,7 +116,7 @@ class Exchanger:
 
     def ask_ahead(self, state: KeyLeases, ask: Ask) -> None:
         """Have the next exchange ask for room that nobody needs yet; all that is granted is kept in `state`."""
-        self._waiting.append(Waiting(state, state.principal, ask, asyncio.get_running_loop().create_future()))
+        self._waiting.append(Waiting(state, ask, asyncio.get_running_loop().create_future()))
 
     async def synchronise(self) -> None:
         """Have an exchange take place that begins from now on."""
@@ -132,10 +131,10 @@ class Exchanger:
             self._pumping.cancel()
             await asyncio.gather(self._pumping, return_exceptions=True)
 
-    def decide_alone(self, state: KeyLeases, principal: Principal, requests: int, tokens: int) -> Decision:
+    def decide_alone(self, state: KeyLeases, requests: int, tokens: int) -> Decision:
         """Decide within this process's share of the limits; what it was granted before it was alone counts too."""
         self._counts["decided_alone"] += 1
-        limits = principal.requests_per_minute, principal.tokens_per_minute
+        limits = state.principal.requests_per_minute, state.principal.tokens_per_minute
         shares = max(1, limits[0] // self._num_clients), max(1, limits[1] // self._num_clients)
         taken = state.take_alone(requests, tokens, self.now_at(), shares)
         if isinstance(taken, Granted):
@@ -285,7 +284,7 @@ class Exchanger:
         for one in waiting:
             one.state.is_asking = False
             if not one.answer.done():
-                decision = self.decide_alone(one.state, one.principal, one.ask.requests, one.ask.tokens)
+                decision = self.decide_alone(one.state, one.ask.requests, one.ask.tokens)
                 one.answer.set_result(Answer(decision))
 
     def _give_back(self, waiting: Waiting, decision: Decision) -> None:

@@ -61,7 +61,10 @@ class Held:
 
 
 class KeyLeases:
-    """One key as this process knows it. `mirror` counts what this process alone was granted in the last minute."""
+    """One key as this process knows it; `principal` is as it was when it last asked.
+
+    `mirror` counts what this process alone was granted in the last minute.
+    """
 
     __slots__ = (
         "_denied_at",

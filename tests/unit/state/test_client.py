@@ -9,7 +9,7 @@ from deployments.state.client import TICK_S, GatekeeperClient
 from deployments.state.key_cache import TRUST_S
 from deployments.state.leases import DENIAL_S
 from deployments.state.messages import Identified
-from deployments.state.protocol import Denied, Granted
+from deployments.state.protocol import Denied, Granted, Principal
 from tests.unit.state.memory import World, admit, principal_of, secret_of, stored
 
 
@@ -296,11 +296,7 @@ async def test_requests_that_come_one_by_one_seldom_wait_for_a_lease(per_second:
 
 
 async def test_leases_of_a_key_that_is_in_use_are_renewed_before_they_end() -> None:
-    world = World(principal_of("key", 10_000, 10**9))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
-    await admit(client, principal)
-    await client.reserve(principal, 300)
+    world, client, principal = await with_leases()
     num_used = 1
     for _ in range(20):
         await pass_time(world, client, 0.3)
@@ -315,11 +311,7 @@ async def test_leases_of_a_key_that_is_in_use_are_renewed_before_they_end() -> N
 
 
 async def test_leases_of_a_key_that_is_not_used_any_more_end() -> None:
-    world = World(principal_of("key", 10_000, 10**9))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
-    await admit(client, principal)
-    await client.reserve(principal, 300)
+    world, client, _ = await with_leases()
     await pass_time(world, client, 2.0)
     standing = world.core.ledger.standing("key", world.clock())
     assert (standing.used_requests, standing.used_tokens) == (1, 300)
@@ -362,6 +354,17 @@ async def test_room_that_one_got_beyond_its_need_is_there_for_those_who_asked_wi
     principal = await client.identify(secret_of("key"))
     decisions = await asyncio.gather(*(client.admit(principal) for _ in range(300)))
     assert sum(isinstance(one, Granted) for one in decisions) == 200
+
+
+async def with_leases() -> tuple[World, GatekeeperClient, Principal]:
+    """Return a client that holds leases of both kinds, after one request of 300 tokens."""
+    world = World(principal_of("key", 10_000, 10**9))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    assert principal is not None
+    assert await admit(client, principal) == [True]
+    assert isinstance(await client.reserve(principal, 300), Granted)
+    return world, client, principal
 
 
 async def pass_time(world: World, client: GatekeeperClient, seconds: float) -> None:
