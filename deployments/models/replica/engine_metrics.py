@@ -2,7 +2,8 @@
 
 A step of 64 streams makes eighty calls into Ray's metrics, which took a fifth of the replica's processor time. What
 the steps report is gathered here and handed on together. Counts stay exact; of the times between two tokens, each step
-leaves one, the mean of its streams, which all waited for the same step.
+leaves one, the mean over the tokens that it brought, as those of one step waited for the same, and those that come in
+pieces for several.
 """
 
 import time
@@ -56,8 +57,9 @@ class GatheringStatLogger(ray_wrappers.RayPrometheusStatLogger):  # type: ignore
 
     def _gather(self, stats: IterationStats) -> None:
         latencies = stats.inter_token_latencies_iter
-        if len(latencies) > 1:
-            stats.inter_token_latencies_iter = [sum(latencies) / len(latencies)]
+        if latencies:
+            num_later = stats.num_generation_tokens - len(stats.time_to_first_tokens_iter)
+            stats.inter_token_latencies_iter = [sum(latencies) / max(num_later, len(latencies))]
         gathered = self._iterations
         if gathered is None:
             self._iterations = stats

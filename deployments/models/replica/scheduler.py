@@ -19,8 +19,8 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
-from deployments.models.replica.grammar import ResumingScheduler
 from deployments.models.replica.notice import Notice
+from deployments.models.replica.pieces import PiecewiseScheduler
 from deployments.models.replica.preparing import QUIET_S
 from deployments.models.replica.step_times import StepTimes
 
@@ -32,7 +32,7 @@ _RAMP_STEPS = 24  # Where there is room for many, so many steps until all have b
 _FULL = 0.95
 
 
-class InteractiveFirst(ResumingScheduler):
+class InteractiveFirst(PiecewiseScheduler):
     """vLLM's scheduler for an engine that waits for each step before it plans the next."""
 
     running: list[Request]

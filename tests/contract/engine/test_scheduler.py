@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,22 +13,26 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterw
 NUM_BACKGROUND = 24
 IN_FLIGHT = 2
 """Steps that are planned or run when an interactive request comes; they hold what they held."""
+NEVER = "text that no answer holds"
+"""As a stop text it has each token leave the engine by itself."""
 
 
 class Asked:
-    """A request to the engine; `num_tokens` is how many it has been given."""
+    """A request to the engine; `num_tokens` is how many it has been given, `pieces` how many each time."""
 
-    def __init__(self, client, prompt_tokens, max_tokens, priority, name, schema=None):
+    def __init__(self, client, prompt_tokens, max_tokens, priority, name, schema=None, stop=NEVER):
         from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 
         from deployments.models.replica.submit import generate
 
         self.num_tokens = 0
+        self.pieces, self.text = [], ""
         self.first = asyncio.Event()
         params = SamplingParams(
             max_tokens=max_tokens,
             ignore_eos=True,
             temperature=0,
+            stop=stop,
             output_kind=RequestOutputKind.DELTA,
             structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
         )
@@ -36,7 +41,10 @@ class Asked:
         self.task = asyncio.create_task(running)
 
     def _take(self, output):
-        self.num_tokens += len(output.outputs[0].token_ids)
+        piece = output.outputs[0]
+        self.num_tokens += len(piece.token_ids)
+        self.pieces.append(len(piece.token_ids))
+        self.text += piece.text
         if self.num_tokens:
             self.first.set()
 
@@ -200,3 +208,67 @@ def test_more_interactive_requests_than_places_wait_for_those_that_run(real_engi
         assert [one.num_tokens for one in many] == [8] * 40
 
     crowd(ask)
+
+
+def test_answers_of_the_background_leave_in_pieces_and_say_the_same(real_engine):
+    async def ask():
+        one_by_one = Asked(real_engine.client, 10, 40, 10, "line")
+        await one_by_one.task
+        line = Asked(real_engine.client, 10, 40, 10, "line", stop=None)
+        await line.task
+        assert line.pieces == [1, 16, 16, 7]
+        assert one_by_one.pieces == [1] * 40
+        assert line.text == one_by_one.text
+        interactive = Asked(real_engine.client, 10, 40, 0, "line", stop=None)
+        await interactive.task
+        assert interactive.pieces == [1] * 40
+
+    real_engine.run(ask())
+
+
+def test_what_is_held_of_a_line_is_forgotten_when_it_is_taken_back():
+    from vllm.sampling_params import SamplingParams
+    from vllm.v1.engine import EngineCoreOutput, FinishReason
+    from vllm.v1.request import Request
+
+    from deployments.models.replica.pieces import Pieces
+
+    def step(*tokens, **more):
+        return pieces.ready([EngineCoreOutput("line", list(tokens), **more)], {"line": line})
+
+    pieces = Pieces()
+    line = Request("line", [1, 2], SamplingParams(max_tokens=90), None, priority=10)
+    assert step(5) == []
+    pieces.forget([line])
+    assert step(6) == []
+    (last,) = step(7, finish_reason=FinishReason.STOP)
+    assert last.new_token_ids == [6, 7]
+    assert [output.new_token_ids for n in range(32) for output in step(n)] == [[*range(16)], [*range(16, 32)]]
+
+
+def test_statistics_add_up_over_steps_and_are_told_when_nothing_is_left():
+    from vllm.v1.metrics.stats import PrefixCacheStats
+
+    from deployments.models.replica.pieces import PiecewiseScheduler
+
+    cache = PrefixCacheStats()
+
+    def take():
+        nonlocal cache
+        taken, cache = cache, PrefixCacheStats()
+        return taken
+
+    scheduler = PiecewiseScheduler.__new__(PiecewiseScheduler)
+    scheduler.running, scheduler.waiting, scheduler.skipped_waiting = [object()], [], []
+    scheduler.log_stats, scheduler.connector_prefix_cache_stats, scheduler.kv_metrics_collector = True, None, None
+    scheduler.kv_cache_manager = SimpleNamespace(usage=0.5, make_prefix_cache_stats=take)
+    told = []
+    for _ in range(5):
+        cache.queries += 2
+        told.append(scheduler.make_stats(None, None))
+    assert [one is not None for one in told] == [True, False, False, False, False]
+    assert scheduler.make_stats({"a": "step's own"}).prefix_cache_stats.queries == 8
+    cache.queries += 3
+    scheduler.running.clear()
+    last = scheduler.make_stats()
+    assert (last.num_running_reqs, last.prefix_cache_stats.queries) == (0, 3)

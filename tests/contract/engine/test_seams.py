@@ -169,6 +169,20 @@ def test_gathered_statistics_reach_rays_metrics_in_time(monkeypatch):
     assert recorded[2][1].num_generation_tokens == 2
 
 
+def test_time_between_tokens_that_come_in_pieces_is_that_of_each(monkeypatch):
+    from vllm.v1.metrics.stats import IterationStats
+
+    from deployments.models.replica import engine_metrics
+
+    logger = engine_metrics.GatheringStatLogger.__new__(engine_metrics.GatheringStatLogger)
+    step = IterationStats()
+    step.num_generation_tokens = 16 + 1 + 1  # A piece, a token of a stream, and the first one of another.
+    step.inter_token_latencies_iter = [1.6, 0.1]
+    step.time_to_first_tokens_iter = [0.5]
+    logger.record(None, step)
+    assert step.inter_token_latencies_iter == pytest.approx([0.1])
+
+
 def test_rays_router_can_choose_without_reserving():
     from ray.serve._private.router import AsyncioRouter  # noqa: TID251
 
