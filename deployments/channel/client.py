@@ -136,7 +136,7 @@ class Channel(asyncio.Protocol):
             EngineDied: the connection is gone.
         """
         if self._transport is None:
-            raise EngineDied("The connection to the model replica is gone.")
+            raise EngineDied("The connection to the replica is gone.")
         self._last_number = number = self._last_number % 0xFFFFFFFF + 1
         stream = self._streams[number] = ChannelStream(self, number)
         self._transport.write(frames.render_frame(number, frames.OPEN, orjson.dumps(header) + b"\n" + body))
@@ -185,7 +185,7 @@ class Channel(asyncio.Protocol):
         self._transport = None
         streams, self._streams = self._streams, {}
         for stream in streams.values():
-            stream.fail(EngineDied("The model replica went away while it ran the request."))
+            stream.fail(EngineDied("The replica went away while it ran the request."))
         self._on_lost()
 
 
@@ -207,6 +207,6 @@ async def connect(address: Address, on_lost: Callable[[], None]) -> Channel:
             except (FileNotFoundError, ConnectionRefusedError):  # It lives on another node, or was on this one once.
                 _, channel = await loop.create_connection(make, address["host"], address["port"])
     except (OSError, TimeoutError) as error:
-        raise EngineDied("The model replica cannot be reached.") from error
+        raise EngineDied("The replica cannot be reached.") from error
     channel.authenticate(address["secret"])
     return channel
