@@ -1,7 +1,7 @@
 # Manta's commands. `make help` lists them.
 .SILENT:
 .DEFAULT_GOAL := help
-.PHONY: help serve install test check bench demo-model lock clean
+.PHONY: help serve install test check bench bench-batches demo-model lock clean
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
@@ -24,7 +24,7 @@ STATE := $${MANTA_STATE_DIR:-.manta}
 
 help: ## List the commands.
 	echo "Usage: make COMMAND"
-	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 serve: .venv/installed-$(PROFILE) ## Serve the models of CONFIG (configs/local.yaml) until Ctrl-C.
 	exec $(BIN)/manta serve $(CONFIG)
@@ -43,6 +43,9 @@ check: .venv/installed-dev ## Check format, lint, types, imports between layers 
 
 bench: .venv/installed-dev ## Measure Manta beside the bare vLLM server and Ray's own (ARGS: its options).
 	$(BIN)/python -m tests.bench $(ARGS)
+
+bench-batches: .venv/installed-dev ## Measure a batch beside vLLM's offline run and a loop over HTTP (ARGS: its options).
+	$(BIN)/python -m tests.bench.batches $(ARGS)
 
 demo-model: .venv/installed-dev ## Train the demo model anew, write it to configs/models/demo, evaluate it (ARGS: more).
 	rm -rf .manta/demo-model/anew
