@@ -33,9 +33,9 @@ class BatchConfig(Section):
     larger ones get a Ray Data job with `num_workers` workers of their own, up to `max_jobs` jobs at a time. A job takes
     seconds of several processors to start; one process runs 500 to 1,000 lines a second. Jobs share
     `max_lines_in_flight`, the lines that may be with the models at once; there are fewer while replicas refuse them.
-    Keep it below the models' `max_concurrent_requests`, so that interactive requests always find a place, and some
-    steps' worth of prompts above what the engines run at once, so that lines always wait for the places of those that
-    end. `priority` is vLLM's: higher runs later, interactive requests have 0.
+    Keep it below the models' `max_concurrent_requests`, so that interactive requests always find a place. Where the
+    tokens of a step bound how many an engine runs, keep it some steps' worth of prompts above that, so that lines wait
+    to follow those that end. `priority` is vLLM's: higher runs later, interactive requests have 0.
     """
 
     max_unfinished_per_account: Annotated[int, Field(ge=1)] = 10

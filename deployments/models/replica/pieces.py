@@ -29,7 +29,6 @@ _MORE = tuple(field for field in EngineCoreOutput.__struct_fields__ if field not
 class PiecewiseScheduler(ResumingScheduler):
     """vLLM's scheduler, from which the background's answers come in pieces, and statistics ten times a second."""
 
-    running: list[Request]
     _told_at = 0.0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -83,11 +82,11 @@ class Pieces:
             self._held.pop(request.request_id, None)
 
     def _holds(self, output: EngineCoreOutput, request: Request | None) -> bool:
-        tokens = self._held.pop(output.request_id, []) + output.new_token_ids
-        if _may_wait(request) and _has_only_tokens(output) and len(tokens) < PIECE_TOKENS:
-            self._held[output.request_id] = tokens
+        if output.request_id in self._held:
+            output.new_token_ids = self._held.pop(output.request_id) + output.new_token_ids
+        if _may_wait(request) and _has_only_tokens(output) and len(output.new_token_ids) < PIECE_TOKENS:
+            self._held[output.request_id] = output.new_token_ids
             return True
-        output.new_token_ids = tokens
         return False
 
 

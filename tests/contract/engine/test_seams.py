@@ -169,7 +169,7 @@ def test_gathered_statistics_reach_rays_metrics_in_time(monkeypatch):
     assert recorded[2][1].num_generation_tokens == 2
 
 
-def test_time_between_tokens_that_come_in_pieces_is_that_of_each(monkeypatch):
+def test_time_between_tokens_that_come_in_pieces_is_that_of_each():
     from vllm.v1.metrics.stats import IterationStats
 
     from deployments.models.replica import engine_metrics
