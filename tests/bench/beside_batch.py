@@ -37,8 +37,10 @@ class BesideBatch:
     requests_per_second: float
     requests: int
     alone_p50_ms: float
+    alone_p95_ms: float
     alone_p99_ms: float
     beside_p50_ms: float
+    beside_p95_ms: float
     beside_p99_ms: float
     p99_ratio: float
     after_quiet_ms: float
@@ -80,8 +82,10 @@ def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> Be
         requests_per_second=rate,
         requests=len(firsts),
         alone_p50_ms=percentile(firsts, 50),
+        alone_p95_ms=percentile(firsts, 95),
         alone_p99_ms=percentile(firsts, 99),
         beside_p50_ms=percentile(besides, 50),
+        beside_p95_ms=percentile(besides, 95),
         beside_p99_ms=percentile(besides, 99),
         p99_ratio=percentile(besides, 99) / percentile(firsts, 99),
         after_quiet_ms=after_quiet_ms,

@@ -3,8 +3,9 @@
 The requests of batches have a priority above 0. vLLM admits them later than others, but once they run, each of them
 makes every step longer, and with it the time that a new prompt waits. Here a step that reads an interactive prompt, or
 begins while one is on its way, holds nothing else than interactive requests; steps beside interactive answers hold as
-much of the background as makes them a quarter longer; and when nobody else has asked for a moment, the background has
-the whole engine. What is left out of a step keeps its place and its cache and goes on in the next.
+much of the background as makes them a tenth longer, those between two such answers as long again; and when nobody
+else has asked for a moment, the background has the whole engine. What is left out of a step keeps its place and its
+cache and goes on in the next.
 
 vLLM does not promise this interface to stay; a test runs it against the real engine.
 """
@@ -12,7 +13,7 @@ vLLM does not promise this interface to stay; a test runs it against the real en
 import math
 import time
 from collections import deque
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -22,7 +23,7 @@ from vllm.v1.request import Request, RequestStatus
 from deployments.models.replica.notice import Notice
 from deployments.models.replica.pieces import PiecewiseScheduler
 from deployments.models.replica.preparing import QUIET_S
-from deployments.models.replica.step_times import StepTimes
+from deployments.models.replica.step_times import Kind, StepTimes
 
 _STEPS_APART = 3
 """How many steps lie between two that begin, at least. What begins together ends together, and then there is work to do
@@ -40,14 +41,16 @@ class InteractiveFirst(PiecewiseScheduler):
     max_num_scheduled_tokens: int
     _interactive_at = 0.0
     _has_stood_still = False
-    _beside: Set[str] = frozenset()
+    _beside: Set[str] = frozenset()  # The background in the last step that held some beside others.
+    _num_recent = 0  # They are among so many of the background that come first in `running`.
+    _left_out: Sequence[Request] = ()  # The end of `running`, unless somebody else has changed it.
     _steps_until_next = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._notice = Notice.find()
         self._times = StepTimes()
-        self._last_steps: deque[SchedulerOutput] = deque(maxlen=_ALIKE)
+        self._last_steps: deque[tuple[Kind, SchedulerOutput]] = deque(maxlen=_ALIKE)
         self._last_at = 0.0
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
@@ -63,14 +66,14 @@ class InteractiveFirst(PiecewiseScheduler):
         Since the last was planned, that one ran or, where steps are planned ahead, one before; so they must be alike.
         And what ran then runs still, or the engine may have waited for somebody to come.
         """
-        sizes = {step.total_num_scheduled_tokens for step in self._last_steps}
-        if len(self._last_steps) == _ALIKE and len(sizes) == 1:
-            ran = self._last_steps[0].num_scheduled_tokens
+        seen = {(kind, step.total_num_scheduled_tokens) for kind, step in self._last_steps}
+        if len(self._last_steps) == _ALIKE and len(seen) == 1:
+            ran = self._last_steps[0][1].num_scheduled_tokens
             if any(request.request_id in ran for request in self.running):
-                self._times.note(sizes.pop(), now - self._last_at)
+                self._times.note(*seen.pop(), now - self._last_at)
 
     def _schedule(self, now: float, *args: Any, **kwargs: Any) -> SchedulerOutput:
-        interactive = [request for request in self.running if request.priority <= 0]
+        interactive, background = self._parted()
         num_waiting = self._num_interactive_waiting()
         is_on_its_way = now < self._notice.until
         if interactive or num_waiting or is_on_its_way:
@@ -78,56 +81,80 @@ class InteractiveFirst(PiecewiseScheduler):
         is_quiet = now - self._interactive_at > QUIET_S
         if is_quiet or self._has_stood_still or self._is_full():
             self._has_stood_still = False
-            self._beside = frozenset()
+            self._beside, self._num_recent, self._left_out = frozenset(), 0, ()
             self._last_steps.clear()
             return super().schedule(*args, **kwargs)
         # Interactive requests wait before all others, so that as many places as there are of them are theirs.
         if num_waiting or is_on_its_way or any(map(_is_reading, interactive)):
             self._last_steps.clear()
-            step = self._schedule_among(interactive, num_waiting, self.max_num_scheduled_tokens, *args, **kwargs)
+            most = self.max_num_scheduled_tokens
+            step = self._schedule_among(interactive, background, num_waiting, most, *args, **kwargs)
         else:
-            step = self._schedule_beside(interactive, *args, **kwargs)
-            self._last_steps.append(step)
+            kind = Kind.BESIDE if interactive else Kind.BETWEEN
+            step = self._schedule_beside(kind, interactive, background, *args, **kwargs)
+            self._last_steps.append((kind, step))
         # Whoever waits for room that the background holds waits in vain; for one on its way, not for long.
         is_in_vain = num_waiting > 0 or not is_on_its_way
         self._has_stood_still = step.total_num_scheduled_tokens == 0 and is_in_vain
         return step
 
-    def _schedule_beside(self, interactive: list[Request], *args: Any, **kwargs: Any) -> SchedulerOutput:
+    def _parted(self) -> tuple[list[Request], list[Request]]:
+        """Return the interactive requests that run, and the background: first what the last step held of it.
+
+        Hundreds may have been left out of step after step. They are compared as one, and not looked at one by one.
+        """
+        num = len(self.running) - len(self._left_out)
+        if num < 0 or self.running[num:] != self._left_out:
+            num = len(self.running)
+        held = self.running[:num]
+        interactive = [request for request in held if request.priority <= 0]
+        return interactive, [request for request in held if request.priority > 0] + self.running[num:]
+
+    def _schedule_beside(
+        self, kind: Kind, interactive: list[Request], background: list[Request], *args: Any, **kwargs: Any
+    ) -> SchedulerOutput:
         """Return a step with some of the background: what was in the last such step, and some more if it is time."""
         num_theirs = len(interactive) * (1 + self.num_spec_tokens)
-        room = self._times.room(num_theirs)
-        background = [request for request in self.running if request.priority > 0]
-        beside = [request for request in background if request.request_id in self._beside][:room]
-        others = [request for request in background if request.request_id not in self._beside]
+        room = self._times.room(kind, num_theirs)
+        recent = background[: self._num_recent]
+        beside = [request for request in recent if request.request_id in self._beside][:room]
+        chosen = {request.request_id for request in beside}
+        others = [request for request in recent if request.request_id not in chosen] + background[self._num_recent :]
         self._steps_until_next -= 1
         is_time = self._steps_until_next <= 0 or not (beside or interactive)
         num_new = min(room - len(beside), math.ceil(room * _STEPS_APART / _RAMP_STEPS)) if is_time else 0
         beside += others[:num_new]
         num_admitted = max(0, num_new - len(others))
-        step = self._schedule_among(interactive + beside, num_admitted, num_theirs + room, *args, **kwargs)
+        step = self._schedule_among(
+            interactive + beside, others[num_new:], num_admitted, num_theirs + room, *args, **kwargs
+        )
         now = step.num_scheduled_tokens.keys() - {request.request_id for request in interactive}
         if not now <= self._beside:
             self._steps_until_next = _STEPS_APART
-        self._beside = now
+        self._beside, self._num_recent = now, len(self.running) - len(self._left_out)
         return step
 
     def _schedule_among(
-        self, chosen: list[Request], num_admitted: int, num_tokens: int, *args: Any, **kwargs: Any
+        self,
+        chosen: list[Request],
+        left_out: list[Request],
+        num_admitted: int,
+        num_tokens: int,
+        *args: Any,
+        **kwargs: Any,
     ) -> SchedulerOutput:
         """Return a step of so many tokens at most, with some of those that run and so many at most that wait."""
-        ids = {request.request_id for request in chosen}
-        hidden = [request for request in self.running if request.request_id not in ids]
         most_running, most_tokens = self.max_num_running_reqs, self.max_num_scheduled_tokens
         self.running = chosen
-        self.max_num_running_reqs = min(most_running - len(hidden), len(chosen) + num_admitted)
+        self.max_num_running_reqs = min(most_running - len(left_out), len(chosen) + num_admitted)
         if self.scheduler_config.enable_chunked_prefill:  # Else prompts must fit into a step.
             self.max_num_scheduled_tokens = min(most_tokens, num_tokens)
         try:
             return super().schedule(*args, **kwargs)
         finally:
             self.max_num_running_reqs, self.max_num_scheduled_tokens = most_running, most_tokens
-            self.running.extend(hidden)
+            self.running.extend(left_out)
+            self._left_out = left_out
 
     def _num_interactive_waiting(self) -> int:
         num = 0

@@ -1,43 +1,89 @@
 """How long an engine's steps take, learned from those that ran: a fixed time, and as much again for each token.
 
 That holds near the sizes that were seen, and not further: on a processor, a step of 500 tokens takes much less than one
-of five would make expect.
+of five would make expect. The fixed time of steps beside interactive answers is longer than that of others, since what
+they make leaves the engine at once; a token takes either as long.
 """
 
 import math
+from enum import Enum
+from typing import Final
 
-_SHARE = 0.25
 _FORGET = 0.998  # Of what was learned, at each step: the latest 500 count.
 _LEAST_SPREAD = 1.0  # Tokens squared: steps that are nearly of one size say little of others.
-_UNKNOWN, _LEAST, _MOST = 4, 2, 512
+_UNKNOWN, _MOST = 4, 512
 _GROWTH = 2  # How many times what was seen lately may be believed.
+
+
+class Kind(Enum):
+    """Whether a step holds interactive answers: `BESIDE` does, `BETWEEN` none.
+
+    A request that comes waits half a step of either in the mean, but beside others all that is added to each step.
+    """
+
+    BESIDE = "beside"
+    BETWEEN = "between"
+
+
+SHARE: Final = {Kind.BESIDE: 0.1, Kind.BETWEEN: 1.0}
+"""How much longer the background may make a step."""
+_LEAST: Final = {Kind.BESIDE: 1, Kind.BETWEEN: 2}
 
 
 class StepTimes:
     """Steps as they were seen, by least squares in which older ones count less."""
 
     def __init__(self) -> None:
-        self._weight = self._sum_x = self._sum_y = self._sum_xx = self._sum_xy = 0.0
-        self._fixed_s = self._each_s = 0.0
+        self._seen = {kind: _Seen() for kind in Kind}
+        self._each_s = 0.0
         self._is_known = False
 
-    def note(self, num_tokens: int, seconds: float) -> None:
+    def note(self, kind: Kind, num_tokens: int, seconds: float) -> None:
         """Learn from a step."""
-        self._weight = _FORGET * self._weight + 1.0
-        self._sum_x = _FORGET * self._sum_x + num_tokens
-        self._sum_y = _FORGET * self._sum_y + seconds
-        self._sum_xx = _FORGET * self._sum_xx + num_tokens * num_tokens
-        self._sum_xy = _FORGET * self._sum_xy + num_tokens * seconds
-        spread = self._weight * self._sum_xx - self._sum_x**2
-        if spread > _LEAST_SPREAD * self._weight**2:
-            self._each_s = max(0.0, (self._weight * self._sum_xy - self._sum_x * self._sum_y) / spread)
-            self._fixed_s = max(0.0, (self._sum_y - self._each_s * self._sum_x) / self._weight)
+        for one in self._seen.values():
+            one.forget()
+        self._seen[kind].add(num_tokens, seconds)
+        spread = sum(one.spread for one in self._seen.values())
+        if spread > _LEAST_SPREAD * sum(one.weight for one in self._seen.values()):
+            self._each_s = max(0.0, sum(one.slope for one in self._seen.values()) / spread)
             self._is_known = True
 
-    def room(self, num_tokens: int) -> int:
-        """Return how many tokens more make a step of so many a quarter longer: 4 if unknown, at most twice of late."""
-        if not self._is_known:
+    def room(self, kind: Kind, num_tokens: int) -> int:
+        """Return how many tokens more may come to a step of so many: 4 if unknown, at most twice of late."""
+        seen = self._seen[kind]
+        if not self._is_known or not seen.weight:
             return _UNKNOWN
-        most_s = _SHARE * (self._fixed_s + self._each_s * num_tokens)
-        most = min(_MOST, max(_UNKNOWN, math.ceil(_GROWTH * self._sum_x / self._weight)))
-        return most if most_s >= self._each_s * most else max(_LEAST, int(most_s / self._each_s))
+        mean, seconds = seen.mean
+        fixed_s = max(0.0, seconds - self._each_s * mean)
+        most_s = SHARE[kind] * (fixed_s + self._each_s * num_tokens)
+        most = min(_MOST, max(_UNKNOWN, math.ceil(_GROWTH * mean)))
+        return most if most_s >= self._each_s * most else max(_LEAST[kind], int(most_s / self._each_s))
+
+
+class _Seen:
+    """Sums over steps of one kind: of their tokens x, their seconds y, and of products."""
+
+    def __init__(self) -> None:
+        self.weight = self._x = self._y = self._xx = self._xy = 0.0
+
+    def forget(self) -> None:
+        self.weight, self._x, self._y = _FORGET * self.weight, _FORGET * self._x, _FORGET * self._y
+        self._xx, self._xy = _FORGET * self._xx, _FORGET * self._xy
+
+    def add(self, x: int, y: float) -> None:
+        self.weight, self._x, self._y = self.weight + 1.0, self._x + x, self._y + y
+        self._xx, self._xy = self._xx + x * x, self._xy + x * y
+
+    @property
+    def mean(self) -> tuple[float, float]:
+        return self._x / self.weight, self._y / self.weight
+
+    @property
+    def spread(self) -> float:
+        """The sum of squares of x around its mean."""
+        return self._xx - self._x**2 / self.weight if self.weight else 0.0
+
+    @property
+    def slope(self) -> float:
+        """The sum of products of x and y around their means."""
+        return self._xy - self._x * self._y / self.weight if self.weight else 0.0
