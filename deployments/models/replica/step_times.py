@@ -11,23 +11,22 @@ from typing import Final
 
 _FORGET = 0.998  # Of what was learned, at each step: the latest 500 count.
 _LEAST_SPREAD = 1.0  # Tokens squared: steps that are nearly of one size say little of others.
-_UNKNOWN, _MOST = 4, 512
+_UNKNOWN, _LEAST, _MOST = 4, 1, 512
 _GROWTH = 2  # How many times what was seen lately may be believed.
 
 
 class Kind(Enum):
-    """Whether a step holds interactive answers: `BESIDE` does, `BETWEEN` none.
-
-    A request that comes waits half a step of either in the mean, but beside others all that is added to each step.
-    """
+    """Whether a step holds interactive answers: `BESIDE` does, `BETWEEN` none."""
 
     BESIDE = "beside"
     BETWEEN = "between"
 
 
-SHARE: Final = {Kind.BESIDE: 0.1, Kind.BETWEEN: 1.0}
-"""How much longer the background may make a step."""
-_LEAST: Final = {Kind.BESIDE: 1, Kind.BETWEEN: 2}
+SHARE: Final = 0.1
+"""How much longer than without the background a step beside interactive answers may take.
+
+One between them may take as long as that too: a request that comes then waits no longer than among other requests.
+"""
 
 
 class StepTimes:
@@ -53,11 +52,18 @@ class StepTimes:
         seen = self._seen[kind]
         if not self._is_known or not seen.weight:
             return _UNKNOWN
+        fixed_s = self._fixed_s(seen)
+        beside = self._seen[Kind.BESIDE]
+        alone_s = (self._fixed_s(beside) if beside.weight else fixed_s) + self._each_s * max(1, num_tokens)
+        most_s = (1 + SHARE) * alone_s - fixed_s - self._each_s * num_tokens
+        most = min(_MOST, max(_UNKNOWN, math.ceil(_GROWTH * seen.mean[0])))
+        if most_s >= self._each_s * most:
+            return most
+        return max(_LEAST, int(most_s / self._each_s)) if self._each_s else _LEAST
+
+    def _fixed_s(self, seen: "_Seen") -> float:
         mean, seconds = seen.mean
-        fixed_s = max(0.0, seconds - self._each_s * mean)
-        most_s = SHARE[kind] * (fixed_s + self._each_s * num_tokens)
-        most = min(_MOST, max(_UNKNOWN, math.ceil(_GROWTH * mean)))
-        return most if most_s >= self._each_s * most else max(_LEAST[kind], int(most_s / self._each_s))
+        return max(0.0, seconds - self._each_s * mean)
 
 
 class _Seen:

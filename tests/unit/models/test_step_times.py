@@ -30,55 +30,64 @@ def test_little_is_added_as_long_as_nothing_is_known(times, kind):
     assert times.room(kind, 1) == 4
 
 
-def test_a_step_beside_answers_becomes_a_tenth_longer_and_one_between_them_as_long_again(times):
+def test_a_step_beside_answers_becomes_a_tenth_longer(times):
     learn(times, 0.004, 0.0001, [1, 5, 9, 400], kind=BESIDE)
     assert times.room(BESIDE, 1) == 4
     assert times.room(BESIDE, 60) == 10
+
+
+def test_a_step_between_answers_takes_no_longer_than_one_beside_an_answer(times):
+    learn(times, 0.004, 0.0001, [1, 5, 9, 400], kind=BESIDE)
+    learn(times, 0.002, 0.0001, [100])  # Alone, one size would say nothing.
+    assert times.room(BETWEEN, 0) in (24, 25)  # 1.1 x 4.1 ms.
+    learn(times, 0.006, 0.0001, [100], num=5000)
+    assert times.room(BETWEEN, 0) == 1
+
+
+def test_as_long_as_no_answers_were_seen_a_step_between_them_becomes_a_tenth_longer(times):
     learn(times, 0.004, 0.0001, [1, 5, 9, 400])
-    assert times.room(BETWEEN, 0) == 40
-
-
-def test_a_token_takes_as_long_in_a_step_of_either_kind_but_the_rest_does_not(times):
-    learn(times, 0.008, 0.0001, [1, 5, 9, 400], kind=BESIDE)
-    learn(times, 0.002, 0.0001, [100], kind=BETWEEN)  # Alone, one size would say nothing.
-    assert times.room(BESIDE, 0) == 8
-    assert times.room(BETWEEN, 0) in (19, 20)
+    assert times.room(BETWEEN, 0) == 5  # 1.1 x (4.0 + 0.1) - 4.0 ms.
 
 
 def test_noise_changes_little(times):
-    learn(times, 0.004, 0.0002, [1, 3, 5, 8], num=2000, noise_s=0.001)
-    assert 4 <= times.room(BETWEEN, 1) <= 9
+    learn(times, 0.004, 0.0002, [1, 3, 5, 8], num=2000, noise_s=0.001, kind=BESIDE)
+    assert 1 <= times.room(BESIDE, 1) <= 4
 
 
 def test_where_tokens_cost_next_to_nothing_many_are_added_and_where_they_cost_a_lot_few_are(times):
-    learn(times, 0.01, 0.000001, [1, 8, 1000])
-    assert times.room(BETWEEN, 1) == 512
-    for kind, least in ((BETWEEN, 2), (BESIDE, 1)):
-        learn(times, 0.001, 0.01, [1, 8, 200], num=5000, kind=kind)
-        assert times.room(kind, 0) == least
+    learn(times, 0.01, 0.000001, [1, 8, 1000], kind=BESIDE)
+    assert times.room(BESIDE, 1) == 512
+    learn(times, 0.001, 0.01, [1, 8, 200], num=5000, kind=BESIDE)
+    assert times.room(BESIDE, 1) == 1
 
 
 def test_the_latest_steps_count(times):
-    learn(times, 0.004, 0.0001, [1, 9, 400])
-    learn(times, 0.004, 0.0004, [1, 9, 400], num=5000)
-    assert times.room(BETWEEN, 0) in (9, 10)
-    learn(times, 0.008, 0.0001, [1, 9, 400], num=5000)
-    assert times.room(BETWEEN, 0) in (78, 79, 80)
+    learn(times, 0.004, 0.0001, [1, 9, 400], kind=BESIDE)
+    learn(times, 0.008, 0.0002, [1, 9, 400], num=5000, kind=BESIDE)
+    assert times.room(BESIDE, 1) == 4
+    learn(times, 0.016, 0.0001, [1, 9, 400], num=5000, kind=BESIDE)
+    assert times.room(BESIDE, 1) in (15, 16)
 
 
 def test_what_was_learned_stays_while_steps_are_of_one_size(times):
-    learn(times, 0.004, 0.0001, [1, 5, 9, 400])
-    learn(times, 0.004, 0.0001, [6], num=20_000)
-    assert times.room(BETWEEN, 0) in (12, 13)  # Twice of late.
-    learn(times, 0.004, 0.0001, [100], num=5000)
-    assert times.room(BETWEEN, 0) in (39, 40)
+    learn(times, 0.019, 0.0001, [1, 5, 9, 400], kind=BESIDE)
+    learn(times, 0.019, 0.0001, [6], num=20_000, kind=BESIDE)
+    assert times.room(BESIDE, 10) in (12, 13)  # Twice of late.
+    learn(times, 0.019, 0.0001, [100], num=5000, kind=BESIDE)
+    assert times.room(BESIDE, 10) in (19, 20)
 
 
 def test_what_was_learned_from_small_steps_is_believed_for_twice_their_size(times):
-    learn(times, 0.01, 0.000001, [6, 8, 10])
-    assert 15 <= times.room(BETWEEN, 1) <= 17
+    learn(times, 0.01, 0.000001, [6, 8, 10], kind=BESIDE)
+    assert 15 <= times.room(BESIDE, 1) <= 17
 
 
 def test_times_that_shrink_with_size_are_noise(times):
-    learn(times, 0.004, -0.00001, [1000, 1008, 1040])
-    assert times.room(BETWEEN, 1) == 512
+    learn(times, 0.004, -0.00001, [1000, 1008, 1040], kind=BESIDE)
+    assert times.room(BESIDE, 1) == 512
+
+
+def test_one_is_added_where_steps_take_too_long_already_and_tokens_nothing(times):
+    learn(times, 0.004, -0.00001, [1, 8, 40], kind=BESIDE)
+    learn(times, 0.008, -0.00001, [1, 8, 40])
+    assert times.room(BETWEEN, 0) == 1
