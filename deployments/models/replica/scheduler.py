@@ -61,7 +61,7 @@ class InteractiveFirst(PiecewiseScheduler):
         return self._schedule(now, *args, **kwargs)
 
     def _note_step(self, now: float) -> None:
-        """Learn how long a step beside interactive requests has taken.
+        """Learn how long a step beside interactive answers, or between them, has taken.
 
         Since the last was planned, that one ran or, where steps are planned ahead, one before; so they must be alike.
         And what ran then runs still, or the engine may have waited for somebody to come.
@@ -90,9 +90,7 @@ class InteractiveFirst(PiecewiseScheduler):
             most = self.max_num_scheduled_tokens
             step = self._schedule_among(interactive, background, num_waiting, most, *args, **kwargs)
         else:
-            kind = Kind.BESIDE if interactive else Kind.BETWEEN
-            step = self._schedule_beside(kind, interactive, background, *args, **kwargs)
-            self._last_steps.append((kind, step))
+            step = self._schedule_beside(interactive, background, *args, **kwargs)
         # Whoever waits for room that the background holds waits in vain; for one on its way, not for long.
         is_in_vain = num_waiting > 0 or not is_on_its_way
         self._has_stood_still = step.total_num_scheduled_tokens == 0 and is_in_vain
@@ -111,9 +109,10 @@ class InteractiveFirst(PiecewiseScheduler):
         return interactive, [request for request in held if request.priority > 0] + self.running[num:]
 
     def _schedule_beside(
-        self, kind: Kind, interactive: list[Request], background: list[Request], *args: Any, **kwargs: Any
+        self, interactive: list[Request], background: list[Request], *args: Any, **kwargs: Any
     ) -> SchedulerOutput:
         """Return a step with some of the background: what was in the last such step, and some more if it is time."""
+        kind = Kind.BESIDE if interactive else Kind.BETWEEN
         num_theirs = len(interactive) * (1 + self.num_spec_tokens)
         room = self._times.room(kind, num_theirs)
         recent = background[: self._num_recent]
@@ -128,6 +127,7 @@ class InteractiveFirst(PiecewiseScheduler):
         step = self._schedule_among(
             interactive + beside, others[num_new:], num_admitted, num_theirs + room, *args, **kwargs
         )
+        self._last_steps.append((kind, step))
         now = step.num_scheduled_tokens.keys() - {request.request_id for request in interactive}
         if not now <= self._beside:
             self._steps_until_next = _STEPS_APART

@@ -7,7 +7,6 @@ they make leaves the engine at once; a token takes either as long.
 
 import math
 from enum import Enum
-from typing import Final
 
 _FORGET = 0.998  # Of what was learned, at each step: the latest 500 count.
 _LEAST_SPREAD = 1.0  # Tokens squared: steps that are nearly of one size say little of others.
@@ -22,7 +21,7 @@ class Kind(Enum):
     BETWEEN = "between"
 
 
-SHARE: Final = 0.1
+_SHARE = 0.1
 """How much longer than without the background a step beside interactive answers may take.
 
 One between them may take as long as that too: a request that comes then waits no longer than among other requests.
@@ -55,7 +54,7 @@ class StepTimes:
         fixed_s = self._fixed_s(seen)
         beside = self._seen[Kind.BESIDE]
         alone_s = (self._fixed_s(beside) if beside.weight else fixed_s) + self._each_s * max(1, num_tokens)
-        most_s = (1 + SHARE) * alone_s - fixed_s - self._each_s * num_tokens
+        most_s = (1 + _SHARE) * alone_s - fixed_s - self._each_s * num_tokens
         most = min(_MOST, max(_UNKNOWN, math.ceil(_GROWTH * seen.mean[0])))
         if most_s >= self._each_s * most:
             return most
