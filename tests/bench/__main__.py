@@ -171,13 +171,16 @@ def run_interactive_beside_batch(
     lineup: Lineup, options: argparse.Namespace, console: Console
 ) -> tuple[Tables, object]:
     """Scenario `beside-batch`: interactive requests alone and beside a batch."""
+    tables: Tables = {}
     records = {}
     for label in lineup.labels:
         outcome = run_beside_batch(lineup.use(label), options.rate, options.hold, options.rounds)
         records[label] = dataclasses.asdict(outcome)
         console.print(f"{label}: {outcome}", style="dim")
-    title = f"{options.rate:g} interactive requests a second, alone and beside a batch"
-    return {title: columns_and_rows(records)}, records
+        title = f"{label}: {options.rate:g} interactive requests a second, alone and beside a batch"
+        rows = [[name, *map(show_any, figures)] for name, *figures in outcome.rows()]
+        tables[title] = (["figure", "alone", "beside", "beside / alone"], rows)
+    return tables, records
 
 
 def run_code_interpreter(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:

@@ -3,73 +3,107 @@
 Requests arrive at random times at a fixed mean rate (an open loop), so that a slow answer holds none of the next back.
 Rounds without a batch and rounds beside one take turns. Requests of the same rate come for a few seconds before those
 that count, and what the first of them waited, which finds the batch having the engine for itself, is told apart.
+
+A virtual machine's host may withhold its cores for a while. Requests that meet that, alone or beside, are counted and
+left out: a hundredth of the requests is few, and what they met would be all that is told.
 """
 
 import asyncio
+import gc
 import json
 import random
+import threading
 import time
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 
 import uvloop
 from openai import OpenAI
 
+from deployments.models.replica.preparing import QUIET_S
 from tests.bench.client import Connection, Sample
 from tests.bench.comparison import OUTPUT_TOKENS, PROMPT_TOKENS
 from tests.bench.figures import percentile
 from tests.bench.load import connect
 from tests.bench.measure import calibrate
 from tests.bench.peers import Peer
+from tests.bench.processes import withheld_cpu_s
 from tests.bench.prompts import Shape, create_prompt, render_request
 
 _CONNECTIONS = 64
 _LINES = 10_000
 _WARM_S = 5.0
+_TICK_S = 0.01  # What the kernel counts withheld time in.
+_LOOK_S = 0.05
+_BEFORE_S = 0.25  # What was withheld so shortly before a request has left work that it meets.
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What interactive requests met, alone or beside a batch.
+
+    Times are of the requests that the host did not disturb, `num_disturbed` others are left out; `all_p99_ms` alone is
+    of all. `token_ms` is the median of the answers' times per token after the first, and `withheld` how many of this
+    machine's cores its host withheld on average.
+    """
+
+    requests: int
+    errors: int
+    num_disturbed: int
+    ttft_p50_ms: float
+    ttft_p95_ms: float
+    ttft_p99_ms: float
+    all_p99_ms: float
+    token_ms: float
+    withheld: float
 
 
 @dataclass(frozen=True, slots=True)
 class BesideBatch:
-    """Times to first text without and with a batch beside, in ms, and the lines a second of the batch.
+    """Both sides, and the lines a second of the batch, alone and beside the requests.
 
-    `after_quiet_ms` is that of the first request of each round, at its longest.
+    `after_quiet_ms` is the time to first text of the first request of each round, at its longest.
     """
 
     requests_per_second: float
-    requests: int
-    alone_p50_ms: float
-    alone_p95_ms: float
-    alone_p99_ms: float
-    beside_p50_ms: float
-    beside_p95_ms: float
-    beside_p99_ms: float
-    p99_ratio: float
+    alone: Side
+    beside: Side
     after_quiet_ms: float
     batch_alone_lines_per_s: float
     batch_beside_lines_per_s: float
-    errors: int
+
+    def rows(self) -> list[tuple[str, float, float, float]]:
+        """Return each figure alone and beside, and the ratio of the two."""
+        alone, beside = asdict(self.alone), asdict(self.beside)
+        rows = [(name, alone[name], beside[name]) for name in alone]
+        rows += [("batch lines/s", self.batch_alone_lines_per_s, self.batch_beside_lines_per_s)]
+        return [(name, one, other, other / one if one else float("nan")) for name, one, other in rows]
 
 
 def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> BesideBatch:
     """Measure `rounds` times `seconds` of `rate` requests a second alone, and as much beside a batch."""
     shape = Shape(calibrate(peer, PROMPT_TOKENS["short"]), OUTPUT_TOKENS, is_stream=True)
     uvloop.run(run_arrivals(peer, shape, rate, 1.0, 0, "warm"))
-    alone: list[Sample] = []
-    beside: list[Sample] = []
+    alone, beside = Watch(), Watch()
     after_quiet_ms = 0.0
-    lines = quiet_lines = quiet_s = beside_s = 0.0
+    lines = quiet_lines = quiet_s = 0.0
     with Batch(peer) as batch:
         batch.cancel()
     for number in range(rounds):
-        _, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, number, f"alone {number}"))
-        alone += counted
+        with alone.watching():
+            _, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, number, f"alone {number}"))
+        alone.samples += counted
         with Batch(peer) as batch:
             batch.settle()
-            lines_before, started = batch.num_done(), time.perf_counter()
-            warm, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, number, f"beside {number}"))
-            beside += counted
-            after_quiet_ms = max(after_quiet_ms, first_texts(warm)[0])
-            lines, beside_s = lines + batch.num_done() - lines_before, beside_s + time.perf_counter() - started
-            time.sleep(3)  # Until the engine calls it quiet.
+            lines_before = batch.num_done()
+            with beside.watching():
+                warm, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, number, f"beside {number}"))
+            beside.samples += counted
+            after_quiet_ms = max(after_quiet_ms, *(first_text_ms(sample) for sample in warm[:1]))
+            lines += batch.num_done() - lines_before
+            time.sleep(QUIET_S + 1)
             lines_before, started = batch.num_done(), time.perf_counter()
             time.sleep(20)  # Lines come in waves: those that began together end together.
             quiet_lines, quiet_s = (
@@ -77,27 +111,83 @@ def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> Be
                 quiet_s + time.perf_counter() - started,
             )
             batch.cancel()
-    firsts, besides = first_texts(alone), first_texts(beside)
     return BesideBatch(
         requests_per_second=rate,
-        requests=len(firsts),
-        alone_p50_ms=percentile(firsts, 50),
-        alone_p95_ms=percentile(firsts, 95),
-        alone_p99_ms=percentile(firsts, 99),
-        beside_p50_ms=percentile(besides, 50),
-        beside_p95_ms=percentile(besides, 95),
-        beside_p99_ms=percentile(besides, 99),
-        p99_ratio=percentile(besides, 99) / percentile(firsts, 99),
+        alone=alone.side(),
+        beside=beside.side(),
         after_quiet_ms=after_quiet_ms,
         batch_alone_lines_per_s=quiet_lines / quiet_s,
-        batch_beside_lines_per_s=lines / beside_s,
-        errors=len(alone) + len(beside) - len(firsts) - len(besides),
+        batch_beside_lines_per_s=lines / beside.seconds,
     )
 
 
-def first_texts(samples: list[Sample]) -> list[float]:
-    """Return the times to first text of the answers that came, in ms."""
-    return [(sample.arrivals[0] - sample.started) * 1000 for sample in samples if sample.error is None]
+class Watch:
+    """Watches one side of the comparison, and what the host withholds meanwhile."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        self.seconds = 0.0
+        self._withheld_s = 0.0
+        self._moments: list[float] = []  # When the host withheld a tick of a core.
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch as long as the context lasts."""
+        started, is_over = time.perf_counter(), threading.Event()
+        watcher = threading.Thread(target=self._watch, args=[is_over])
+        gc.collect()
+        gc.disable()
+        watcher.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            watcher.join()
+            gc.enable()
+        self.seconds += time.perf_counter() - started
+
+    def _watch(self, is_over: threading.Event) -> None:
+        seen = withheld_cpu_s()
+        while not is_over.wait(_LOOK_S):
+            now = withheld_cpu_s()
+            self._moments += [time.perf_counter()] * round((now - seen) / _TICK_S)
+            self._withheld_s += now - seen
+            seen = now
+
+    def side(self) -> Side:
+        """Return what was seen."""
+        good = [sample for sample in self.samples if sample.error is None]
+        undisturbed = [sample for sample in good if not self._is_disturbed(sample)]
+        firsts = [first_text_ms(sample) for sample in undisturbed]
+        return Side(
+            requests=len(self.samples),
+            errors=len(self.samples) - len(good),
+            num_disturbed=len(good) - len(undisturbed),
+            ttft_p50_ms=percentile(firsts, 50),
+            ttft_p95_ms=percentile(firsts, 95),
+            ttft_p99_ms=percentile(firsts, 99),
+            all_p99_ms=percentile([first_text_ms(sample) for sample in good], 99),
+            token_ms=percentile([milliseconds_per_token(sample) for sample in undisturbed], 50),
+            withheld=self._withheld_s / self.seconds,
+        )
+
+    def _is_disturbed(self, sample: Sample) -> bool:
+        """Say whether the host withheld more than a tick before a request or until its end.
+
+        It is found out a moment after it was.
+        """
+        first, last = sample.started - _BEFORE_S, sample.arrivals[-1] + 2 * _LOOK_S
+        return bisect_right(self._moments, last) - bisect_left(self._moments, first) > 1
+
+
+def first_text_ms(sample: Sample) -> float:
+    """Return the time to first text of an answer that came, in ms."""
+    return (sample.arrivals[0] - sample.started) * 1000
+
+
+def milliseconds_per_token(sample: Sample) -> float:
+    """Return the time per token after the first of an answer, in ms."""
+    return (sample.arrivals[-1] - sample.arrivals[0]) * 1000 / max(1, sample.completion_tokens - 1)
 
 
 async def run_arrivals(

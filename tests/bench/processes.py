@@ -54,9 +54,18 @@ def read_tree(root: int) -> list[Stat]:
 
 def machine_cpu_s() -> float:
     """Return the processor seconds that this machine has spent since it started, those that its host withheld too."""
+    user, nice, system, _, _, interrupts, soft_interrupts, _ = _machine_ticks()
+    return (user + nice + system + interrupts + soft_interrupts) / TICKS_PER_S + withheld_cpu_s()
+
+
+def withheld_cpu_s() -> float:
+    """Return the processor seconds that this machine's host has withheld from it since it started."""
+    return _machine_ticks()[7] / TICKS_PER_S
+
+
+def _machine_ticks() -> list[int]:
     fields = (PROC / "stat").read_text().partition("\n")[0].split()[1:]
-    user, nice, system, _, _, interrupts, soft_interrupts, stolen = map(int, fields[:8])
-    return (user + nice + system + interrupts + soft_interrupts + stolen) / TICKS_PER_S
+    return [int(field) for field in fields[:8]]
 
 
 def read_title(stat: Stat) -> str:
