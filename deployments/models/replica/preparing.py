@@ -19,8 +19,12 @@ _PATIENCE_S = 0.05
 """A background request waits for so long at most for a moment without interactive ones, which may never come."""
 _ON_ITS_WAY_S = 0.02  # What takes longer to prepare is long, and the engine had better go on meanwhile.
 _HANDED_OVER_S = 0.005  # From the end of its turn until the engine has it; mostly a millisecond or two.
-QUIET_S = 2.0
-"""So long after the last interactive request, those of batches have the replica and its engine for themselves."""
+QUIET_S = 10.0
+"""So long after the last interactive request, those of batches have the replica and its engine for themselves.
+
+Who comes then waits for a step as large as the engine makes them. Where requests come at random times, 2 s apart on
+average, one of 150 does.
+"""
 
 
 class Preparing:

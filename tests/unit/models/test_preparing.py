@@ -3,7 +3,7 @@
 import asyncio
 
 from deployments.models.replica.notice import Notice
-from deployments.models.replica.preparing import Preparing
+from deployments.models.replica.preparing import QUIET_S, Preparing
 from tests.twins.gatekeeper import TestClock
 
 
@@ -66,7 +66,7 @@ async def test_lines_are_prepared_one_by_one() -> None:
 
 async def test_lines_are_prepared_all_at_once_where_nobody_else_has_asked_for_a_moment() -> None:
     preparations = await after_an_interactive_request()
-    preparations.clock.advance(2.1)
+    preparations.clock.advance(QUIET_S + 0.1)
     for name in ("first", "second", "third"):
         await preparations.begin(name, 1)
     assert preparations.begun == ["first", "second", "third"]
