@@ -101,7 +101,8 @@ def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> Be
             with beside.watching():
                 warm, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, number, f"beside {number}"))
             beside.samples += counted
-            after_quiet_ms = max(after_quiet_ms, *(first_text_ms(sample) for sample in warm[:1]))
+            if warm[0].error is None:
+                after_quiet_ms = max(after_quiet_ms, first_text_ms(warm[0]))
             lines += batch.num_done() - lines_before
             time.sleep(QUIET_S + 1)
             lines_before, started = batch.num_done(), time.perf_counter()
