@@ -3,9 +3,9 @@
 The requests of batches have a priority above 0. vLLM admits them later than others, but once they run, each of them
 makes every step longer, and with it the time that a new prompt waits. Here a step that reads an interactive prompt, or
 begins while one is on its way, holds nothing else than interactive requests; steps beside interactive answers hold as
-much of the background as makes them a tenth longer, and those between two such answers take no longer; and when nobody
-else has asked for a moment, the background has the whole engine. What is left out of a step keeps its place and its
-cache and goes on in the next.
+much of the background as makes them a tenth longer, but one at least, and those between two such answers take no
+longer; and when nobody else has asked for a moment, the background has the whole engine. What is left out of a step
+keeps its place and its cache and goes on in the next.
 
 vLLM does not promise this interface to stay; a test runs it against the real engine.
 """
