@@ -9,7 +9,6 @@ left out: a hundredth of the requests is few, and what they met would be all tha
 """
 
 import asyncio
-import gc
 import json
 import random
 import threading
@@ -25,17 +24,16 @@ from openai import OpenAI
 from deployments.models.replica.preparing import QUIET_S
 from tests.bench.client import Connection, Sample
 from tests.bench.comparison import OUTPUT_TOKENS, PROMPT_TOKENS
-from tests.bench.figures import percentile
+from tests.bench.figures import percentile, seconds_per_token
 from tests.bench.load import connect
-from tests.bench.measure import calibrate
+from tests.bench.measure import calibrate, without_collector
 from tests.bench.peers import Peer
-from tests.bench.processes import withheld_cpu_s
+from tests.bench.processes import TICKS_PER_S, withheld_ticks
 from tests.bench.prompts import Shape, create_prompt, render_request
 
 _CONNECTIONS = 64
 _LINES = 10_000
 _WARM_S = 5.0
-_TICK_S = 0.01  # What the kernel counts withheld time in.
 _LOOK_S = 0.05
 _BEFORE_S = 0.25  # What was withheld so shortly before a request has left work that it meets.
 
@@ -78,6 +76,7 @@ class BesideBatch:
         """Return each figure alone and beside, and the ratio of the two."""
         alone, beside = asdict(self.alone), asdict(self.beside)
         rows = [(name, alone[name], beside[name]) for name in alone]
+        rows += [("after_quiet_ms", float("nan"), self.after_quiet_ms)]
         rows += [("batch lines/s", self.batch_alone_lines_per_s, self.batch_beside_lines_per_s)]
         return [(name, one, other, other / one if one else float("nan")) for name, one, other in rows]
 
@@ -128,7 +127,6 @@ class Watch:
     def __init__(self) -> None:
         self.samples: list[Sample] = []
         self.seconds = 0.0
-        self._withheld_s = 0.0
         self._moments: list[float] = []  # When the host withheld a tick of a core.
 
     @contextmanager
@@ -136,23 +134,20 @@ class Watch:
         """Watch as long as the context lasts."""
         started, is_over = time.perf_counter(), threading.Event()
         watcher = threading.Thread(target=self._watch, args=[is_over])
-        gc.collect()
-        gc.disable()
-        watcher.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            watcher.join()
-            gc.enable()
+        with without_collector():
+            watcher.start()
+            try:
+                yield
+            finally:
+                is_over.set()
+                watcher.join()
         self.seconds += time.perf_counter() - started
 
     def _watch(self, is_over: threading.Event) -> None:
-        seen = withheld_cpu_s()
+        seen = withheld_ticks()
         while not is_over.wait(_LOOK_S):
-            now = withheld_cpu_s()
-            self._moments += [time.perf_counter()] * round((now - seen) / _TICK_S)
-            self._withheld_s += now - seen
+            now = withheld_ticks()
+            self._moments += [time.perf_counter()] * (now - seen)
             seen = now
 
     def side(self) -> Side:
@@ -168,8 +163,8 @@ class Watch:
             ttft_p95_ms=percentile(firsts, 95),
             ttft_p99_ms=percentile(firsts, 99),
             all_p99_ms=percentile([first_text_ms(sample) for sample in good], 99),
-            token_ms=percentile([milliseconds_per_token(sample) for sample in undisturbed], 50),
-            withheld=self._withheld_s / self.seconds,
+            token_ms=percentile([seconds_per_token(sample) for sample in undisturbed], 50) * 1000,
+            withheld=len(self._moments) / TICKS_PER_S / self.seconds,
         )
 
     def _is_disturbed(self, sample: Sample) -> bool:
@@ -184,11 +179,6 @@ class Watch:
 def first_text_ms(sample: Sample) -> float:
     """Return the time to first text of an answer that came, in ms."""
     return (sample.arrivals[0] - sample.started) * 1000
-
-
-def milliseconds_per_token(sample: Sample) -> float:
-    """Return the time per token after the first of an answer, in ms."""
-    return (sample.arrivals[-1] - sample.arrivals[0]) * 1000 / max(1, sample.completion_tokens - 1)
 
 
 async def run_arrivals(

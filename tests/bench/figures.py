@@ -69,6 +69,11 @@ def percentile(values: Sequence[float] | np.ndarray, rank: float) -> float:
     return float(np.percentile(values, rank)) if len(values) else float("nan")
 
 
+def seconds_per_token(sample: Sample) -> float:
+    """Return the time per token after the first of an answer that came as a stream of two tokens or more."""
+    return (sample.arrivals[-1] - sample.arrivals[0]) / (sample.completion_tokens - 1)
+
+
 def summarize(samples: Sequence[Sample], costs: Costs) -> Figures:
     """Return the figures of one measurement; answers with an error count as errors and nowhere else.
 
@@ -82,11 +87,7 @@ def summarize(samples: Sequence[Sample], costs: Costs) -> Figures:
     tokens = sum(sample.completion_tokens for sample in good)
     firsts = [(sample.arrivals[0] if sample.arrivals else sample.ended) - sample.started for sample in good]
     totals = [sample.ended - sample.started for sample in good]
-    per_token = [
-        (sample.arrivals[-1] - sample.arrivals[0]) / (sample.completion_tokens - 1)
-        for sample in good
-        if sample.arrivals and sample.completion_tokens > 1
-    ]
+    per_token = [seconds_per_token(sample) for sample in good if sample.arrivals and sample.completion_tokens > 1]
     gaps = [np.diff(np.unique(sample.arrivals)) for sample in good if len(sample.arrivals) > 1]
     all_gaps = np.concatenate(gaps) if gaps else np.empty(0)
     events = sum(len(sample.arrivals) for sample in good)

@@ -3,6 +3,8 @@
 import gc
 import resource
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import uvloop
 
@@ -45,13 +47,22 @@ def measure(peer: Peer, shape: Shape, num: int, clients: int, seed: str) -> Figu
     """
     requests = create_requests(peer.target, shape, num, seed)
     loop = ClosedLoop(peer.target, requests, clients)
+    with without_collector():
+        meter = Meter(peer)
+        samples = uvloop.run(loop.run())
+        costs = meter.read()
+    return summarize(samples, costs)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Keep Python's collector from adding its pauses to what this process measures."""
     gc.collect()
     gc.disable()
-    meter = Meter(peer)
-    samples = uvloop.run(loop.run())
-    costs = meter.read()
-    gc.enable()
-    return summarize(samples, costs)
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class Meter:

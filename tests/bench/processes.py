@@ -54,13 +54,13 @@ def read_tree(root: int) -> list[Stat]:
 
 def machine_cpu_s() -> float:
     """Return the processor seconds that this machine has spent since it started, those that its host withheld too."""
-    user, nice, system, _, _, interrupts, soft_interrupts, _ = _machine_ticks()
-    return (user + nice + system + interrupts + soft_interrupts) / TICKS_PER_S + withheld_cpu_s()
+    user, nice, system, _, _, interrupts, soft_interrupts, withheld = _machine_ticks()
+    return (user + nice + system + interrupts + soft_interrupts + withheld) / TICKS_PER_S
 
 
-def withheld_cpu_s() -> float:
-    """Return the processor seconds that this machine's host has withheld from it since it started."""
-    return _machine_ticks()[7] / TICKS_PER_S
+def withheld_ticks() -> int:
+    """Return how much processor time this machine's host has withheld from it since it started."""
+    return _machine_ticks()[7]
 
 
 def _machine_ticks() -> list[int]:

@@ -87,7 +87,7 @@ def test_steps_that_read_an_interactive_prompt_hold_nothing_else(real_engine, cr
     crowd(ask)
 
 
-def test_a_few_go_on_beside_an_interactive_answer(real_engine, crowd):
+def test_a_few_go_on_beside_an_interactive_answer_and_all_of_them_after_it(real_engine, crowd):
     async def ask(background):
         interactive = Asked(real_engine.client, 10, 120, 0, "interactive")
         await interactive.first.wait()
@@ -96,6 +96,12 @@ def test_a_few_go_on_beside_an_interactive_answer(real_engine, crowd):
         gained = [now - then for now, then in zip(count(background), before, strict=True)]
         assert 1 <= sum(one > IN_FLIGHT + 1 for one in gained) < NUM_BACKGROUND
         assert 100 < max(gained) <= 120 + IN_FLIGHT + 1
+        after = count(background)
+        await eventually(
+            lambda: all(
+                one.num_tokens > then + 10 or one.task.done() for one, then in zip(background, after, strict=True)
+            )
+        )
 
     crowd(ask)
 
