@@ -1,8 +1,9 @@
 """Interactive requests beside a batch: how much later does their first text come, and how fast is the batch?
 
 Requests arrive at random times at a fixed mean rate (an open loop), so that a slow answer holds none of the next back.
-Rounds without a batch and rounds beside one take turns. Requests of the same rate come for a few seconds before those
-that count, and what the first of them waited, which finds the batch having the engine for itself, is told apart.
+Rounds without a batch and rounds beside one take turns; many short ones meet the same machine. Requests of the same
+rate come for a few seconds before those that count, and what the first of them waited, which finds the batch having the
+engine for itself, is told apart.
 
 A virtual machine's host may withhold its cores for a while. Requests that meet that, alone or beside, are counted and
 left out: a hundredth of the requests is few, and what they met would be all that is told.
@@ -17,6 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from statistics import fmean
 
 import uvloop
 from openai import OpenAI
@@ -26,7 +28,7 @@ from tests.bench.client import Connection, Sample
 from tests.bench.comparison import OUTPUT_TOKENS, PROMPT_TOKENS
 from tests.bench.figures import percentile, seconds_per_token
 from tests.bench.load import connect
-from tests.bench.measure import calibrate, without_collector
+from tests.bench.measure import calibrate, machine_speed, without_collector
 from tests.bench.peers import Peer
 from tests.bench.processes import TICKS_PER_S, withheld_ticks
 from tests.bench.prompts import Shape, create_prompt, render_request
@@ -43,8 +45,10 @@ class Side:
     """What interactive requests met, alone or beside a batch.
 
     Times are of the requests that the host did not disturb, `num_disturbed` others are left out; `all_p99_ms` alone is
-    of all. `token_ms` is the median of the answers' times per token after the first, and `withheld` how many of this
-    machine's cores its host withheld on average.
+    of all. `token_ms` is the median of the answers' times per token after the first, `withheld` how many of this
+    machine's cores its host withheld on average, and `speed` how often a second a core did a fixed piece of work just
+    before and after: it may change by a third within a minute, so that sides differ that were measured one after the
+    other.
     """
 
     requests: int
@@ -56,6 +60,7 @@ class Side:
     all_p99_ms: float
     token_ms: float
     withheld: float
+    speed: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> Be
     uvloop.run(run_arrivals(peer, shape, rate, 1.0, 0, "warm"))
     alone, beside = Watch(), Watch()
     after_quiet_ms = 0.0
-    lines = quiet_lines = quiet_s = 0.0
+    lines, quiet_lines_per_s = 0, 0.0
     with Batch(peer) as batch:
         batch.cancel()
     for number in range(rounds):
@@ -103,20 +108,15 @@ def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> Be
             if warm[0].error is None:
                 after_quiet_ms = max(after_quiet_ms, first_text_ms(warm[0]))
             lines += batch.num_done() - lines_before
-            time.sleep(QUIET_S + 1)
-            lines_before, started = batch.num_done(), time.perf_counter()
-            time.sleep(20)  # Lines come in waves: those that began together end together.
-            quiet_lines, quiet_s = (
-                quiet_lines + batch.num_done() - lines_before,
-                quiet_s + time.perf_counter() - started,
-            )
+            if number == 0:
+                quiet_lines_per_s = batch.speed_alone()
             batch.cancel()
     return BesideBatch(
         requests_per_second=rate,
         alone=alone.side(),
         beside=beside.side(),
         after_quiet_ms=after_quiet_ms,
-        batch_alone_lines_per_s=quiet_lines / quiet_s,
+        batch_alone_lines_per_s=quiet_lines_per_s,
         batch_beside_lines_per_s=lines / beside.seconds,
     )
 
@@ -127,11 +127,13 @@ class Watch:
     def __init__(self) -> None:
         self.samples: list[Sample] = []
         self.seconds = 0.0
+        self._speeds: list[float] = []
         self._moments: list[float] = []  # When the host withheld a tick of a core.
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch as long as the context lasts."""
+        self._speeds.append(machine_speed())
         started, is_over = time.perf_counter(), threading.Event()
         watcher = threading.Thread(target=self._watch, args=[is_over])
         with without_collector():
@@ -142,6 +144,7 @@ class Watch:
                 is_over.set()
                 watcher.join()
         self.seconds += time.perf_counter() - started
+        self._speeds.append(machine_speed())
 
     def _watch(self, is_over: threading.Event) -> None:
         seen = withheld_ticks()
@@ -165,6 +168,7 @@ class Watch:
             all_p99_ms=percentile([first_text_ms(sample) for sample in good], 99),
             token_ms=percentile([seconds_per_token(sample) for sample in undisturbed], 50) * 1000,
             withheld=len(self._moments) / TICKS_PER_S / self.seconds,
+            speed=fmean(self._speeds),
         )
 
     def _is_disturbed(self, sample: Sample) -> bool:
@@ -247,6 +251,13 @@ class Batch:
         """Return once the batch runs with all its workers."""
         while self.num_done() < 600:
             time.sleep(0.2)
+
+    def speed_alone(self) -> float:
+        """Return how many lines a second are done once nobody else asks."""
+        time.sleep(QUIET_S + 1)
+        lines_before, started = self.num_done(), time.perf_counter()
+        time.sleep(20)  # Lines come in waves: those that began together end together.
+        return (self.num_done() - lines_before) / (time.perf_counter() - started)
 
     def cancel(self) -> None:
         """Stop the batch, and return once it has stopped."""
