@@ -1,9 +1,9 @@
 """Interactive requests beside a batch: how much later does their first text come, and how fast is the batch?
 
 Requests arrive at random times at a fixed mean rate (an open loop), so that a slow answer holds none of the next back.
-Rounds without a batch and rounds beside one take turns; many short ones meet the same machine. Requests of the same
-rate come for a few seconds before those that count, and what the first of them waited, which finds the batch having the
-engine for itself, is told apart.
+Each round has a side without a batch and one beside it, which take turns to be first; many short rounds meet the same
+machine. Requests of the same rate come for a few seconds before those that count, and what the first of them waited,
+which finds the batch having the engine for itself, is told apart.
 
 A virtual machine's host may withhold its cores for a while. Requests that meet that, alone or beside, are counted and
 left out: a hundredth of the requests is few, and what they met would be all that is told.
@@ -11,6 +11,7 @@ left out: a hundredth of the requests is few, and what they met would be all tha
 
 import asyncio
 import json
+import math
 import random
 import threading
 import time
@@ -26,7 +27,7 @@ from openai import OpenAI
 from deployments.models.replica.preparing import QUIET_S
 from tests.bench.client import Connection, Sample
 from tests.bench.comparison import OUTPUT_TOKENS, PROMPT_TOKENS
-from tests.bench.figures import percentile, seconds_per_token
+from tests.bench.figures import percentile, ratio_interval, seconds_per_token
 from tests.bench.load import connect
 from tests.bench.measure import calibrate, machine_speed, without_collector
 from tests.bench.peers import Peer
@@ -67,12 +68,14 @@ class Side:
 class BesideBatch:
     """Both sides, and the lines a second of the batch, alone and beside the requests.
 
-    `after_quiet_ms` is the time to first text of the first request of each round, at its longest.
+    Nine times of ten, rounds like these would have a ratio of the 99th percentiles within `p99_ratio`. `after_quiet_ms`
+    is the time to first text of the first request of each round, at its longest.
     """
 
     requests_per_second: float
     alone: Side
     beside: Side
+    p99_ratio: tuple[float, float]
     after_quiet_ms: float
     batch_alone_lines_per_s: float
     batch_beside_lines_per_s: float
@@ -81,9 +84,11 @@ class BesideBatch:
         """Return each figure alone and beside, and the ratio of the two."""
         alone, beside = asdict(self.alone), asdict(self.beside)
         rows = [(name, alone[name], beside[name]) for name in alone]
-        rows += [("after_quiet_ms", float("nan"), self.after_quiet_ms)]
+        rows += [("after_quiet_ms", math.nan, self.after_quiet_ms)]
         rows += [("batch lines/s", self.batch_alone_lines_per_s, self.batch_beside_lines_per_s)]
-        return [(name, one, other, other / one if one else float("nan")) for name, one, other in rows]
+        figures = [(name, one, other, other / one if one else math.nan) for name, one, other in rows]
+        ends = zip(("p99 ratio, from", "to"), self.p99_ratio, strict=True)
+        return figures + [(name, math.nan, math.nan, end) for name, end in ends]
 
 
 def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> BesideBatch:
@@ -95,26 +100,35 @@ def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> Be
     lines, quiet_lines_per_s = 0, 0.0
     with Batch(peer) as batch:
         batch.cancel()
-    for number in range(rounds):
+
+    def stay_alone(number: int) -> None:
         with alone.watching():
             _, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, number, f"alone {number}"))
-        alone.samples += counted
+        alone.rounds.append(counted)
+
+    def go_beside(number: int) -> None:
+        nonlocal after_quiet_ms, lines, quiet_lines_per_s
         with Batch(peer) as batch:
             batch.settle()
             lines_before = batch.num_done()
             with beside.watching():
                 warm, counted = uvloop.run(run_arrivals(peer, shape, rate, seconds, number, f"beside {number}"))
-            beside.samples += counted
+            beside.rounds.append(counted)
             if warm[0].error is None:
                 after_quiet_ms = max(after_quiet_ms, first_text_ms(warm[0]))
             lines += batch.num_done() - lines_before
             if number == 0:
                 quiet_lines_per_s = batch.speed_alone()
             batch.cancel()
+
+    for number in range(rounds):
+        for side in (stay_alone, go_beside) if number % 2 == 0 else (go_beside, stay_alone):
+            side(number)
     return BesideBatch(
         requests_per_second=rate,
         alone=alone.side(),
         beside=beside.side(),
+        p99_ratio=ratio_interval(alone.firsts(), beside.firsts(), 99),
         after_quiet_ms=after_quiet_ms,
         batch_alone_lines_per_s=quiet_lines_per_s,
         batch_beside_lines_per_s=lines / beside.seconds,
@@ -125,7 +139,7 @@ class Watch:
     """Watches one side of the comparison, and what the host withholds meanwhile."""
 
     def __init__(self) -> None:
-        self.samples: list[Sample] = []
+        self.rounds: list[list[Sample]] = []
         self.seconds = 0.0
         self._speeds: list[float] = []
         self._moments: list[float] = []  # When the host withheld a tick of a core.
@@ -155,12 +169,13 @@ class Watch:
 
     def side(self) -> Side:
         """Return what was seen."""
-        good = [sample for sample in self.samples if sample.error is None]
+        samples = [sample for samples in self.rounds for sample in samples]
+        good = [sample for sample in samples if sample.error is None]
         undisturbed = [sample for sample in good if not self._is_disturbed(sample)]
         firsts = [first_text_ms(sample) for sample in undisturbed]
         return Side(
-            requests=len(self.samples),
-            errors=len(self.samples) - len(good),
+            requests=len(samples),
+            errors=len(samples) - len(good),
             num_disturbed=len(good) - len(undisturbed),
             ttft_p50_ms=percentile(firsts, 50),
             ttft_p95_ms=percentile(firsts, 95),
@@ -170,6 +185,11 @@ class Watch:
             withheld=len(self._moments) / TICKS_PER_S / self.seconds,
             speed=fmean(self._speeds),
         )
+
+    def firsts(self) -> list[list[float]]:
+        """Return the times to first text of each round that the host did not disturb, in ms."""
+        good = [[sample for sample in samples if sample.error is None] for samples in self.rounds]
+        return [[first_text_ms(sample) for sample in samples if not self._is_disturbed(sample)] for samples in good]
 
     def _is_disturbed(self, sample: Sample) -> bool:
         """Say whether the host withheld more than a tick before a request or until its end.

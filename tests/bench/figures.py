@@ -11,6 +11,7 @@ from tests.bench.client import Sample
 
 NOISY_SPREAD = 0.3
 NOISY_CORES = 0.2
+_DRAWS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,24 @@ def ratio_of(rounds: Sequence[Figures], reference: Sequence[Figures], name: str 
     """Return the median, over the rounds, of a figure as a multiple of another peer's in the same round."""
     pairs = zip(rounds, reference, strict=True)
     return float(statistics.median(getattr(ours, name) / getattr(theirs, name) for ours, theirs in pairs))
+
+
+def ratio_interval(
+    reference: Sequence[Sequence[float]], rounds: Sequence[Sequence[float]], rank: float
+) -> tuple[float, float]:
+    """Return the 5th and 95th percentile of what a ratio of two percentiles would be in rounds like these.
+
+    Rounds are drawn with replacement, both sides of each together (a bootstrap of blocks), since what is measured at
+    one time resembles itself.
+    """
+    rng = np.random.default_rng(0)
+    ratios = []
+    for _ in range(_DRAWS):
+        drawn = rng.integers(len(rounds), size=len(rounds))
+        one, other = (np.concatenate([side[at] for at in drawn]) for side in (reference, rounds))
+        ratios.append(percentile(other, rank) / percentile(one, rank))
+    low, high = np.nanpercentile(ratios, [5, 95])
+    return float(low), float(high)
 
 
 def spread_of(rounds: Sequence[Figures], name: str = "requests_per_s") -> float:

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.bench.client import Sample
-from tests.bench.figures import Costs, Figures, median_of, ratio_of, spread_of, summarize
+from tests.bench.figures import Costs, Figures, median_of, ratio_interval, ratio_of, spread_of, summarize
 from tests.bench.report import COLUMNS, Cell, process_rows, tables_of, to_markdown
 
 COSTS = Costs(
@@ -73,3 +74,14 @@ def test_table_has_a_value_for_each_column(figures: Figures) -> None:
     assert rows[1][COLUMNS.index("others")] == "0.90 (!)"
     assert rows[1][COLUMNS.index("ratio")] == "1.00"
     assert to_markdown(COLUMNS, rows).count("\n") == 3
+
+
+def test_interval_of_a_ratio_is_narrow_where_rounds_are_many_and_a_slow_minute_meets_both_sides() -> None:
+    rng = np.random.default_rng(1)
+    speeds = [1.0, 1.0, 3.0, 1.0] * 10
+    alone = [list(speed * rng.normal(10, 1, 50)) for speed in speeds]
+    beside = [list(1.5 * speed * rng.normal(10, 1, 50)) for speed in speeds]
+    low, high = ratio_interval(alone, beside, 50)
+    few_low, few_high = ratio_interval(alone[:4], beside[:4], 50)
+    assert 1.45 < low < 1.5 < high < 1.56
+    assert few_high - few_low > 2 * (high - low)
