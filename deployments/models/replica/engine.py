@@ -3,12 +3,14 @@ public is touched here and in `submit`.
 """
 
 import asyncio
+from contextlib import nullcontext
 from typing import Any
 
 from ray.serve.llm.deployment import LLMServer
 
 from deployments.channel.server import Runner
 from deployments.models.config import ModelConfig
+from deployments.models.replica.allocator import keep_freed_memory
 from deployments.models.replica.chat import ChatRunner
 from deployments.models.replica.completions import CompletionRunner
 from deployments.models.replica.embeddings import EmbeddingRunner
@@ -81,7 +83,8 @@ async def start_engine(model: ModelConfig) -> ReplicaEngine:
     server = LLMServer.sync_init(llm_config_of(model))
     # As `server.start()` does, but for the report on usage, for which it would start a process of its own.
     server.engine = _tuned(server._engine_cls, runs_in_one_process(model))(server._llm_config)
-    with Notice.offer() as notice:
+    memory = keep_freed_memory() if model.device == "cpu" else nullcontext()
+    with Notice.offer() as notice, memory:
         await server.engine.start()
     return ReplicaEngine(server, model, notice)
 
