@@ -14,17 +14,16 @@ from sqlalchemy.exc import DBAPIError
 from batch.gate import Gate
 from batch.lines import BatchRequest, render_answer
 from deployments.models.engine import Usage
-from deployments.models.errors import EngineDied, EngineError, Overloaded
+from deployments.models.errors import EngineDied, Overloaded
 from deployments.state.batch_ledger import Outcome, Tokens
 from deployments.state.database import may_pass
 from deployments.state.objects import StoreUnavailable
 from deployments.state.protocol import Principal, RequestRecord
 from serve_app.body import validate_body
-from serve_app.errors import ApiError, StoresAway, translate_engine_error
-from serve_app.observability import Exchange, log_bug, record_of
+from serve_app.errors import ApiError, StoresAway
+from serve_app.observability import Exchange, api_error_for, record_of
 from serve_app.operations.registry import Operation
 from serve_app.operations.scopes import check_operation
-from serve_app.storage_errors import translate_storage_error
 
 MAX_TRIES = 3
 _MAX_WAIT_S = 5.0
@@ -67,14 +66,8 @@ class LineCalls:
         exchange = begin_exchange(principal, batch_id, self._clock())
         try:
             body = await self._call(request, endpoint, exchange, principal)
-        except ApiError as error:
-            return failed(line, request.custom_id, endpoint, exchange, error)
-        except EngineError as error:
-            return failed(line, request.custom_id, endpoint, exchange, translate_engine_error(error))
         except Exception as error:
-            log_bug(exchange.request_id, error)
-            told = translate_storage_error(error) or ApiError()
-            return failed(line, request.custom_id, endpoint, exchange, told)
+            return failed(line, request.custom_id, endpoint, exchange, api_error_for(error, exchange.request_id))
         exchange.status, usage = 200, exchange.usage or Usage()
         tokens = Tokens(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens)
         outcome = Outcome(line, is_failed=False, tokens=tokens, model=exchange.model or "")

@@ -15,8 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serve_app.admission import Admission, quota_headers
 from serve_app.errors import ApiError, BodyTooLarge, ReceiveTimeout
-from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, Observer, log_bug
-from serve_app.storage_errors import translate_storage_error
+from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, Observer, api_error_for
 
 EXCHANGE = "manta.exchange"
 """Where an ASGI scope holds its Exchange."""
@@ -82,11 +81,8 @@ class Front:
 
         try:
             await self._app(scope, receive, send_with_headers)
-        except ApiError as error:
-            await _refuse(exchange, send_with_headers, error)
         except Exception as error:
-            log_bug(exchange.request_id, error)
-            await _refuse(exchange, send_with_headers, translate_storage_error(error) or ApiError())
+            await _refuse(exchange, send_with_headers, api_error_for(error, exchange.request_id))
         finally:
             exchange.status = exchange.status or CLIENT_CLOSED_REQUEST
             if not exchange.goes_on:

@@ -16,6 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from deployments.models.engine import Usage
 from deployments.state.protocol import Principal, RequestLog, RequestRecord
+from serve_app.errors import ApiError
+from serve_app.storage_errors import translate_error
 
 request_logger = logging.getLogger("manta.requests")
 error_logger = logging.getLogger("manta.errors")
@@ -131,6 +133,15 @@ def log_to(stream: TextIO) -> logging.Handler:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
     return handler
+
+
+def api_error_for(error: Exception, request_id: str) -> ApiError:
+    """Return the client's error for any exception; one that nobody foresaw is logged and answered with a plain 500."""
+    translated = translate_error(error)
+    if translated is None:
+        log_bug(request_id, error)
+        return ApiError()
+    return translated
 
 
 def log_bug(request_id: str, error: BaseException) -> None:

@@ -10,10 +10,8 @@ from contextlib import suppress
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from deployments.models.errors import EngineError
 from serve_app.admission import Ticket
-from serve_app.errors import ApiError, translate_engine_error
-from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, log_bug
+from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, api_error_for, log_bug
 from serve_app.operations.outcome import Outcome
 
 _STREAM_HEADERS = [
@@ -39,7 +37,7 @@ class OutcomeResponse:
         """Send the answer; a client that leaves ends the generation at once.
 
         Raises:
-            ApiError: the engine refused or failed before its first piece.
+            EngineError: the engine refused or failed before its first piece.
         """
         answering = asyncio.create_task(self._send_events(send) if self._outcome.is_stream else self._send_body(send))
         watch = _DepartureWatch(receive, answering)
@@ -49,8 +47,6 @@ class OutcomeResponse:
             if not watch.has_left:
                 raise
             self._exchange.status = CLIENT_CLOSED_REQUEST
-        except EngineError as error:
-            raise translate_engine_error(error) from None
         finally:
             watch.stop()
             await self._close()
@@ -76,21 +72,18 @@ class OutcomeResponse:
         try:
             async for piece in pieces:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-        except EngineError as error:
-            await send({"type": "http.response.body", "body": self._failure(error), "more_body": True})
         except Exception as error:
-            log_bug(self._exchange.request_id, error)
-            await send({"type": "http.response.body", "body": self._failure(None), "more_body": True})
+            await send({"type": "http.response.body", "body": self._failure(error), "more_body": True})
         else:
             self._settle()  # Before the end is sent, so that the caller's next request finds what is left.
         await send({"type": "http.response.body", "body": b""})
 
-    def _failure(self, error: EngineError | None) -> bytes:
+    def _failure(self, error: Exception) -> bytes:
         """Return the event that ends a stream which cannot go on."""
-        told = ApiError() if error is None else translate_engine_error(error)
-        self._exchange.status = told.status
-        self._exchange.code = told.code or told.type
-        return b"data: " + orjson.dumps(told.to_wire()) + b"\n\n"
+        answer = api_error_for(error, self._exchange.request_id)
+        self._exchange.status = answer.status
+        self._exchange.code = answer.code or answer.type
+        return b"data: " + orjson.dumps(answer.to_wire()) + b"\n\n"
 
     def _settle(self) -> None:
         usage = self._outcome.stream.summary.usage

@@ -12,7 +12,7 @@ from serve_app.errors import BadRequest, Conflict, NotFound, QuotaExceeded, Rete
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
 from serve_app.routes.paging import list_to_wire
-from serve_app.routes.storage import parse_query, storage_errors
+from serve_app.routes.storage import parse_query
 from serve_app.schemas.batches import WINDOW_S, BatchCreateRequest, BatchQuery, batch_to_wire
 
 
@@ -34,15 +34,14 @@ async def create_batch(request: Request) -> Response:
         output_expires_after_s=None if asked is None else asked.seconds,
     )
     services = services_of(request)
-    with storage_errors():
-        try:
-            batch = await services.batches.create(new)
-        except TooManyBatches as refused:
-            raise QuotaExceeded(
-                f"You have {refused.limit} batches that have not ended, which is the limit. Wait for one of them to "
-                "end, or cancel one.",
-                code="batch_limit_exceeded",
-            ) from None
+    try:
+        batch = await services.batches.create(new)
+    except TooManyBatches as refused:
+        raise QuotaExceeded(
+            f"You have {refused.limit} batches that have not ended, which is the limit. Wait for one of them to "
+            "end, or cancel one.",
+            code="batch_limit_exceeded",
+        ) from None
     services.wake_batches()
     return json_response(batch_to_wire(batch))
 
@@ -51,13 +50,10 @@ async def list_batches(request: Request) -> Response:
     """Return the account's batches, newest first; `limit` and `after` page them."""
     principal = await _caller(request)
     query = parse_query(request, BatchQuery)
-    with storage_errors():
-        try:
-            found, has_more = await services_of(request).batches.list_batches(
-                principal.account, query.limit, query.after
-            )
-        except BatchNotFound:
-            raise _unknown(query.after or "", "after") from None
+    try:
+        found, has_more = await services_of(request).batches.list_batches(principal.account, query.limit, query.after)
+    except BatchNotFound:
+        raise _unknown(query.after or "", "after") from None
     return json_response(list_to_wire([batch_to_wire(batch) for batch in found], has_more=has_more))
 
 
@@ -65,11 +61,10 @@ async def retrieve_batch(request: Request) -> Response:
     """Return a batch, with its progress."""
     principal = await _caller(request)
     batch_id = request.path_params["batch_id"]
-    with storage_errors():
-        try:
-            return json_response(batch_to_wire(await services_of(request).batches.find(principal.account, batch_id)))
-        except BatchNotFound:
-            raise _unknown(batch_id) from None
+    try:
+        return json_response(batch_to_wire(await services_of(request).batches.find(principal.account, batch_id)))
+    except BatchNotFound:
+        raise _unknown(batch_id) from None
 
 
 async def cancel_batch(request: Request) -> Response:
@@ -77,13 +72,12 @@ async def cancel_batch(request: Request) -> Response:
     principal = await _caller(request)
     batch_id = request.path_params["batch_id"]
     services = services_of(request)
-    with storage_errors():
-        try:
-            batch = await services.batches.cancel(principal.account, batch_id)
-        except BatchNotFound:
-            raise _unknown(batch_id) from None
-        except CannotCancel as refused:
-            raise Conflict(f"Cannot cancel a batch with status '{refused.status}'.") from None
+    try:
+        batch = await services.batches.cancel(principal.account, batch_id)
+    except BatchNotFound:
+        raise _unknown(batch_id) from None
+    except CannotCancel as refused:
+        raise Conflict(f"Cannot cancel a batch with status '{refused.status}'.") from None
     services.wake_batches()
     return json_response(batch_to_wire(batch))
 

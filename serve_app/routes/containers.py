@@ -18,7 +18,7 @@ from serve_app.operations.code_interpreter.refusals import expired
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
 from serve_app.routes.paging import list_to_wire, page_query, unknown_after
-from serve_app.routes.storage import begin_content, storage_errors
+from serve_app.routes.storage import begin_content
 from serve_app.routes.upload import form_events
 from serve_app.schemas.containers import (
     ContainerCreateRequest,
@@ -37,10 +37,9 @@ async def create_container(request: Request) -> Response:
         raise RetentionForbids("containers that outlive a response")
     body = parse_json_body(await request.body(), ContainerCreateRequest)
     minutes = body.expires_after.minutes if body.expires_after is not None else None
-    with storage_errors():
-        made = await containers.create(
-            principal, NewContainer(body.name, minutes, body.memory_limit, tuple(body.file_ids or ()))
-        )
+    made = await containers.create(
+        principal, NewContainer(body.name, minutes, body.memory_limit, tuple(body.file_ids or ()))
+    )
     return json_response(container_to_wire(made))
 
 
@@ -49,27 +48,24 @@ async def list_containers(request: Request) -> Response:
     principal, containers = await _caller(request)
     query = page_query(request)
     page = ContainerPage(query.limit, query.is_ascending, query.after, request.query_params.get("name"))
-    with storage_errors():
-        try:
-            found, has_more = await containers.list_containers(principal.account, page)
-        except KeyError:
-            raise unknown_after(query.after or "") from None
+    try:
+        found, has_more = await containers.list_containers(principal.account, page)
+    except KeyError:
+        raise unknown_after(query.after or "") from None
     return json_response(list_to_wire([container_to_wire(one) for one in found], has_more=has_more))
 
 
 async def retrieve_container(request: Request) -> Response:
     """Return a container; counts as a use of it."""
     principal, containers = await _caller(request)
-    with storage_errors():
-        return json_response(container_to_wire(await containers.look(principal.account, _id_of(request))))
+    return json_response(container_to_wire(await containers.look(principal.account, _id_of(request))))
 
 
 async def delete_container(request: Request) -> Response:
     """End a container; everything in it is gone."""
     principal, containers = await _caller(request)
     container_id = _id_of(request)
-    with storage_errors():
-        await containers.delete(principal.account, container_id)
+    await containers.delete(principal.account, container_id)
     return json_response({"id": container_id, "object": "container.deleted", "deleted": True})
 
 
@@ -77,15 +73,14 @@ async def create_file(request: Request) -> Response:
     """Put a file into a container: the one in a multipart form, or a copy of one that was uploaded before."""
     principal, containers = await _caller(request)
     container_id = _id_of(request)
-    with storage_errors():
-        container = await containers.find(principal.account, container_id)
-        if not container.is_running:
-            raise expired(container_id)
-        if request.headers.get("content-type", "").startswith("multipart/"):
-            file = await _Upload(lambda name: containers.begin_file(container, name)).receive(request)
-        else:
-            body = parse_json_body(await request.body(), ContainerFileRequest)
-            file = await containers.copy(principal, container_id, body.file_id, "file_id")
+    container = await containers.find(principal.account, container_id)
+    if not container.is_running:
+        raise expired(container_id)
+    if request.headers.get("content-type", "").startswith("multipart/"):
+        file = await _Upload(lambda name: containers.begin_file(container, name)).receive(request)
+    else:
+        body = parse_json_body(await request.body(), ContainerFileRequest)
+        file = await containers.copy(principal, container_id, body.file_id, "file_id")
     return json_response(_to_wire(file, container_id))
 
 
@@ -93,8 +88,7 @@ async def list_files(request: Request) -> Response:
     """Return the files in a container, in pages."""
     principal, containers = await _caller(request)
     query, container_id = page_query(request), _id_of(request)
-    with storage_errors():
-        files = await containers.list_files(principal.account, container_id)
+    files = await containers.list_files(principal.account, container_id)
     if not query.is_ascending:
         files.reverse()
     if query.after is not None:
@@ -110,8 +104,7 @@ async def retrieve_file(request: Request) -> Response:
     """Return what is known of a file in a container."""
     principal, containers = await _caller(request)
     container_id = _id_of(request)
-    with storage_errors():
-        file = await containers.find_file(principal.account, container_id, request.path_params["file_id"])
+    file = await containers.find_file(principal.account, container_id, request.path_params["file_id"])
     return json_response(_to_wire(file, container_id))
 
 
@@ -119,8 +112,7 @@ async def download_file(request: Request) -> Response:
     """Return the content of a file in a container."""
     principal, containers = await _caller(request)
     container_id, file_id = _id_of(request), request.path_params["file_id"]
-    with storage_errors():
-        file = await containers.find_file(principal.account, container_id, file_id)
+    file = await containers.find_file(principal.account, container_id, file_id)
     content = await begin_content(containers.read(principal.account, container_id, file_id))
     name = quote(file.path.rpartition("/")[2])
     # Without a length: code may change the file while it is read.
@@ -132,8 +124,7 @@ async def delete_file(request: Request) -> Response:
     """Delete a file in a container."""
     principal, containers = await _caller(request)
     file_id = request.path_params["file_id"]
-    with storage_errors():
-        await containers.delete_file(principal.account, _id_of(request), file_id)
+    await containers.delete_file(principal.account, _id_of(request), file_id)
     return json_response({"id": file_id, "object": "container.file.deleted", "deleted": True})
 
 

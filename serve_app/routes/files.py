@@ -11,7 +11,7 @@ from serve_app.errors import Conflict, NotFound, RetentionForbids, shorten
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
 from serve_app.routes.paging import list_to_wire
-from serve_app.routes.storage import begin_content, parse_query, parse_range, storage_errors
+from serve_app.routes.storage import begin_content, parse_query, parse_range
 from serve_app.routes.upload import receive_file
 from serve_app.schemas.files import FileQuery, file_to_wire
 
@@ -22,8 +22,7 @@ async def create_file(request: Request) -> Response:
     if principal.retention == "strict":
         raise RetentionForbids("files to be stored")
     services = services_of(request)
-    with storage_errors():
-        file = await receive_file(request, services.files, services.file_rules, principal)
+    file = await receive_file(request, services.files, services.file_rules, principal)
     return json_response(file_to_wire(file))
 
 
@@ -32,11 +31,10 @@ async def list_files(request: Request) -> Response:
     principal = await _caller(request)
     query = parse_query(request, FileQuery)
     page = Page(query.purpose, query.limit, query.order, query.after)
-    with storage_errors():
-        try:
-            found, has_more = await services_of(request).files.list_files(principal.account, page)
-        except FileNotFound:
-            raise _unknown(query.after or "", "after") from None
+    try:
+        found, has_more = await services_of(request).files.list_files(principal.account, page)
+    except FileNotFound:
+        raise _unknown(query.after or "", "after") from None
     return json_response(list_to_wire([file_to_wire(file) for file in found], has_more=has_more))
 
 
@@ -50,18 +48,17 @@ async def delete_file(request: Request) -> Response:
     """Destroy a file."""
     principal = await _caller(request)
     file_id = request.path_params["file_id"]
-    with storage_errors():
-        try:
-            await services_of(request).files.delete(principal.account, file_id)
-        except FileNotFound:
-            raise _unknown(file_id) from None
-        except FileInUse as used:
-            raise Conflict(
-                f"File {shorten(file_id)} is the input of batch {used.batch_id}, which has not ended. Cancel the batch "
-                "first, or wait for its end.",
-                param="id",
-                code="file_in_use",
-            ) from None
+    try:
+        await services_of(request).files.delete(principal.account, file_id)
+    except FileNotFound:
+        raise _unknown(file_id) from None
+    except FileInUse as used:
+        raise Conflict(
+            f"File {shorten(file_id)} is the input of batch {used.batch_id}, which has not ended. Cancel the batch "
+            "first, or wait for its end.",
+            param="id",
+            code="file_in_use",
+        ) from None
     return json_response({"id": file_id, "object": "file", "deleted": True})
 
 
@@ -94,11 +91,10 @@ async def _caller(request: Request) -> Principal:
 
 async def _find(request: Request, principal: Principal) -> StoredFile:
     file_id = request.path_params["file_id"]
-    with storage_errors():
-        try:
-            return await services_of(request).files.find(principal.account, file_id)
-        except FileNotFound:
-            raise _unknown(file_id) from None
+    try:
+        return await services_of(request).files.find(principal.account, file_id)
+    except FileNotFound:
+        raise _unknown(file_id) from None
 
 
 def _unknown(file_id: str, param: str = "id") -> NotFound:

@@ -13,13 +13,12 @@ from typing import Any
 import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from deployments.models.errors import EngineError
 from deployments.state.protocol import Principal
 from serve_app.auth import authenticate
 from serve_app.body import parse_json_body
-from serve_app.errors import ApiError, BadRequest, UnknownUrl, translate_engine_error
+from serve_app.errors import ApiError, BadRequest, UnknownUrl
 from serve_app.middleware import new_request_id
-from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, log_bug
+from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, api_error_for
 from serve_app.operations.responses.answer import ResponseAnswer
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prepare import Remembered
@@ -102,20 +101,11 @@ class _Session:
             except asyncio.CancelledError:
                 exchange.status = CLIENT_CLOSED_REQUEST
                 raise
-            except ApiError as error:
-                exchange.status, exchange.code = error.status, error.code
-                self._remembered = None
-                await self.tell_error(error)
-            except EngineError as error:
-                told = translate_engine_error(error)
-                exchange.status, exchange.code = told.status, told.code
-                self._remembered = None
-                await self.tell_error(told)
             except Exception as error:
-                exchange.status = 500
+                refusal = api_error_for(error, exchange.request_id)
+                exchange.status, exchange.code = refusal.status, refusal.code
                 self._remembered = None
-                log_bug(exchange.request_id, error)
-                await self.tell_error(ApiError())
+                await self.tell_error(refusal)
             finally:
                 self._services.observer.end(exchange, route=ROUTE, ended=time.perf_counter())
 

@@ -1,18 +1,14 @@
-"""What routes over stored things share: failures of the stores as answers, queries, ranges."""
+"""What routes over stored things share: the first piece of content, queries, ranges."""
 
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import TypeVar
 
 from pydantic import BaseModel
-from sqlalchemy.exc import DBAPIError
 from starlette.requests import Request
 
-from deployments.state.objects import StoreUnavailable
 from serve_app.body import validate_body
 from serve_app.errors import RangeNotSatisfiable
-from serve_app.storage_errors import translate_storage_error
 
 Query = TypeVar("Query", bound=BaseModel)
 
@@ -20,28 +16,9 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
-@contextmanager
-def storage_errors() -> Iterator[None]:
-    """A block in which a store that fails becomes an answer.
-
-    Raises:
-        InsufficientStorage: there is no room left.
-        Unavailable: the database or the object store is away.
-    """
-    try:
-        yield
-    except (DBAPIError, StoreUnavailable) as error:
-        raise translate_storage_error(error) or error from None
-
-
 async def begin_content(content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Return content whose first piece has been read, so that a failure until then still has a status.
-
-    Raises:
-        Unavailable: the database or the object store is away.
-    """
-    with storage_errors():
-        first = await anext(content, b"")
+    """Return content whose first piece has been read, so that a store that fails until then still has a status."""
+    first = await anext(content, b"")
 
     async def pieces() -> AsyncIterator[bytes]:
         yield first

@@ -12,7 +12,6 @@ from serve_app.errors import BadRequest, shorten
 from serve_app.operations.file_search.refusals import translated
 from serve_app.routes.access import json_response
 from serve_app.routes.paging import list_to_wire, page_query, unknown_after
-from serve_app.routes.storage import storage_errors
 from serve_app.routes.vector_stores import search_caller, store_caller, store_id_of
 from serve_app.schemas.vector_stores import (
     StoreBatchRequest,
@@ -29,9 +28,8 @@ async def create_file(request: Request) -> Response:
     """Put a file into a vector store; it is indexed after the answer."""
     principal, desk = await store_caller(request)
     body, store_id = parse_json_body(await request.body(), StoreFileRequest), store_id_of(request)
-    with storage_errors():
-        await desk.attach(principal, store_id, [body], "file_id")
-        file = await desk.find_file(principal.account, store_id, body.file_id)
+    await desk.attach(principal, store_id, [body], "file_id")
+    file = await desk.find_file(principal.account, store_id, body.file_id)
     return json_response(store_file_to_wire(file))
 
 
@@ -43,8 +41,7 @@ async def list_files(request: Request) -> Response:
 async def retrieve_file(request: Request) -> Response:
     """Return what is known of a file in a vector store."""
     principal, desk = await store_caller(request)
-    with storage_errors():
-        file = await desk.find_file(principal.account, store_id_of(request), _file_id_of(request))
+    file = await desk.find_file(principal.account, store_id_of(request), _file_id_of(request))
     return json_response(store_file_to_wire(file))
 
 
@@ -52,8 +49,7 @@ async def update_file(request: Request) -> Response:
     """Give a file in a vector store other attributes."""
     principal, desk = await store_caller(request)
     body = parse_json_body(await request.body(), StoreFileUpdateRequest)
-    with storage_errors():
-        file = await desk.set_attributes(principal.account, store_id_of(request), _file_id_of(request), body.attributes)
+    file = await desk.set_attributes(principal.account, store_id_of(request), _file_id_of(request), body.attributes)
     return json_response(store_file_to_wire(file))
 
 
@@ -61,16 +57,14 @@ async def delete_file(request: Request) -> Response:
     """Take a file out of a vector store; the file itself stays."""
     principal, desk = await store_caller(request)
     file_id = _file_id_of(request)
-    with storage_errors():
-        await desk.detach(principal.account, store_id_of(request), file_id)
+    await desk.detach(principal.account, store_id_of(request), file_id)
     return json_response({"id": file_id, "object": "vector_store.file.deleted", "deleted": True})
 
 
 async def show_content(request: Request) -> Response:
     """Return the text of a file in a vector store, chunk by chunk as it is searched."""
     principal, search = await search_caller(request)
-    with storage_errors():
-        texts = await search.content(principal.account, store_id_of(request), _file_id_of(request))
+    texts = await search.content(principal.account, store_id_of(request), _file_id_of(request))
     return json_response(
         {
             "object": "vector_store.file_content.page",
@@ -86,33 +80,29 @@ async def create_batch(request: Request) -> Response:
     principal, desk = await store_caller(request)
     body, store_id = parse_json_body(await request.body(), StoreBatchRequest), store_id_of(request)
     param = "file_ids[{index}]" if body.files is None else "files[{index}].file_id"
-    with storage_errors():
-        batch_id = await desk.attach(principal, store_id, body.wanted, param, batch=True)
-        batch = await desk.find_batch(principal.account, store_id, batch_id)
+    batch_id = await desk.attach(principal, store_id, body.wanted, param, batch=True)
+    batch = await desk.find_batch(principal.account, store_id, batch_id)
     return json_response(store_batch_to_wire(batch))
 
 
 async def retrieve_batch(request: Request) -> Response:
     """Return how far a batch of files is."""
     principal, desk = await store_caller(request)
-    with storage_errors():
-        batch = await desk.find_batch(principal.account, store_id_of(request), _batch_id_of(request))
+    batch = await desk.find_batch(principal.account, store_id_of(request), _batch_id_of(request))
     return json_response(store_batch_to_wire(batch))
 
 
 async def cancel_batch(request: Request) -> Response:
     """Have the files of a batch that are not indexed yet not be indexed."""
     principal, desk = await store_caller(request)
-    with storage_errors():
-        batch = await desk.cancel_batch(principal.account, store_id_of(request), _batch_id_of(request))
+    batch = await desk.cancel_batch(principal.account, store_id_of(request), _batch_id_of(request))
     return json_response(store_batch_to_wire(batch))
 
 
 async def list_batch_files(request: Request) -> Response:
     """Return the files of a batch, in pages."""
     principal, desk = await store_caller(request)
-    with storage_errors():
-        await desk.find_batch(principal.account, store_id_of(request), _batch_id_of(request))
+    await desk.find_batch(principal.account, store_id_of(request), _batch_id_of(request))
     return json_response(await _list(request, _batch_id_of(request)))
 
 
@@ -127,7 +117,7 @@ async def _list(request: Request, batch_id: str | None) -> dict[str, Any]:
             code="invalid_value",
         )
     page = StoreFilePage(query.limit, query.is_ascending, query.after, status, batch_id)  # type: ignore[arg-type]
-    with storage_errors(), translated(store_id):
+    with translated(store_id):
         try:
             found, has_more = await desk.list_files(principal.account, store_id, page)
         except StoreFileMissing:

@@ -18,7 +18,6 @@ from serve_app.operations.outcome import Cost
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, exchange_of, json_response, services_of
 from serve_app.routes.paging import list_to_wire, page_query, unknown_after
-from serve_app.routes.storage import storage_errors
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions, SearchRequest
 from serve_app.schemas.vector_stores import StoreCreateRequest, StoreUpdateRequest, store_to_wire
@@ -31,44 +30,39 @@ async def create_store(request: Request) -> Response:
     """Make a vector store; the files in it are indexed after the answer."""
     principal, desk = await store_caller(request)
     body = parse_json_body(await request.body() or b"{}", StoreCreateRequest)
-    with storage_errors():
-        return json_response(store_to_wire(await desk.create(principal, body)))
+    return json_response(store_to_wire(await desk.create(principal, body)))
 
 
 async def list_stores(request: Request) -> Response:
     """Return the account's vector stores, in pages."""
     principal, desk = await store_caller(request)
     query = page_query(request)
-    with storage_errors():
-        try:
-            page = StorePage(query.limit, query.is_ascending, query.after)
-            found, has_more = await desk.list_stores(principal.account, page)
-        except StoreMissing:
-            raise unknown_after(query.after or "") from None
+    try:
+        page = StorePage(query.limit, query.is_ascending, query.after)
+        found, has_more = await desk.list_stores(principal.account, page)
+    except StoreMissing:
+        raise unknown_after(query.after or "") from None
     return json_response(list_to_wire([store_to_wire(store) for store in found], has_more=has_more))
 
 
 async def retrieve_store(request: Request) -> Response:
     """Return a vector store."""
     principal, desk = await store_caller(request)
-    with storage_errors():
-        return json_response(store_to_wire(await desk.find(principal.account, store_id_of(request))))
+    return json_response(store_to_wire(await desk.find(principal.account, store_id_of(request))))
 
 
 async def update_store(request: Request) -> Response:
     """Change a vector store's name, metadata or expiry."""
     principal, desk = await store_caller(request)
     body = parse_json_body(await request.body(), StoreUpdateRequest)
-    with storage_errors():
-        return json_response(store_to_wire(await desk.update(principal.account, store_id_of(request), body)))
+    return json_response(store_to_wire(await desk.update(principal.account, store_id_of(request), body)))
 
 
 async def delete_store(request: Request) -> Response:
     """Destroy a vector store; the files that were in it stay."""
     principal, desk = await store_caller(request)
     store_id = store_id_of(request)
-    with storage_errors():
-        await desk.delete(principal.account, store_id)
+    await desk.delete(principal.account, store_id)
     return json_response({"id": store_id, "object": "vector_store.deleted", "deleted": True})
 
 
@@ -90,12 +84,11 @@ async def search_store(request: Request) -> Response:
             filters=body.filters.model_dump() if body.filters is not None else None,
             ranking=body.ranking_options or RankingOptions(),
         )
-        with storage_errors():
-            stores = await search.find_stores(principal.account, [store_id_of(request)])
-            model = stores[0].embedding_model
-            exchange.model = model
-            await ticket.reserve(Cost(model, estimate_tokens(body.queries), 0, 0))
-            found = await search.search(principal, stores, body.queries, options, request_id=exchange.request_id)
+        stores = await search.find_stores(principal.account, [store_id_of(request)])
+        model = stores[0].embedding_model
+        exchange.model = model
+        await ticket.reserve(Cost(model, estimate_tokens(body.queries), 0, 0))
+        found = await search.search(principal, stores, body.queries, options, request_id=exchange.request_id)
         exchange.usage = Usage(prompt_tokens=found.num_tokens)
         ticket.settle(exchange.usage)
     return json_response(results_to_wire(body.queries, found.hits))

@@ -10,7 +10,7 @@ from deployments.state.objects import StoreFull, StoreUnavailable
 from deployments.state.protocol import Denied
 from serve_app import errors
 from serve_app.errors import ApiError
-from serve_app.storage_errors import translate_storage_error
+from serve_app.storage_errors import translate_error
 
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
 FIXED = "The server had an error processing your request. Sorry about that!"
@@ -364,7 +364,13 @@ def test_masked_secret_shows_its_ends_only():
         (ValueError("a bug"), None),
     ],
 )
-def test_a_store_that_fails_is_told_as_such(error, status):
-    told = translate_storage_error(error)
-    assert (None if told is None else told.status) == status
-    assert str(error) not in str(told)
+def test_failure_of_a_store_has_a_status_of_its_own(error, status):
+    translated = translate_error(error)
+    assert (None if translated is None else translated.status) == status
+    assert str(error) not in str(translated)
+
+
+def test_every_engine_error_and_every_refusal_is_translated():
+    refusal = errors.BadRequest("No.")
+    assert translate_error(refusal) is refusal
+    assert translate_error(engine_errors.Overloaded("full", 2.5)).status == 503

@@ -3,6 +3,8 @@ import asyncio
 import orjson
 import pytest
 
+from deployments.models.errors import Overloaded
+from deployments.state.objects import StoreFull, StoreUnavailable
 from deployments.state.protocol import Principal
 from serve_app.admission import Admission
 from serve_app.errors import ApiError, BodyTooLarge, InvalidKey, ReceiveTimeout
@@ -90,6 +92,21 @@ async def test_bug_before_the_answer_is_500_and_its_words_are_kept_back(caplog):
     assert "builtins.RuntimeError" in caplog.text
     assert "builtins.KeyError" in caplog.text
     assert log.records[0].status == 500
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [(Overloaded("full", 3.0), 503), (StoreUnavailable("away"), 503), (StoreFull("full"), 507)],
+)
+async def test_failure_of_an_engine_or_a_store_is_an_answer_and_no_bug(failure, status, caplog):
+    async def app(scope, receive, send):
+        raise failure
+
+    server, log = Server(), MemoryRequestLog()
+    await front(app, log)(scope(), server.receive, server.send)
+    assert server.sent[0]["status"] == status
+    assert log.records[0].status == status
+    assert not caplog.records
 
 
 async def test_bug_after_the_head_sends_nothing_more():
