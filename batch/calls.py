@@ -79,11 +79,11 @@ class LineCalls:
         check_operation(principal, operation.name)
         body = validate_body(request.body, operation.schema)
         raw = orjson.dumps(request.body)
+        exchange.model = operation.cost(body, principal).model
         num_deaths = num_refusals = num_outages = 0
         loop = asyncio.get_running_loop()
         while True:
             outcome = operation.run(body, raw, principal, request_id=exchange.request_id, priority=self._priority)
-            exchange.model = outcome.cost.model
             taking = loop.call_later(_TAKEN_AFTER_S, self._gate.grow)
             try:
                 answer = b"".join([piece async for piece in outcome.stream])

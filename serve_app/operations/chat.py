@@ -29,6 +29,14 @@ class ChatOperation:
         self._salt = salt
         self._policies = policies or {}
 
+    def cost(self, body: ChatRequest, principal: Principal) -> Cost:
+        """Return what a body may take.
+
+        Raises:
+            ApiError: this key may not use the model, or the model cannot do what the body asks.
+        """
+        return cost_of(body, self._engine(body, principal).card)
+
     def run(
         self, body: ChatRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0
     ) -> Outcome:
@@ -37,12 +45,11 @@ class ChatOperation:
         Raises:
             ApiError: this key may not use the model, or the model cannot do what the body asks.
         """
-        engine = find_engine(self._directory, body.model, self.name, principal)
-        check_features(body, engine.card)
+        engine = self._engine(body, principal)
         request = self._request(body, raw, principal, request_id=request_id, priority=priority)
         policy = self._policies.get(engine.card.id)
         stream = engine.run(request) if policy is None else _run_safely(engine, request, body, policy)
-        return Outcome(stream, body.is_stream, cost_of(body, engine.card))
+        return Outcome(stream, body.is_stream)
 
     def run_as_events(
         self,
@@ -61,6 +68,11 @@ class ChatOperation:
         if policy is None:
             return engine.run(request)
         return SafeStream(engine, policy, _watched(request, body, EventLines()))
+
+    def _engine(self, body: ChatRequest, principal: Principal) -> Engine:
+        engine = find_engine(self._directory, body.model, self.name, principal)
+        check_features(body, engine.card)
+        return engine
 
     def _request(
         self, body: ChatRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int

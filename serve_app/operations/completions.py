@@ -27,6 +27,22 @@ class CompletionOperation:
         self._salt = salt
         self._policies = policies or {}
 
+    def cost(self, body: CompletionRequest, principal: Principal) -> Cost:
+        """Return what a body may take.
+
+        Raises:
+            ApiError: this key may not use the model.
+        """
+        card = find_engine(self._directory, body.model, self.name, principal).card
+        prompt_tokens = body.prompt_estimate_tokens()
+        bound = body.max_tokens_bound()
+        return Cost(
+            model=card.id,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=None if bound is None else bound * body.num_choices,
+            max_completion_tokens=max(1, card.max_model_len - prompt_tokens) * body.num_choices,
+        )
+
     def run(
         self, body: CompletionRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0
     ) -> Outcome:
@@ -47,15 +63,7 @@ class CompletionOperation:
         )
         policy = self._policies.get(engine.card.id)
         stream = engine.run(request) if policy is None else _run_safely(engine, request, body, policy)
-        prompt_tokens = body.prompt_estimate_tokens()
-        bound = body.max_tokens_bound()
-        cost = Cost(
-            model=engine.card.id,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=None if bound is None else bound * body.num_choices,
-            max_completion_tokens=max(1, engine.card.max_model_len - prompt_tokens) * body.num_choices,
-        )
-        return Outcome(stream, body.is_stream, cost)
+        return Outcome(stream, body.is_stream)
 
 
 def _run_safely(engine: Engine, request: EngineRequest, body: CompletionRequest, policy: SafetyPolicy) -> EngineStream:

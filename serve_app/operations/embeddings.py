@@ -1,6 +1,6 @@
 """The operation behind /v1/embeddings."""
 
-from deployments.models.engine import EngineRequest, ModelCard, ModelDirectory, Operation
+from deployments.models.engine import Engine, EngineRequest, ModelCard, ModelDirectory, Operation
 from deployments.state.protocol import Principal
 from serve_app.errors import BadRequest
 from serve_app.operations.outcome import Cost, Outcome
@@ -19,6 +19,17 @@ class EmbeddingOperation:
         self._directory = directory
         self._salt = salt
 
+    def cost(self, body: EmbeddingRequest, principal: Principal) -> Cost:
+        """Return what a body may take.
+
+        Raises:
+            ApiError: this key may not use the model, or the model cannot cut its vectors to the size asked for.
+        """
+        card = self._engine(body, principal).card
+        # What is longer than the model's context is cut, so it costs no more than that.
+        prompt_tokens = min(body.prompt_estimate_tokens(), count_inputs(body.input) * card.max_model_len)
+        return Cost(card.id, prompt_tokens, completion_tokens=0, max_completion_tokens=0)
+
     def run(
         self, body: EmbeddingRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0
     ) -> Outcome:
@@ -27,8 +38,6 @@ class EmbeddingOperation:
         Raises:
             ApiError: this key may not use the model, or the model cannot cut its vectors to the size asked for.
         """
-        engine = find_engine(self._directory, body.model, self.name, principal)
-        _check_dimensions(body.dimensions, engine.card)
         request = EngineRequest(
             operation="embeddings",
             request_id=request_id,
@@ -36,10 +45,12 @@ class EmbeddingOperation:
             cache_salt=self._salt(principal.account),
             priority=priority,
         )
-        # What is longer than the model's context is cut, so it costs no more than that.
-        prompt_tokens = min(body.prompt_estimate_tokens(), count_inputs(body.input) * engine.card.max_model_len)
-        cost = Cost(engine.card.id, prompt_tokens, completion_tokens=0, max_completion_tokens=0)
-        return Outcome(engine.run(request), is_stream=False, cost=cost)
+        return Outcome(self._engine(body, principal).run(request), is_stream=False)
+
+    def _engine(self, body: EmbeddingRequest, principal: Principal) -> Engine:
+        engine = find_engine(self._directory, body.model, self.name, principal)
+        _check_dimensions(body.dimensions, engine.card)
+        return engine
 
 
 def _check_dimensions(dimensions: int | None, card: ModelCard) -> None:

@@ -1,4 +1,4 @@
-"""What an operation returns: an answer that has not begun yet, and what it may cost."""
+"""What an operation returns: before it runs what a request may cost, then an answer that has not begun yet."""
 
 from dataclasses import dataclass
 
@@ -28,4 +28,3 @@ class Outcome:
 
     stream: EngineStream
     is_stream: bool
-    cost: Cost

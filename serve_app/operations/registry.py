@@ -9,16 +9,16 @@ from deployments.state.protocol import Principal
 from serve_app.operations.chat import ChatOperation
 from serve_app.operations.completions import CompletionOperation
 from serve_app.operations.embeddings import EmbeddingOperation
-from serve_app.operations.outcome import Outcome
+from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prepare import Preparation
 from serve_app.operations.responses.storage import Storage
 from serve_app.operations.responses.tools import BuiltIns
 from serve_app.operations.routing import CacheSalt
 from serve_app.operations.safety import SafetyPolicy
-from serve_app.schemas.base import WireModel
+from serve_app.schemas.base import OperationRequest
 
-Body = TypeVar("Body", bound=WireModel)
+Body = TypeVar("Body", bound=OperationRequest)
 
 
 class Operation(Protocol[Body]):
@@ -32,6 +32,14 @@ class Operation(Protocol[Body]):
     @property
     def schema(self) -> type[Body]:
         """The wire model of its body."""
+        ...
+
+    def cost(self, body: Body, principal: Principal) -> Cost:
+        """Return what a body may take.
+
+        Raises:
+            ApiError: this key may not use the model, or the model cannot do what the body asks.
+        """
         ...
 
     def run(self, body: Body, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0) -> Outcome:

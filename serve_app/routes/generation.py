@@ -32,7 +32,8 @@ async def _run(request: Request, operation: Operation[Body]) -> ASGIApp:
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
         body = parse_json_body(raw, operation.schema)
+        cost = operation.cost(body, principal)
+        exchange.model, exchange.stream = cost.model, body.is_stream
+        await ticket.reserve(cost)
         outcome = operation.run(body, raw, principal, request_id=exchange.request_id)
-        exchange.model, exchange.stream = outcome.cost.model, outcome.is_stream
-        await ticket.reserve(outcome.cost)
         return OutcomeResponse(outcome, ticket.detach(), exchange)

@@ -35,13 +35,13 @@ async def create_response(request: Request) -> ASGIApp:
         body = parse_json_body(raw, ResponseRequest)
         turn = await operation.begin(body, raw, principal, request_id=exchange.request_id)
         chat = operation.first_chat(turn)
-        cost = operation.cost(turn, chat)
+        cost = operation.cost_of_turn(turn, chat)
         exchange.model, exchange.stream = cost.model, body.is_stream
         await ticket.reserve(cost)
         if body.background:
             return await _start(request, turn, raw, ticket)
         answer = operation.answer(turn, chat, lambda: _note_failure(exchange))
-        return OutcomeResponse(Outcome(answer, body.is_stream, cost), ticket.detach(), exchange)
+        return OutcomeResponse(Outcome(answer, body.is_stream), ticket.detach(), exchange)
 
 
 def _note_failure(exchange: Exchange) -> None:

@@ -122,7 +122,7 @@ class _Session:
             if turn.messages:  # There is nothing to check in a turn that only says which tools there will be.
                 chat = operation.first_chat(turn)
                 if is_generated:
-                    await ticket.reserve(operation.cost(turn, chat))
+                    await ticket.reserve(operation.cost_of_turn(turn, chat))
             turn = replace(turn, is_generated=is_generated)
             answer = operation.answer(turn, chat, lambda: None)
             try:

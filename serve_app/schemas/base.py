@@ -31,6 +31,15 @@ class WireModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
 
 
+class OperationRequest(WireModel):
+    """The body of a request to an operation."""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the caller asked for server-sent events."""
+        return False
+
+
 def refusal(code: LiteralString, sentence: str, at: str = "") -> PydanticCustomError:
     """Return what a validator raises when one of our own rules is broken.
 

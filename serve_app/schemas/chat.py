@@ -15,13 +15,13 @@ from serve_app.schemas.base import (
     Metadata,
     ModelId,
     NumChoices,
+    OperationRequest,
     Penalty,
     Seed,
     Stop,
     StreamOptions,
     Temperature,
     TopP,
-    WireModel,
     estimate_tokens,
     refusal,
 )
@@ -45,7 +45,7 @@ _MESSAGE_TOKENS = 4  # What a template adds around each message, about, and befo
 _UNSUPPORTED = ("audio", "moderation", "web_search_options")
 
 
-class ChatRequest(WireModel):
+class ChatRequest(OperationRequest):
     """A request for a chat completion, within the bounds of the specification."""
 
     model: ModelId

@@ -11,13 +11,13 @@ from serve_app.schemas.base import (
     LogitBias,
     ModelId,
     NumChoices,
+    OperationRequest,
     Penalty,
     Seed,
     Stop,
     StreamOptions,
     Temperature,
     TopP,
-    WireModel,
     refusal,
 )
 from serve_app.schemas.prompts import Input, count_inputs, count_tokens, texts_in
@@ -29,7 +29,7 @@ DEFAULT_MAX_TOKENS = 16
 _DROPPED = frozenset({"best_of", "suffix", "user"})
 
 
-class CompletionRequest(WireModel):
+class CompletionRequest(OperationRequest):
     """A request to continue a text."""
 
     model: ModelId

@@ -4,13 +4,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from serve_app.schemas.base import ModelId, WireModel, refusal
+from serve_app.schemas.base import ModelId, OperationRequest, refusal
 from serve_app.schemas.prompts import Input, count_tokens, texts_in
 
 MAX_TOKENS = 300_000
 
 
-class EmbeddingRequest(WireModel):
+class EmbeddingRequest(OperationRequest):
     """Texts, or tokens in their place, to be turned into vectors."""
 
     model: ModelId

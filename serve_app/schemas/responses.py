@@ -8,7 +8,18 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, Tag, model_validator
 
-from serve_app.schemas.base import MaxTokens, Metadata, ModelId, Name, Penalty, Temperature, TopP, WireModel, refusal
+from serve_app.schemas.base import (
+    MaxTokens,
+    Metadata,
+    ModelId,
+    Name,
+    OperationRequest,
+    Penalty,
+    Temperature,
+    TopP,
+    WireModel,
+    refusal,
+)
 from serve_app.schemas.formats import JsonObjectFormat, TextFormat
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.response_items import Input
@@ -69,7 +80,7 @@ class ConversationReference(WireModel):
     id: Id
 
 
-class PromptedRequest(WireModel):
+class PromptedRequest(OperationRequest):
     """What makes up the model's input, in every body that has one."""
 
     model: ModelId

@@ -58,23 +58,28 @@ class ResponseOperation:
         self._bounds = bounds or ToolBounds()
         self._clock = clock
 
+    def cost(self, body: ResponseRequest, principal: Principal) -> Cost:
+        """Return what a body may take by its own input alone, for a door that cannot wait for what it continues.
+
+        Raises:
+            ApiError: this key may not use the model, or asks for what only the HTTP door has.
+        """
+        card = self._engine_without_waiting(body, principal).card
+        prompt_tokens = _estimate(body)
+        most = max(1, card.max_model_len - prompt_tokens)
+        return Cost(card.id, prompt_tokens, body.max_output_tokens, most)
+
     def run(
         self, body: ResponseRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0
     ) -> Outcome:
         """Return the answer to a body, for a door that cannot wait: what it continues is read when it begins.
 
-        Its cost is therefore that of its own input alone. Iterating the answer may raise ApiError as `begin` does.
+        Iterating the answer may raise ApiError as `begin` does.
 
         Raises:
             ApiError: this key may not use the model, or asks for what only the HTTP door has.
         """
-        engine = self.preparation.engine(body.model, principal)
-        if body.background:
-            raise BadRequest(
-                "Background responses are not available here. Leave 'background' out.",
-                param="background",
-                code="unsupported_value",
-            )
+        self._engine_without_waiting(body, principal)
 
         async def prepare() -> ResponseRun:
             turn = await self.preparation.turn(
@@ -83,9 +88,17 @@ class ResponseOperation:
             return self.start(turn)
 
         answer = ResponseAnswer(prepare, self.storage, is_stream=body.is_stream)
-        prompt_tokens = _estimate(body)
-        most = max(1, engine.card.max_model_len - prompt_tokens)
-        return Outcome(answer, body.is_stream, Cost(engine.card.id, prompt_tokens, body.max_output_tokens, most))
+        return Outcome(answer, body.is_stream)
+
+    def _engine_without_waiting(self, body: ResponseRequest, principal: Principal) -> Engine:
+        engine = self.preparation.engine(body.model, principal)
+        if body.background:
+            raise BadRequest(
+                "Background responses are not available here. Leave 'background' out.",
+                param="background",
+                code="unsupported_value",
+            )
+        return engine
 
     async def begin(
         self,
@@ -111,7 +124,7 @@ class ResponseOperation:
         """
         return create_chat_request(turn, turn.messages, turn.tools.offered)
 
-    def cost(self, turn: Turn, chat: GenerationChat) -> Cost:
+    def cost_of_turn(self, turn: Turn, chat: GenerationChat) -> Cost:
         """Return what a response may take, the conversation that it continues included."""
         return cost_of(chat.body, turn.engine.card)
 

@@ -28,8 +28,11 @@ class Model:
         self.may_answer = asyncio.Event()
         self._refuses = refuses
 
+    def cost(self, *_: object) -> Any:
+        return SimpleNamespace(model="m")
+
     def run(self, *_: object, **__: object) -> Any:
-        return SimpleNamespace(cost=SimpleNamespace(model="m"), stream=self)
+        return SimpleNamespace(stream=self)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._refuses:
@@ -43,7 +46,7 @@ class Model:
 
 
 def send(model: Model, gate: Gate) -> asyncio.Task[Any]:
-    operation: Any = SimpleNamespace(name="chat", schema=ChatRequest, run=model.run)
+    operation: Any = SimpleNamespace(name="chat", schema=ChatRequest, cost=model.cost, run=model.run)
     calls = LineCalls({URL: operation}, gate, priority=10)
     return asyncio.create_task(calls.run(0, REQUEST, URL, PRINCIPAL))
 

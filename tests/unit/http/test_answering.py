@@ -64,9 +64,8 @@ class Answer:
 
     async def __call__(self, client):
         ticket = await Admission(self.gatekeeper).admit(PRINCIPAL)
-        cost = Cost("m", 100, 900, 4000)
-        await ticket.reserve(cost)
-        response = OutcomeResponse(Outcome(self.stream, self.is_stream, cost), ticket.detach(), self.exchange)
+        await ticket.reserve(Cost("m", 100, 900, 4000))
+        response = OutcomeResponse(Outcome(self.stream, self.is_stream), ticket.detach(), self.exchange)
         await response({"type": "http"}, client.receive, client.send)
 
     @property

@@ -79,10 +79,14 @@ def test_running_an_operation_starts_nothing():
     engine = ScriptedEngine(model_card("m"), lambda request: Script([b"x"]))
     chat = create_operations(MemoryDirectory([engine]), cache_salts(b"s")).chat
     raw = b'{"model":"m","messages":[{"role":"user","content":"hi"}],"n":3,"max_tokens":5}'
-    outcome = chat.run(ChatRequest.model_validate_json(raw), raw, PRINCIPAL, request_id="req_1", priority=7)
+    body = ChatRequest.model_validate_json(raw)
+    cost = chat.cost(body, PRINCIPAL)
+    assert cost.completion_tokens == 15
+    assert cost.max_completion_tokens < 3 * 4096
+    assert not engine.requests
+    outcome = chat.run(body, raw, PRINCIPAL, request_id="req_1", priority=7)
+    assert not outcome.is_stream
     assert not engine.streams[0].started.is_set()
-    assert (outcome.cost.completion_tokens, outcome.is_stream) == (15, False)
-    assert outcome.cost.max_completion_tokens < 3 * 4096
     assert engine.requests[0].priority == 7
 
 
