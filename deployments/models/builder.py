@@ -9,7 +9,7 @@ from typing import Any
 from ray import serve
 from ray.serve.deployment import Application
 
-from deployments.models.config import BatchReplicas, ModelConfig
+from deployments.models.config import BatchReplicas, ModelConfig, deployment_name
 from deployments.models.replica.server import ModelReplica
 
 # What the replica gets on top of the time to drain: to stop the engine.
@@ -28,11 +28,6 @@ def build_batch_deployment(model: ModelConfig, replicas: BatchReplicas) -> Appli
     own = model.model_copy(update={"autoscaling_config": {**scaling, **replicas.model_dump()}})
     name = deployment_name(model.id, for_batches=True)
     return serve.deployment(ModelReplica, name=name, **deployment_options(own)).bind(own)
-
-
-def deployment_name(model_id: str, *, for_batches: bool = False) -> str:
-    """Return what Serve calls a model's deployment, or the one that it has for batches."""
-    return ("batch:" if for_batches else "model:") + model_id.replace("/", "--").replace(".", "_")
 
 
 def deployment_options(model: ModelConfig) -> dict[str, Any]:

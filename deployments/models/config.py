@@ -119,3 +119,8 @@ class ModelConfig(Part):
             has_images=self.has_images,
             dimensions=self.dimensions,
         )
+
+
+def deployment_name(model_id: str, *, for_batches: bool = False) -> str:
+    """Return what Serve calls a model's deployment, or the one that it has for batches."""
+    return ("batch:" if for_batches else "model:") + model_id.replace("/", "--").replace(".", "_")

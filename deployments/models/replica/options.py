@@ -5,8 +5,7 @@ from typing import Any
 
 from ray.serve.llm import LLMConfig
 
-from deployments.models.builder import deployment_name
-from deployments.models.config import ModelConfig
+from deployments.models.config import ModelConfig, deployment_name
 from deployments.models.demo import resolve_source
 
 
