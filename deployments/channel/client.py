@@ -8,8 +8,8 @@ from typing import Any, TypedDict, cast
 import orjson
 
 from deployments.channel import frames
+from deployments.channel.errors import ChannelError, Lost, parse_error
 from deployments.channel.server import send_at_once
-from deployments.models.errors import EngineDied, EngineError, parse_error
 
 CONNECT_TIMEOUT_S = 3.0
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
@@ -46,7 +46,7 @@ class ChannelStream:
         self._pieces: list[bytes] = []
         self._unread_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
-        self._error: EngineError | None = None
+        self._error: ChannelError | None = None
         self._is_over = False
         self._has_ended = False
 
@@ -54,7 +54,7 @@ class ChannelStream:
         """Return the pieces that have come since the last call, at least one; none when the answer is complete.
 
         Raises:
-            EngineError: the answer breaks off here.
+            ChannelError: the answer breaks off here.
         """
         if not self._pieces and not self._is_over:
             self._waiter = asyncio.get_running_loop().create_future()
@@ -88,7 +88,7 @@ class ChannelStream:
         self._unread_bytes += len(piece)
         if self._unread_bytes > MAX_UNREAD_BYTES:
             self.cancel()
-            self._error = EngineDied("The answer was not read in time.")
+            self._error = Lost("The answer was not read in time.")
         self._wake()
 
     def finish(self, summary: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ class ChannelStream:
         self._is_over = self._has_ended = True
         self._wake()
 
-    def fail(self, error: EngineError) -> None:
+    def fail(self, error: ChannelError) -> None:
         """Take in that the answer breaks off."""
         self._error = error
         self._is_over = self._has_ended = True
@@ -133,10 +133,10 @@ class Channel(asyncio.Protocol):
         """Send a request and return the stream of its answer.
 
         Raises:
-            EngineDied: the connection is gone.
+            Lost: the connection is gone.
         """
         if self._transport is None:
-            raise EngineDied("The connection to the replica is gone.")
+            raise Lost("The connection to the replica is gone.")
         self._last_number = number = self._last_number % 0xFFFFFFFF + 1
         stream = self._streams[number] = ChannelStream(self, number)
         self._transport.write(frames.render_frame(number, frames.OPEN, orjson.dumps(header) + b"\n" + body))
@@ -185,7 +185,7 @@ class Channel(asyncio.Protocol):
         self._transport = None
         streams, self._streams = self._streams, {}
         for stream in streams.values():
-            stream.fail(EngineDied("The replica went away while it ran the request."))
+            stream.fail(Lost("The replica went away while it ran the request."))
         self._on_lost()
 
 
@@ -193,7 +193,7 @@ async def connect(address: Address, on_lost: Callable[[], None]) -> Channel:
     """Connect to a replica: over its Unix socket when it lives on this node, over TCP otherwise.
 
     Raises:
-        EngineDied: nobody listens there, or nobody answers within three seconds.
+        Lost: nobody listens there, or nobody answers within three seconds.
     """
     loop = asyncio.get_running_loop()
 
@@ -207,6 +207,6 @@ async def connect(address: Address, on_lost: Callable[[], None]) -> Channel:
             except (FileNotFoundError, ConnectionRefusedError):  # It lives on another node, or was on this one once.
                 _, channel = await loop.create_connection(make, address["host"], address["port"])
     except (OSError, TimeoutError) as error:
-        raise EngineDied("The replica cannot be reached.") from error
+        raise Lost("The replica cannot be reached.") from error
     channel.authenticate(address["secret"])
     return channel

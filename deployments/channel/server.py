@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 import orjson
 
 from deployments.channel import frames
-from deployments.models.errors import EngineDied, EngineError, Overloaded, render_error
+from deployments.channel.errors import ChannelError, Full, Lost, render_error
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Reply(Protocol):
     def end(self, summary: dict[str, Any]) -> None:
         """Say that the answer is complete; nothing may follow."""
 
-    def fail(self, error: EngineError) -> None:
+    def fail(self, error: ChannelError) -> None:
         """Say that the answer breaks off here; nothing may follow."""
 
 
@@ -42,7 +42,7 @@ class Runner(Protocol):
         """Carry one request out; cancelled when its caller goes away, and may then still tell what was used.
 
         Raises:
-            EngineError: the request did not run, or broke off.
+            ChannelError: the request did not run, or broke off.
         """
 
 
@@ -95,10 +95,10 @@ class ChannelServer:
         """Begin one request, or refuse it on the spot."""
         reply = _Reply(connection, stream)
         if self.is_draining:
-            reply.fail(Overloaded("This replica is shutting down.", retry_after_s=0.0))
+            reply.fail(Full("This replica is shutting down.", retry_after_s=0.0))
             return
         if self.num_ongoing >= self._bounds.running + self._bounds.queued:
-            reply.fail(Overloaded("The engine is currently overloaded, please try again later", retry_after_s=1.0))
+            reply.fail(Full("Every place is taken, please try again later", retry_after_s=1.0))
             return
         self.num_ongoing += 1
         self._idle.clear()
@@ -123,11 +123,11 @@ class ChannelServer:
         try:
             head, _, body = payload.partition(b"\n")
             await self._runner.run(orjson.loads(head), body, reply)
-        except EngineError as error:
+        except ChannelError as error:
             reply.fail(error)
         except Exception as error:
             logger.error("request failed in the replica: %s", type(error).__name__, exc_info=_without_text(error))
-            reply.fail(EngineDied("The engine failed while it ran the request."))
+            reply.fail(Lost("The replica failed while it ran the request."))
 
     def attach(self, connection: "_ServerConnection") -> None:
         """Keep a connection, to close it with the server."""
@@ -180,7 +180,7 @@ class _Reply:
         self.is_over = True
         self._connection.queue(frames.render_frame(self._stream, frames.END, orjson.dumps(summary)))
 
-    def fail(self, error: EngineError) -> None:
+    def fail(self, error: ChannelError) -> None:
         self.is_over = True
         self._connection.queue(frames.render_frame(self._stream, frames.ERROR, render_error(error)))
 

@@ -6,10 +6,10 @@
     ├── EngineDied        the replica or its engine went away while the request ran
     └── Cancelled         the caller took the request back
 
-Nothing here knows HTTP; `serve_app.errors` translates, once.
+Nothing here knows HTTP; `serve_app.errors` translates, once. Over the side channel they travel as its own errors.
 """
 
-import json
+from deployments.channel.errors import ChannelError, Full, Lost, Refused
 
 
 class EngineError(Exception):
@@ -51,18 +51,27 @@ class Cancelled(EngineError):
     """The caller cancelled the request."""
 
 
-_KINDS: dict[str, type[EngineError]] = {
-    kind.__name__: kind for kind in (EngineError, RequestRejected, Overloaded, EngineDied, Cancelled)
-}
+def to_channel(error: EngineError) -> ChannelError:
+    """Return the error as it travels over the side channel."""
+    match error:
+        case RequestRejected():
+            return Refused(error.message, error.param, error.code)
+        case Overloaded():
+            return Full(error.message, error.retry_after_s)
+        case EngineDied():
+            return Lost(error.message)
+        case _:
+            return ChannelError(error.message)
 
 
-def render_error(error: EngineError) -> bytes:
-    """Return an error as a JSON array: its class, then what the class is made from."""
-    kind = type(error).__name__
-    return json.dumps([kind if kind in _KINDS else "EngineError", *error.__reduce__()[1]]).encode()
-
-
-def parse_error(rendered: bytes) -> EngineError:
-    """Return the error that `render_error` wrote."""
-    kind, *arguments = json.loads(rendered)
-    return _KINDS[kind](*arguments)
+def from_channel(error: ChannelError) -> EngineError:
+    """Return what an error of the side channel means for a request to an engine."""
+    match error:
+        case Refused():
+            return RequestRejected(error.message, error.param, error.code)
+        case Full():
+            return Overloaded(error.message, error.retry_after_s)
+        case Lost():
+            return EngineDied(error.message)
+        case _:
+            return EngineError(error.message)

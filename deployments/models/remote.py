@@ -13,8 +13,9 @@ from ray import serve
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from deployments.channel.client import Address, Channel, ChannelStream, connect
+from deployments.channel.errors import ChannelError
 from deployments.models.engine import EngineRequest, EngineStream, ModelCard, Summary, Usage
-from deployments.models.errors import EngineDied, EngineError, Overloaded
+from deployments.models.errors import EngineDied, EngineError, Overloaded, from_channel
 from deployments.models.placement import Choice
 
 logger = logging.getLogger(__name__)
@@ -53,8 +54,11 @@ class RemoteEngine:
         if replica_id in excluded:
             raise Overloaded("The engine is currently overloaded, please try again later", retry_after_s=1.0)
         excluded.add(replica_id)
-        channel = self._channels.get(replica_id) or await self._connect(replica_id, address)
-        return channel.open(header, request.body)
+        try:
+            channel = self._channels.get(replica_id) or await self._connect(replica_id, address)
+            return channel.open(header, request.body)
+        except ChannelError as error:
+            raise from_channel(error) from error
 
     async def wait_for_replica(self) -> None:
         """Return once there is a replica; waiting wakes no model that is scaled to zero."""
@@ -150,7 +154,7 @@ class RemoteStream:
                 else:
                     for piece in pieces:
                         yield piece
-                pieces = await stream.read()
+                pieces = await _read(stream)
         finally:
             stream.cancel()
             self._take_summary(stream)
@@ -172,7 +176,7 @@ class RemoteStream:
         for _ in range(MAX_TRIES):
             try:
                 self._stream = stream = await self._engine.open(request, header, excluded)
-                return await stream.read()
+                return await _read(stream)
             except (Overloaded, EngineDied) as error:
                 # The last word of a replica says more than that there is no other.
                 refusal = refusal if refusal is not None and isinstance(error, Overloaded) else error
@@ -197,3 +201,10 @@ class RemoteStream:
             self._stream.cancel()
             await self._stream.wait_end(LAST_WORD_S)
             self._take_summary(self._stream)
+
+
+async def _read(stream: ChannelStream) -> list[bytes]:
+    try:
+        return await stream.read()
+    except ChannelError as error:
+        raise from_channel(error) from error

@@ -12,8 +12,8 @@ import orjson
 
 from deployments.channel.address import socket_path
 from deployments.channel.client import Address, Channel, connect
+from deployments.channel.errors import ChannelError, Lost
 from deployments.channel.server import Bounds, ChannelServer, Reply
-from deployments.models.errors import EngineDied, EngineError
 from deployments.state.background import BackgroundLoop
 from deployments.state.limits import Shortage
 from deployments.state.messages import Ask, Exchange, Exchanged, Lease, Posting, Standing, TransportDown
@@ -50,7 +50,7 @@ class _Exchanges:
         try:
             exchanged = self._exchange(parse_exchange(body))
         except TransportDown as error:
-            raise EngineDied(str(error)) from None
+            raise Lost(str(error)) from None
         reply.write(render(exchanged))
         reply.end({})
 
@@ -75,7 +75,7 @@ class ExchangeClient:
                     channel = self._channel = await connect(await self._find(), _do_nothing)
                 stream = channel.open({}, render(exchange))
                 return parse_exchanged(b"".join(await stream.read()))
-        except EngineError as error:
+        except ChannelError as error:
             raise TransportDown(f"The gatekeeper is away: {error.message}") from None
         except TimeoutError:
             self.close()

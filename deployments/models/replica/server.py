@@ -13,7 +13,7 @@ from deployments.channel.address import socket_path
 from deployments.channel.server import Bounds, ChannelServer, Reply, Runner
 from deployments.models.autoscaling import ONGOING
 from deployments.models.config import ModelConfig
-from deployments.models.errors import RequestRejected
+from deployments.models.errors import EngineError, RequestRejected, to_channel
 from deployments.models.replica.children import Guard
 
 if TYPE_CHECKING:
@@ -34,8 +34,14 @@ class OperationRunner:
         """Carry out one request.
 
         Raises:
-            EngineError: it does not run, or breaks off.
+            ChannelError: it does not run, or breaks off.
         """
+        try:
+            await self._run(header, body, reply)
+        except EngineError as error:
+            raise to_channel(error) from error
+
+    async def _run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
         runner = self._runners.get(header["operation"])
         if runner is None:
             message = f"The model `{self._model_id}` does not support this operation."

@@ -13,7 +13,7 @@ from ray import serve
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from deployments.channel.client import Channel, ChannelStream, connect
-from deployments.models.errors import EngineDied, EngineError, Overloaded, RequestRejected
+from deployments.channel.errors import ChannelError, Full, Lost, Refused
 from deployments.models.placement import Choice
 from deployments.tools.code_interpreter.messages import (
     CodeRun,
@@ -201,7 +201,7 @@ class RemoteHosts:
         try:
             while more := await stream.read():
                 pieces += more
-        except EngineError as error:
+        except ChannelError as error:
             raise _translated(error) from None
         finally:
             stream.cancel()  # Harmless when the answer is complete; else the code is to be interrupted.
@@ -219,7 +219,7 @@ class RemoteHosts:
                     channel = known
                 self._channels[secret] = channel
             return channel.open(header, body)
-        except EngineError as error:
+        except ChannelError as error:
             self._channels.pop(secret, None)
             raise _translated(error) from None
 
@@ -230,13 +230,13 @@ class RemoteHosts:
         self._channels.clear()
 
 
-def _translated(error: EngineError) -> ContainerError:
+def _translated(error: ChannelError) -> ContainerError:
     match error:
-        case RequestRejected():
+        case Refused():
             return _CODES.get(error.code, InterpreterAway)(error.message)
-        case Overloaded():
+        case Full():
             return InterpreterAway(error.message)
-        case EngineDied():
+        case Lost():
             return ContainerGone(_ENDED_THERE)
         case _:
             return InterpreterAway("The code interpreter failed.")

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from deployments.channel.errors import ChannelError, Full, Refused
 from deployments.channel.server import Reply
-from deployments.models.errors import EngineError, Overloaded, RequestRejected
 from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.messages import (
     ContainerError,
@@ -30,7 +30,7 @@ class ContainerRunner:
         """Carry one request out.
 
         Raises:
-            EngineError: it did not work; the code of a RequestRejected says why.
+            ChannelError: it did not work; the code of a Refused says why.
         """
         try:
             await self._run(header, body, reply)
@@ -72,9 +72,9 @@ class ContainerRunner:
                 await holder.end(container_id)
                 reply.end({})
             case _:
-                raise RequestRejected("There is no such operation.", "operation", "unsupported_value")
+                raise Refused("There is no such operation.", "operation", "unsupported_value")
 
 
-def _translated(error: ContainerError) -> EngineError:
+def _translated(error: ContainerError) -> ChannelError:
     code = CODES.get(type(error))
-    return Overloaded(error.message) if code is None else RequestRejected(error.message, None, code)
+    return Full(error.message) if code is None else Refused(error.message, None, code)

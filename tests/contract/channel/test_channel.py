@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from deployments.channel.client import connect
+from deployments.channel.errors import ChannelError, Full, Lost, Refused
 from deployments.channel.server import Bounds, ChannelServer
-from deployments.models.errors import EngineDied, EngineError, Overloaded, RequestRejected
 
 
 class ScriptedRunner:
@@ -37,10 +37,10 @@ class ScriptedRunner:
                     raise
                 reply.end({})
             case "refuse":
-                raise RequestRejected("not this", "messages", "invalid_value")
+                raise Refused("not this", "messages", "invalid_value")
             case "break":
                 reply.write(b"first")
-                raise EngineDied("gone")
+                raise Lost("gone")
             case "bug":
                 raise KeyError(body.decode())
 
@@ -88,7 +88,7 @@ async def test_an_answer_comes_back_whole_over_either_socket(channel_end, is_loc
 async def test_a_refusal_arrives_as_the_error_it_was(channel_end):
     _, _, address = channel_end
     async with connected(address) as channel:
-        with pytest.raises(RequestRejected) as caught:
+        with pytest.raises(Refused) as caught:
             await channel.open({"do": "refuse"}, b"").read()
     assert (caught.value.message, caught.value.param, caught.value.code) == ("not this", "messages", "invalid_value")
 
@@ -98,14 +98,14 @@ async def test_an_answer_that_breaks_off_yields_what_came_before(channel_end):
     async with connected(address) as channel:
         stream = channel.open({"do": "break"}, b"")
         assert await stream.read() == [b"first"]
-        with pytest.raises(EngineDied):
+        with pytest.raises(Lost):
             await stream.read()
 
 
 async def test_a_bug_in_the_runner_is_told_without_its_words(channel_end, caplog):
     _, _, address = channel_end
     async with connected(address) as channel:
-        with pytest.raises(EngineError) as caught:
+        with pytest.raises(ChannelError) as caught:
             await channel.open({"do": "bug"}, b"a secret prompt").read()
     assert "secret" not in str(caught.value)
     assert "secret" not in caplog.text
@@ -164,7 +164,7 @@ async def test_requests_over_the_bound_are_refused_at_once(channel_end):
         waiting = [channel.open({"do": "wait"}, b"") for _ in range(3)]
         for stream in waiting:
             await stream.read()
-        with pytest.raises(Overloaded):
+        with pytest.raises(Full):
             await channel.open({"do": "wait"}, b"").read()
         runner.go_on.set()
         for stream in waiting:
@@ -179,7 +179,7 @@ async def test_draining_refuses_what_is_new_and_waits_for_what_runs(channel_end)
         await running.read()
         draining = asyncio.create_task(server.drain(600))
         await asyncio.sleep(0)
-        with pytest.raises(Overloaded):
+        with pytest.raises(Full):
             await channel.open({"do": "echo"}, b"").read()
         assert not draining.done()
         runner.go_on.set()
@@ -196,17 +196,17 @@ async def test_every_answer_breaks_off_when_the_replica_goes(channel_end):
         await stream.read()
     await server.close()
     for stream in streams:
-        with pytest.raises(EngineDied):
+        with pytest.raises(Lost):
             await stream.read()
     assert lost.is_set()
-    with pytest.raises(EngineDied):
+    with pytest.raises(Lost):
         channel.open({"do": "echo"}, b"")
 
 
 async def test_a_connection_without_the_secret_is_closed_and_runs_nothing(channel_end):
     _, runner, address = channel_end
     channel = await connect({**address, "secret": "wrong"}, lambda: None)
-    with pytest.raises(EngineDied):
+    with pytest.raises(Lost):
         await channel.open({"do": "echo"}, b"x").read()
     assert runner.begun == []
 
@@ -226,7 +226,7 @@ async def test_garbage_closes_the_connection_and_nothing_else(channel_end):
 async def test_connect_raises_when_nobody_listens(channel_end):
     server, _, address = channel_end
     await server.close()
-    with pytest.raises(EngineDied):
+    with pytest.raises(Lost):
         await connect({**address, "path": address["path"] + ".gone"}, lambda: None)
 
 

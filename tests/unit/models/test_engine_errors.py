@@ -2,6 +2,7 @@ import pickle
 
 import pytest
 
+from deployments.channel.errors import ChannelError, parse_error, render_error
 from deployments.models import errors
 
 EVERY_ERROR = [
@@ -22,6 +23,17 @@ def test_every_kind_of_error_is_in_the_list():
 
 @pytest.mark.parametrize("error", EVERY_ERROR, ids=lambda error: type(error).__name__)
 def test_an_error_is_the_same_when_it_has_crossed_a_process(error):
-    for copy in (pickle.loads(pickle.dumps(error)), errors.parse_error(errors.render_error(error))):
-        assert type(copy) is type(error)
-        assert vars(copy) == vars(error)
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert vars(copy) == vars(error)
+
+
+@pytest.mark.parametrize("error", EVERY_ERROR[:-1], ids=lambda error: type(error).__name__)
+def test_an_error_is_the_same_when_it_has_crossed_the_side_channel(error):
+    copy = errors.from_channel(parse_error(render_error(errors.to_channel(error))))
+    assert type(copy) is type(error)
+    assert vars(copy) == vars(error)
+
+
+def test_a_request_that_its_caller_took_back_crosses_as_a_failure_without_a_kind():
+    assert type(errors.to_channel(errors.Cancelled("left"))) is ChannelError

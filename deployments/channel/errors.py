@@ -1,0 +1,64 @@
+"""How an answer over the side channel can fail, whatever was asked for.
+
+    ChannelError    the other end could not carry the request out
+    ├── Refused     the request is at fault; asking again changes nothing
+    ├── Full        the other end is healthy and has no place; asking again later helps
+    └── Lost        the other end, or the connection to it, went away
+
+Each user of the channel translates these into errors of its own; they reach no client as they are.
+"""
+
+import json
+
+
+class ChannelError(Exception):
+    """The other end could not carry the request out; `message` is a sentence without anything of the request."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class Refused(ChannelError):
+    """The other end will not carry this request out; `param` names the field at fault, `code` the rule it broke."""
+
+    def __init__(self, message: str, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class Full(ChannelError):
+    """Every place at the other end is taken; `retry_after_s` is a guess at when one is free, in seconds."""
+
+    def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class Lost(ChannelError):
+    """The other end, or the connection to it, went away before the answer was complete."""
+
+
+_KINDS: dict[str, type[ChannelError]] = {kind.__name__: kind for kind in (ChannelError, Refused, Full, Lost)}
+
+
+def render_error(error: ChannelError) -> bytes:
+    """Return an error as a JSON array: its class, then what the class is made from."""
+    parts: list[str | float | None]
+    match error:
+        case Refused():
+            parts = ["Refused", error.message, error.param, error.code]
+        case Full():
+            parts = ["Full", error.message, error.retry_after_s]
+        case Lost():
+            parts = ["Lost", error.message]
+        case _:
+            parts = ["ChannelError", error.message]
+    return json.dumps(parts).encode()
+
+
+def parse_error(rendered: bytes) -> ChannelError:
+    """Return the error that `render_error` wrote."""
+    kind, *arguments = json.loads(rendered)
+    return _KINDS[kind](*arguments)
