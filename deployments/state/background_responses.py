@@ -13,9 +13,10 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.account_keys import Vault
-from deployments.state.conversations import append_items, clean
+from deployments.state.conversations import append_items
 from deployments.state.database import Database
 from deployments.state.encryption import DataKey
+from deployments.state.ids import clean_id
 from deployments.state.lease_watch import LeaseWatch
 from deployments.state.response_protocol import Claimed, Followed, Item, LeaseLost, StoredTurn
 from deployments.state.responses import UNFINISHED, index_items, new_row, open_turn, seal_turn
@@ -158,7 +159,7 @@ class BackgroundStore:
 
     async def follow(self, account: str, response_id: str, after: int) -> Followed | None:
         """Return the events numbered above `after`, None if they were not kept."""
-        response_id = clean(response_id)
+        response_id = clean_id(response_id)
         query = select(responses.c.wrapped_key, responses.c.status).where(
             responses.c.response_id == response_id,
             responses.c.account == account,
@@ -178,7 +179,7 @@ class BackgroundStore:
     async def cancel(self, account: str, response_id: str) -> bool:
         """Ask for a response to be cancelled; return whether it was running."""
         owned = select(responses.c.response_id).where(responses.c.account == account)
-        statement = update(jobs).where(jobs.c.response_id == clean(response_id), jobs.c.response_id.in_(owned))
+        statement = update(jobs).where(jobs.c.response_id == clean_id(response_id), jobs.c.response_id.in_(owned))
         async with self._database.write() as connection:
             return bool((await connection.execute(statement.values(is_cancelled=True))).rowcount)
 

@@ -134,31 +134,6 @@ def values_of(state: BatchState) -> dict[str, Any]:
     }
 
 
-def principal_to_row(principal: Principal) -> dict[str, Any]:
-    """Return a principal as JSON."""
-    return {
-        "key_id": principal.key_id,
-        "account": principal.account,
-        "organization": principal.organization,
-        "tier": principal.tier,
-        "requests_per_minute": principal.requests_per_minute,
-        "tokens_per_minute": principal.tokens_per_minute,
-        "operations": None if principal.operations is None else sorted(principal.operations),
-        "models": None if principal.models is None else list(principal.models),
-        "retention": principal.retention,
-        "expires_at": principal.expires_at,
-        "is_admin": principal.is_admin,
-    }
-
-
-def principal_of(row: Mapping[str, Any]) -> Principal:
-    """Return the principal that `principal_to_row` wrote down."""
-    values = dict(row)
-    values["operations"] = None if row["operations"] is None else frozenset(row["operations"])
-    values["models"] = None if row["models"] is None else tuple(row["models"])
-    return Principal(**values)
-
-
 def usage_rows(principal: Principal, outcomes: Iterable[Outcome], at: float) -> list[dict[str, Any]]:
     """Return what outcomes add to the account's usage by day and model; failed lines count without their model."""
     day = datetime.fromtimestamp(at, UTC).date()

@@ -17,7 +17,6 @@ from deployments.state.batch_rows import (
     Segment,
     StoredSegment,
     pack_entries,
-    principal_of,
     state_of,
     unpack_entries,
     usage_rows,
@@ -27,6 +26,7 @@ from deployments.state.batches import BatchStore, one_row, write_row
 from deployments.state.clock import PastClock, uptime
 from deployments.state.files import record_file
 from deployments.state.lease_watch import LeaseWatch
+from deployments.state.principals import principal_of
 from deployments.state.tables import api_keys, batch_segments, batches, files, request_log, usage
 from deployments.state.usage import line_rows
 

@@ -15,9 +15,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state import batch_ledger
 from deployments.state.account_keys import Vault
 from deployments.state.batch_ledger import ENDED, BatchState
-from deployments.state.batch_rows import Batch, NewBatch, principal_of, principal_to_row, state_of, values_of
+from deployments.state.batch_rows import Batch, NewBatch, state_of, values_of
 from deployments.state.database import Database
 from deployments.state.pages import PageOrder
+from deployments.state.principals import principal_of, principal_to_row
 from deployments.state.tables import account_keys, batches, files
 
 _METADATA = b"batch metadata"

@@ -12,8 +12,8 @@ import orjson
 from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 
 from deployments.state.account_keys import Vault
-from deployments.state.conversations import clean
 from deployments.state.database import Database
+from deployments.state.ids import clean_id
 from deployments.state.pages import PageOrder
 from deployments.state.tables import containers as table
 
@@ -138,7 +138,7 @@ class ContainerStore:
     async def delete(self, account: str, container_id: str) -> bool:
         """Forget a container; return whether there was one."""
         async with self._database.write() as connection:
-            statement = delete(table).where(table.c.container_id == clean(container_id), table.c.account == account)
+            statement = delete(table).where(table.c.container_id == clean_id(container_id), table.c.account == account)
             return bool((await connection.execute(statement)).rowcount)
 
     async def sweep(self) -> int:
@@ -149,7 +149,7 @@ class ContainerStore:
 
     async def _row(self, account: str, container_id: str) -> Mapping[str, Any] | None:
         query = select(table).where(
-            table.c.container_id == clean(container_id),
+            table.c.container_id == clean_id(container_id),
             table.c.account == account,
             table.c.expires_at > self.clock(),
         )

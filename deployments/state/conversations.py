@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.account_keys import Vault
 from deployments.state.database import Database
 from deployments.state.encryption import AccountKey
+from deployments.state.ids import clean_id
 from deployments.state.response_protocol import Conversation, ConversationMissing, Item, Page
 from deployments.state.tables import conversation_items as items_table
 from deployments.state.tables import conversations as table
@@ -63,7 +64,7 @@ class ConversationStore:
 
     def _living(self, account: str, conversation_id: str) -> Select[Any]:
         return select(table).where(
-            table.c.conversation_id == clean(conversation_id),
+            table.c.conversation_id == clean_id(conversation_id),
             table.c.account == account,
             table.c.expires_at > self._clock(),
         )
@@ -112,7 +113,7 @@ class ConversationStore:
         Raises:
             ConversationMissing: there is no such conversation.
         """
-        query = select(items_table).where(items_table.c.conversation_id == clean(conversation_id))
+        query = select(items_table).where(items_table.c.conversation_id == clean_id(conversation_id))
         return await self._items(account, conversation_id, query.order_by(items_table.c.position))
 
     async def _items(self, account: str, conversation_id: str, query: Select[Any]) -> list[Item]:
@@ -132,11 +133,11 @@ class ConversationStore:
             KeyError: `after` names no item of it.
         """
         position = items_table.c.position
-        query = select(items_table).where(items_table.c.conversation_id == clean(conversation_id))
+        query = select(items_table).where(items_table.c.conversation_id == clean_id(conversation_id))
         async with self._database.read() as connection:
             await self._check(connection, account, conversation_id)
             if after is not None:
-                found = (await connection.execute(query.where(items_table.c.item_id == clean(after)))).first()
+                found = (await connection.execute(query.where(items_table.c.item_id == clean_id(after)))).first()
                 if found is None:
                     raise KeyError(after)
                 query = query.where(position > found.position if is_ascending else position < found.position)
@@ -152,7 +153,7 @@ class ConversationStore:
             ConversationMissing: there is no such conversation.
         """
         query = select(items_table).where(
-            items_table.c.conversation_id == clean(conversation_id), items_table.c.item_id == clean(item_id)
+            items_table.c.conversation_id == clean_id(conversation_id), items_table.c.item_id == clean_id(item_id)
         )
         return next(iter(await self._items(account, conversation_id, query)), None)
 
@@ -163,7 +164,7 @@ class ConversationStore:
             ConversationMissing: there is no such conversation.
         """
         statement = delete(items_table).where(
-            items_table.c.conversation_id == clean(conversation_id), items_table.c.item_id == clean(item_id)
+            items_table.c.conversation_id == clean_id(conversation_id), items_table.c.item_id == clean_id(item_id)
         )
         async with self._database.write() as connection:
             await self._check(connection, account, conversation_id)
@@ -191,7 +192,7 @@ def append_items(
     expires_at: float,
 ) -> list[Item]:
     """Add items at the end of a conversation and put its expiry off; return them as kept, none if it is gone."""
-    where = (table.c.conversation_id == clean(conversation_id), table.c.account == account)
+    where = (table.c.conversation_id == clean_id(conversation_id), table.c.account == account)
     statement = update(table).where(*where, table.c.expires_at < expires_at).values(expires_at=expires_at)
     connection.execute(statement)
     advanced = update(table).where(*where).values(next_position=table.c.next_position + len(items))
@@ -233,8 +234,3 @@ def item_of(account_key: AccountKey, row: dict[str, Any]) -> Item:
 async def _destroy(connection: AsyncConnection, conversation_ids: Sequence[str]) -> None:
     for found in (items_table, table):
         await connection.execute(delete(found).where(found.c.conversation_id.in_(conversation_ids)))
-
-
-def clean(text: str) -> str:
-    """Return a caller's id as a database takes it."""
-    return text.replace("\0", "").encode("utf-8", "replace").decode()

@@ -14,10 +14,11 @@ from sqlalchemy import Connection, Select, delete, insert, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.account_keys import Vault
-from deployments.state.conversations import append_items, clean, item_of
+from deployments.state.conversations import append_items, item_of
 from deployments.state.database import Database
 from deployments.state.encryption import AccountKey, DataKey
 from deployments.state.group_commit import GroupCommit
+from deployments.state.ids import clean_id
 from deployments.state.response_protocol import Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
 from deployments.state.tables import conversation_items, conversations, response_events, response_items, response_jobs
 from deployments.state.tables import responses as table
@@ -64,7 +65,7 @@ class ResponseStore:
 
     def _living(self, account: str, response_id: str) -> Select[Any]:
         return select(table).where(
-            table.c.response_id == clean(response_id), table.c.account == account, table.c.expires_at > self._clock()
+            table.c.response_id == clean_id(response_id), table.c.account == account, table.c.expires_at > self._clock()
         )
 
     async def chain(self, account: str, response_id: str) -> list[PastTurn]:
@@ -101,7 +102,7 @@ class ResponseStore:
 
     async def find_items(self, account: str, item_ids: Sequence[str]) -> dict[str, Item]:
         """Return those of the items that are there, by id, from responses and conversations."""
-        wanted = [clean(item_id) for item_id in item_ids]
+        wanted = [clean_id(item_id) for item_id in item_ids]
         account_key = await self._vault.account_key(account)
         now = self._clock()
         in_conversation = (
@@ -119,7 +120,7 @@ class ResponseStore:
 
     async def find_runs(self, account: str, item_ids: Sequence[str]) -> dict[str, list[str]]:
         """Return what tools of the service were asked and answered, by the ids of their items, where that is there."""
-        wanted = [clean(item_id) for item_id in item_ids]
+        wanted = [clean_id(item_id) for item_id in item_ids]
         account_key = await self._vault.account_key(account)
         async with self._database.read() as connection:
             rows = (await connection.execute(self._with_items(account, wanted))).mappings().all()

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state.batch_rows import principal_to_row
-from deployments.state.conversations import clean
+from deployments.state.ids import clean_id
 from deployments.state.pages import PageOrder
+from deployments.state.principals import principal_to_row
 from deployments.state.protocol import Principal
 from deployments.state.tables import files as uploads
 from deployments.state.tables import vector_store_batches as batches
@@ -147,11 +147,11 @@ class VectorStoreFiles:
             StoreFileMissing: `page.after` is none of its files.
         """
         order = PageOrder(table, table.c.file_id, is_ascending=page.is_ascending)
-        query = select(table).where(table.c.store_id == clean(store_id))
+        query = select(table).where(table.c.store_id == clean_id(store_id))
         if page.status is not None:
             query = query.where(table.c.status == page.status)
         if page.batch_id is not None:
-            query = query.where(table.c.batch_id == clean(page.batch_id))
+            query = query.where(table.c.batch_id == clean_id(page.batch_id))
         async with self._database.read() as connection:
             await self._stores.row(connection, account, store_id)
             if page.after is not None:
@@ -229,7 +229,9 @@ class VectorStoreFiles:
             return await self._batch(connection, store_id, batch_id)
 
     async def _batch(self, connection: AsyncConnection, store_id: str, batch_id: str) -> StoredStoreBatch:
-        query = select(batches).where(batches.c.batch_id == clean(batch_id), batches.c.store_id == clean(store_id))
+        query = select(batches).where(
+            batches.c.batch_id == clean_id(batch_id), batches.c.store_id == clean_id(store_id)
+        )
         row = (await connection.execute(query)).mappings().one_or_none()
         if row is None:
             raise StoreBatchMissing
@@ -239,7 +241,7 @@ class VectorStoreFiles:
         return StoredStoreBatch(row["batch_id"], row["store_id"], row["created_at"], row["is_cancelled"], counts)
 
     async def _row(self, connection: AsyncConnection, store_id: str, file_id: str) -> Mapping[str, Any]:
-        query = select(table).where(table.c.store_id == clean(store_id), table.c.file_id == clean(file_id))
+        query = select(table).where(table.c.store_id == clean_id(store_id), table.c.file_id == clean_id(file_id))
         row = (await connection.execute(query)).mappings().one_or_none()
         if row is None:
             raise StoreFileMissing

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from sqlalchemy import and_, delete, or_, select, update
 
-from deployments.state.batch_rows import principal_of
 from deployments.state.lease_watch import LeaseWatch
+from deployments.state.principals import principal_of
 from deployments.state.tables import vector_store_files as files
 from deployments.state.tables import vector_stores as stores
 from deployments.state.vector_store_rows import (

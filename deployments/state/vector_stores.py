@@ -14,8 +14,8 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.account_keys import Vault
-from deployments.state.conversations import clean
 from deployments.state.database import Database
+from deployments.state.ids import clean_id
 from deployments.state.pages import PageOrder
 from deployments.state.retention import DAY_S
 from deployments.state.tables import vector_store_batches as batches
@@ -109,7 +109,7 @@ class VectorStores:
 
     async def find_all(self, account: str, store_ids: Sequence[str]) -> dict[str, StoredStore]:
         """Return those of the stores that the account has, by id, also ones that have expired; nothing is counted."""
-        among = table.c.store_id.in_([clean(store_id) for store_id in store_ids])
+        among = table.c.store_id.in_([clean_id(store_id) for store_id in store_ids])
         query = select(table).where(among, table.c.account == account, ~table.c.is_deleted)
         rows = await self.database.read_at_once(lambda connection: connection.execute(query).mappings().all())
         if not rows:
@@ -213,7 +213,7 @@ class VectorStores:
         Raises:
             StoreMissing: the account has none with this id.
         """
-        query = select(table).where(table.c.store_id == clean(store_id), table.c.account == account)
+        query = select(table).where(table.c.store_id == clean_id(store_id), table.c.account == account)
         query = query.where(~table.c.is_deleted)
         found = await connection.execute(query.with_for_update() if lock else query)
         row = found.mappings().one_or_none()

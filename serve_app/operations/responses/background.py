@@ -9,14 +9,15 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import orjson
 
 from deployments.models.engine import Usage
 from deployments.models.errors import EngineError, RequestRejected
-from deployments.state.protocol import Gatekeeper, Granted, Principal
+from deployments.state.principals import principal_of, principal_to_row
+from deployments.state.protocol import Gatekeeper, Granted
 from deployments.state.response_protocol import Claimed, Item, LeaseLost, StoredTurn
 from deployments.waiting import wait_at_most
 from serve_app.errors import SERVER_ERROR_MESSAGE, ApiError, translate_engine_error
@@ -110,7 +111,7 @@ class BackgroundRunner:
         events = run.state.begin(queued=True)
         begun: Item = orjson.loads(orjson.dumps(run.state.response))
         body, lacks_secrets = without_secrets(orjson.loads(raw))
-        job: Item = {"body": body, "principal": _principal_to_wire(turn.principal), "request": turn.request_id}
+        job: Item = {"body": body, "principal": principal_to_row(turn.principal), "request": turn.request_id}
         if lacks_secrets:
             job["runs_here_only"] = True
         epoch = await self._store.start(
@@ -142,7 +143,7 @@ class BackgroundRunner:
                 log_bug("background", error)
 
     async def _take_over(self, claimed: Claimed) -> None:
-        principal = _principal_of(claimed.job["principal"])
+        principal = principal_of(claimed.job["principal"])
         request = ResponseRequest.model_validate(claimed.job["body"])
         request_id = f"{claimed.job['request']}-e{claimed.epoch}"
         raw = orjson.dumps(claimed.job["body"])
@@ -362,15 +363,3 @@ def _status_of(response: Item) -> tuple[int, str | None]:
         case "cancelled":
             return CLIENT_CLOSED_REQUEST, "cancelled"
     return 200, None
-
-
-def _principal_to_wire(principal: Principal) -> Item:
-    told = asdict(principal)
-    told["operations"] = None if principal.operations is None else sorted(principal.operations)
-    return told
-
-
-def _principal_of(told: Item) -> Principal:
-    operations = None if told["operations"] is None else frozenset(told["operations"])
-    models = None if told["models"] is None else tuple(told["models"])
-    return Principal(**{**told, "operations": operations, "models": models})
