@@ -1,13 +1,9 @@
 """The code interpreter without Ray: real sandboxes in this process, reached over a real channel."""
 
-import asyncio
-import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
 
 from deployments.channel.server import Bounds, ChannelServer
 from deployments.tools.code_interpreter.client import RemoteHosts
@@ -15,29 +11,16 @@ from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.messages import Place
 from deployments.tools.code_interpreter.pool import WarmPool
 from deployments.tools.code_interpreter.runner import ContainerRunner
-from deployments.tools.sandbox.host import SandboxHost, prepare_host
+from deployments.tools.sandbox.host import SandboxHost
 from deployments.tools.sandbox.limits import MIB, Limits
-from deployments.tools.sandbox.root import SandboxUnavailable
+from tests.needs import sandboxes
 
 LIMITS = Limits(memory_bytes=512 * MIB, work_bytes=16 * MIB, file_bytes=8 * MIB, call_s=60.0)
 
 
-@functools.cache
 def sandbox_host() -> SandboxHost:
-    """Return what makes sandboxes here; where that cannot be, the test that asks is skipped and says why."""
-    try:
-        return asyncio.run_coroutine_threadsafe(prepare_host(LIMITS), _loop()).result()
-    except SandboxUnavailable as error:
-        pytest.skip(f"no sandbox can be built here: {error}")
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop that runs beside the test's own."""
-    import threading
-
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
-    return loop
+    """Return what makes sandboxes here; where none can be built, the test that asks is skipped."""
+    return sandboxes(LIMITS)
 
 
 @dataclass

@@ -270,10 +270,10 @@ async def test_a_host_that_is_unable_is_told_of_before_anything_is_made(interpre
 
 
 async def test_the_pool_is_refilled_and_leaves_nothing_behind():
-    made = []
+    host, made = sandbox_host(), []
 
     async def start():
-        made.append(await sandbox_host().start())
+        made.append(await host.start())
         return made[-1]
 
     pool = WarmPool(start, 2)

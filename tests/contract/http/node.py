@@ -1,28 +1,40 @@
 """Node, and the tests that are written for it."""
 
 import asyncio
+import fcntl
+import functools
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests import needs
+
 PLACE = Path(__file__).parents[1] / "node"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def node() -> str:
-    """The program, once the client's package is installed."""
-    program = shutil.which("node")
-    npm = shutil.which("npm")
-    if program is None or npm is None:
-        pytest.skip("node and npm are not installed")
-    if not all((PLACE / "node_modules" / name).exists() for name in ("openai", "@ai-sdk/open-responses")):
-        installed = subprocess.run([npm, "ci", "--no-audit", "--no-fund"], cwd=PLACE, capture_output=True, timeout=200)
-        if installed.returncode:
-            pytest.skip("npm could not install the client")
+    """The program, once the clients' packages are installed."""
+    program, npm = needs.node()
+    if not _install(npm):
+        needs.missing("npm could not install the clients")
     return program
+
+
+@functools.cache
+def _install(npm: str) -> bool:
+    """Return whether the clients' packages are installed; install them where they are not yet."""
+    with (PLACE / "package-lock.json").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Test processes may run side by side.
+        if all((PLACE / "node_modules" / name).exists() for name in ("openai", "@ai-sdk/open-responses")):
+            return True
+        command = [npm, "ci", "--no-audit", "--no-fund"]
+        try:
+            return subprocess.run(command, cwd=PLACE, capture_output=True, timeout=120, check=False).returncode == 0
+        except subprocess.TimeoutExpired:
+            return False
 
 
 async def run_tests(node: str, name: str, **environment: str) -> None:

@@ -1,11 +1,12 @@
 """A small file system of our own, which may be filled, and made read-only."""
 
-import os
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+
+from tests import needs
 
 _PIECE = b"\0" * 65_536
 
@@ -54,9 +55,7 @@ class Volume:
 
 def mounted(place: Path) -> Volume:
     """Return a volume, or skip the test where none can be mounted."""
-    if os.getuid() != 0:
-        pytest.skip("needs root, to mount a file system")
     try:
         return Volume(place)
     except subprocess.CalledProcessError:
-        pytest.skip("no file system can be mounted here")
+        needs.missing("no file system can be mounted here, which only root may do")

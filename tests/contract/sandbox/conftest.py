@@ -1,14 +1,13 @@
 """Real sandboxes; where this host cannot build them, the tests are skipped and say why."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from deployments.tools.sandbox.host import SandboxHost, prepare_host
+from deployments.tools.sandbox.host import SandboxHost
 from deployments.tools.sandbox.limits import MIB, Limits
-from deployments.tools.sandbox.root import SandboxUnavailable
 from deployments.tools.sandbox.sandbox import Sandbox
+from tests.needs import sandboxes
 
 SMALL = Limits(
     memory_bytes=192 * MIB,
@@ -30,10 +29,7 @@ SMALL = Limits(
 @pytest.fixture(scope="session")
 def host() -> SandboxHost:
     """What makes the sandboxes of these tests."""
-    try:
-        return asyncio.run(prepare_host(SMALL))
-    except SandboxUnavailable as error:
-        pytest.skip(f"no sandbox can be built here: {error}")
+    return sandboxes(SMALL)
 
 
 @pytest.fixture

@@ -15,11 +15,6 @@ ROOT = Path(__file__).parents[3]
 USER = 1000
 
 
-def find_runsc() -> str | None:
-    """Return the program that MANTA_TEST_RUNSC names, or the one on the PATH."""
-    return os.environ.get("MANTA_TEST_RUNSC") or shutil.which("runsc")
-
-
 class Pod:
     """Runs commands, each in a pod of its own; `folder` is for what runsc keeps meanwhile."""
 

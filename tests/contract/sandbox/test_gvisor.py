@@ -8,21 +8,19 @@ import sys
 
 import pytest
 
-from tests.contract.sandbox.pod import USER, Pod, find_runsc
+from tests import needs
+from tests.contract.sandbox.pod import USER, Pod
 
 
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Pod:
     """A pod in which namespaces can be made; this is asked of gVisor itself, not of the service."""
-    runsc = find_runsc()
-    if runsc is None:
-        pytest.skip("runsc is neither on the PATH nor named by MANTA_TEST_RUNSC")
-    made = Pod(runsc, tmp_path_factory.mktemp("pod"))
+    made = Pod(needs.runsc(), tmp_path_factory.mktemp("pod"))
     if (said := made.run("/bin/true")).returncode:
-        pytest.skip(f"runsc runs nothing here: {said.stdout[-300:]}")
+        needs.missing(f"runsc runs nothing here: {said.stdout[-300:]}")
     make_namespaces = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--propagation", "unchanged")
     if (said := made.run("/usr/bin/env", *make_namespaces, "/bin/true")).returncode:
-        pytest.skip(f"this gVisor is too old, it has no such namespaces: {said.stdout[-300:]}")
+        needs.missing(f"this gVisor is too old, it has no such namespaces: {said.stdout[-300:]}")
     return made
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from deployments.state.database import Database, connect
-from tests.contract.state.postgres import PROGRAMS, PostgresServer
+from tests import needs
+from tests.contract.state.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")
@@ -22,8 +23,7 @@ def mortal_postgres() -> Iterator[PostgresServer]:
 
 
 def _run_server() -> Iterator[PostgresServer]:
-    if not PROGRAMS:
-        pytest.skip("PostgreSQL's server programs are not installed (Debian: postgresql)")
+    needs.postgresql()
     server = PostgresServer()
     try:
         server.start()

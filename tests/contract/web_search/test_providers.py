@@ -1,7 +1,5 @@
 """The services that search: what each is asked, and what becomes of what it answers."""
 
-import os
-
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse
 
@@ -9,6 +7,7 @@ from deployments.state.references import StateError
 from deployments.tools.config import ToolsConfig
 from deployments.tools.web_search.providers import Location, Search, SearchFailed, is_within
 from deployments.tools.web_search.setup import create_provider
+from tests import needs
 from tests.contract.http.conftest import serve
 from tests.twins.web import BRAVE_KEY, SITES, TAVILY_KEY, Web
 
@@ -54,9 +53,8 @@ async def test_results_are_of_the_domains(web, name):
         assert asked["q"] == "lisbon (site:news.example OR site:sub.news.example)"
 
 
-@pytest.mark.skipif("MANTA_SEARXNG_URL" not in os.environ, reason="no SearXNG is named by MANTA_SEARXNG_URL")
 async def test_a_real_searxng_is_understood():
-    told = {"web_search": {"provider": {"name": "searxng", "url": os.environ["MANTA_SEARXNG_URL"]}}}
+    told = {"web_search": {"provider": {"name": "searxng", "url": needs.searxng()}}}
     real = create_provider(ToolsConfig.model_validate(told))
     found = await real.search(Search("lisbon", 3))
     await real.aclose()

@@ -1,0 +1,26 @@
+"""Tests on a machine that lacks the programs which they need."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+NEEDY = ["tests/contract/code_interpreter", "tests/contract/sandbox", "tests/contract/http/test_node_client.py"]
+
+
+def test_every_missing_program_is_one_line_of_the_summary_and_no_failure(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "MANTA_TEST_RUNSC"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *NEEDY]
+    run = subprocess.run(
+        command, cwd=ROOT, env={**environment, "PATH": str(tmp_path)}, capture_output=True, text=True, timeout=200
+    )
+    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
+    skipped = re.findall(r"^SKIPPED \[(\d+)\] tests/needs.py:\d+: (.*)$", run.stdout, re.MULTILINE)
+    assert [reason for _, reason in skipped] == [
+        "no sandbox can be built here: bubblewrap is not installed (on Debian: apt-get install bubblewrap)",
+        "gVisor's runsc is neither on the PATH nor named by MANTA_TEST_RUNSC",
+        "Node with npm is not installed (on Debian: apt-get install nodejs npm)",
+    ]
+    assert f"{sum(int(number) for number, _ in skipped)} skipped" in run.stdout.splitlines()[-1]

@@ -1,0 +1,85 @@
+"""What some tests need of the machine beyond Python's packages: a function returns it, or skips the test and says why.
+
+In pytest's summary the skips for one missing program are one line with the number of tests.
+"""
+
+import asyncio
+import functools
+import os
+import shutil
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
+
+import pytest
+
+from deployments.tools.sandbox.host import SandboxHost, prepare_host
+from deployments.tools.sandbox.limits import Limits
+from deployments.tools.sandbox.root import SandboxUnavailable, find_root
+from tests.contract.state.postgres import PROGRAMS
+
+
+class Missing(pytest.skip.Exception):
+    """The machine lacks what a test needs."""
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip the test that asks."""
+    raise Missing(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Report the place of a skip where it was raised: pytest reports the test's own for one that a fixture raises."""
+    report = yield
+    if call.excinfo is not None and isinstance(call.excinfo.value, Missing):
+        raised = call.excinfo.traceback[-1]
+        report.longrepr = (str(raised.path), raised.lineno + 1, str(call.excinfo.value))
+    return report
+
+
+def sandboxes(limits: Limits) -> SandboxHost:
+    """Return what makes sandboxes with these bounds, if the code interpreter could run here."""
+    host = _prepare(limits)
+    return missing(f"no sandbox can be built here: {host}") if isinstance(host, str) else host
+
+
+@functools.cache
+def _prepare(limits: Limits) -> SandboxHost | str:
+    """Return what makes sandboxes, or why none can be built."""
+    with ThreadPoolExecutor(1) as thread:  # In the test's own, an event loop may be running.
+        try:
+            return thread.submit(lambda: asyncio.run(prepare_host(limits))).result()
+        except SandboxUnavailable as error:
+            return str(error)
+
+
+def runsc() -> str:
+    """Return gVisor's program, which MANTA_TEST_RUNSC may name; bubblewrap is there too."""
+    program = os.environ.get("MANTA_TEST_RUNSC") or shutil.which("runsc")
+    if program is None:
+        missing("gVisor's runsc is neither on the PATH nor named by MANTA_TEST_RUNSC")
+    try:
+        find_root(())
+    except SandboxUnavailable as error:
+        missing(f"no sandbox can be built here: {error}")
+    return program
+
+
+def postgresql() -> None:
+    """Return if a PostgreSQL server can be started."""
+    if not PROGRAMS:
+        missing("PostgreSQL's server programs are not installed (on Debian: apt-get install postgresql)")
+
+
+def node() -> tuple[str, str]:
+    """Return the paths of Node and of npm."""
+    programs = shutil.which("node"), shutil.which("npm")
+    if None in programs:
+        missing("Node with npm is not installed (on Debian: apt-get install nodejs npm)")
+    return programs  # type: ignore[return-value]
+
+
+def searxng() -> str:
+    """Return the address of a SearXNG."""
+    return os.environ.get("MANTA_SEARXNG_URL") or missing("no SearXNG is named by MANTA_SEARXNG_URL")
