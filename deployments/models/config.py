@@ -1,13 +1,14 @@
 """What an operator may say about a model: a few lines of YAML, checked when the application is deployed."""
 
 import math
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from deployments.models.engine import ModelCard
 
 RELEASED = 1767225600  # `created` of a model that does not say: the first day of 2026, so that it never changes.
+VLLM: Final = "vllm"
 
 
 class Part(BaseModel):
@@ -36,6 +37,8 @@ class ModelConfig(Part):
         id: what clients call it, `<provider>/<name>`, or a bare name.
         source: a hub id, a path, a bucket's address, or `demo:NAME` and `package:NAME`.
         max_concurrent_requests: how many run in one replica's engine at once; `max_queued_requests` more may wait.
+        engine: what runs the model: "vllm", or your own as "package.module:function", a coroutine function from this
+            configuration to a `deployments.models.replica.server.RunningEngine`.
         drain_s: how long a replica that is told to go waits for what runs on it, in seconds.
         stall_s: after how many seconds without any progress an engine is replaced.
         scale_to_zero_wait_s: how long a request waits for a first replica, in seconds.
@@ -49,6 +52,7 @@ class ModelConfig(Part):
 
     id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$", max_length=128)
     source: str = Field(min_length=1)
+    engine: str = Field(default=VLLM, pattern=rf"^({VLLM}|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*)$")
     aliases: tuple[str, ...] = ()
     task: Literal["generate", "embed"] = "generate"
     operations: tuple[Literal["chat", "completions", "embeddings", "responses"], ...] | None = None

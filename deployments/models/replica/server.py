@@ -4,7 +4,9 @@ Requests never pass through Serve. Importing this module loads no engine: Serve 
 """
 
 import gc
-from typing import TYPE_CHECKING, Any
+import importlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
 
 import ray
 from ray import serve
@@ -12,15 +14,39 @@ from ray import serve
 from deployments.channel.address import socket_path
 from deployments.channel.server import Bounds, ChannelServer, Reply, Runner
 from deployments.models.autoscaling import ONGOING
-from deployments.models.config import ModelConfig
+from deployments.models.config import VLLM, ModelConfig
 from deployments.models.errors import EngineError, RequestRejected, to_channel
 from deployments.models.replica.children import Guard
 
-if TYPE_CHECKING:
-    from deployments.models.replica.engine import ReplicaEngine
-
 _GC_THRESHOLDS = (20_000, 10, 10)
 """Beside a batch of hundreds of lines, Python's own (700, 10, 10) has the collector stop everybody for 36 to 50 ms."""
+
+
+class RunningEngine(Protocol):
+    """An engine that has started. `runners` has one for each operation that it can carry out."""
+
+    runners: dict[str, Runner]
+
+    async def check_health(self) -> None:
+        """Raise when the engine must be replaced; called every few seconds."""
+
+    async def stop(self) -> None:
+        """End the engine and its processes; no request runs any more."""
+
+
+def find_engine(name: str) -> Callable[[ModelConfig], Awaitable[RunningEngine]]:
+    """Return the function that starts an engine, as `ModelConfig.engine` names it.
+
+    Raises:
+        ImportError: there is no such module.
+        AttributeError: the module has no such function.
+    """
+    if name == VLLM:
+        from deployments.models.replica.engine import start_engine
+
+        return start_engine
+    module, _, function = name.partition(":")
+    return cast(Callable[[ModelConfig], Awaitable[RunningEngine]], getattr(importlib.import_module(module), function))
 
 
 class OperationRunner:
@@ -52,23 +78,21 @@ class OperationRunner:
 class ModelReplica:
     """One replica of a model deployment."""
 
-    _engine: "ReplicaEngine | None" = None
+    _engine: RunningEngine | None = None
     _channel: ChannelServer | None = None
 
     async def __init__(self, model: ModelConfig) -> None:  # type: ignore[misc]  # Serve awaits it.
         """Start the engine, then listen."""
         self._guard = Guard()
-        from deployments.models.replica.engine import start_engine
-
         self._drain_s = model.drain_s
-        self._engine = await start_engine(model)
+        self._engine = await find_engine(model.engine)(model)
         self._guard.tell()
         bounds = Bounds(model.max_concurrent_requests, model.max_queued_requests)
         self._channel = ChannelServer(OperationRunner(self._engine.runners, model.id), bounds)
         path = socket_path(serve.get_replica_context().replica_id.unique_id)
         self._address = await self._channel.start(ray.util.get_node_ip_address(), path)
         gc.collect()
-        gc.freeze()  # vLLM and its model classes stay for good; the collector need not walk them for every request.
+        gc.freeze()  # The engine's classes stay for good; the collector need not walk them for every request.
         gc.set_threshold(*_GC_THRESHOLDS)
 
     async def record_replica_metadata(self) -> dict[str, Any]:
