@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,6 +11,7 @@ from deployments.state.keys import ApiKey, KeyChange, NewKey
 from serve_app.body import parse_json_body
 from serve_app.errors import BadRequest, NotFound
 from serve_app.routes.access import admin_caller, json_response, services_of
+from serve_app.routes.paging import parse_query
 from serve_app.schemas.base import WireModel
 from serve_app.services import KeyAdmin
 
@@ -19,6 +20,13 @@ class Rotation(WireModel):
     """How long a rotated key's old secret stays good, in seconds."""
 
     overlap_s: Annotated[float, Field(ge=0)] = 0.0
+
+
+class KeyQuery(WireModel):
+    """Which keys are listed."""
+
+    account: str | None = None
+    include_revoked: Annotated[bool, BeforeValidator(lambda value: value is True)] = False
 
 
 async def create_key(request: Request) -> Response:
@@ -35,9 +43,8 @@ async def create_key(request: Request) -> Response:
 async def list_keys(request: Request) -> Response:
     """Return the keys, newest first; `account` narrows them, `include_revoked=true` adds those taken back."""
     keys = await _keys(request)
-    account = request.query_params.get("account")
-    include_revoked = request.query_params.get("include_revoked") == "true"
-    found = await keys.list_keys(account, include_revoked=include_revoked)
+    query = parse_query(request, KeyQuery)
+    found = await keys.list_keys(query.account, include_revoked=query.include_revoked)
     return json_response({"object": "list", "data": [key_to_wire(key) for key in found], "has_more": False})
 
 

@@ -11,8 +11,7 @@ from serve_app.body import parse_json_body
 from serve_app.errors import BadRequest, Conflict, NotFound, QuotaExceeded, RetentionForbids, shorten
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.paging import list_to_wire
-from serve_app.routes.storage import parse_query
+from serve_app.routes.paging import list_to_wire, parse_query
 from serve_app.schemas.batches import WINDOW_S, BatchCreateRequest, BatchQuery, batch_to_wire
 
 

@@ -17,15 +17,17 @@ from serve_app.operations.code_interpreter.containers import Containers, FileCop
 from serve_app.operations.code_interpreter.refusals import expired
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.paging import list_to_wire, page_query, unknown_after
+from serve_app.routes.paging import list_to_wire, parse_query, unknown_after
 from serve_app.routes.storage import begin_content
 from serve_app.routes.upload import form_events
 from serve_app.schemas.containers import (
     ContainerCreateRequest,
     ContainerFileRequest,
+    ContainerQuery,
     container_file_to_wire,
     container_to_wire,
 )
+from serve_app.schemas.paging import PageQuery
 
 SCOPE = "code_interpreter"
 
@@ -46,8 +48,8 @@ async def create_container(request: Request) -> Response:
 async def list_containers(request: Request) -> Response:
     """Return the account's containers, in pages; those that have ended are shown for an hour."""
     principal, containers = await _caller(request)
-    query = page_query(request)
-    page = ContainerPage(query.limit, query.is_ascending, query.after, request.query_params.get("name"))
+    query = parse_query(request, ContainerQuery)
+    page = ContainerPage(query.limit, query.is_ascending, query.after, query.name)
     try:
         found, has_more = await containers.list_containers(principal.account, page)
     except KeyError:
@@ -87,7 +89,7 @@ async def create_file(request: Request) -> Response:
 async def list_files(request: Request) -> Response:
     """Return the files in a container, in pages."""
     principal, containers = await _caller(request)
-    query, container_id = page_query(request), _id_of(request)
+    query, container_id = parse_query(request, PageQuery), _id_of(request)
     files = await containers.list_files(principal.account, container_id)
     if not query.is_ascending:
         files.reverse()

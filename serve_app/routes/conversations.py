@@ -15,8 +15,9 @@ from serve_app.operations.responses.prepare import strip
 from serve_app.operations.responses.stored_items import items_of
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.paging import list_to_wire, page_query, unknown_after
+from serve_app.routes.paging import list_to_wire, parse_query, unknown_after
 from serve_app.schemas.conversations import ConversationChange, NewConversation, NewConversationItems
+from serve_app.schemas.paging import PageQuery
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -60,7 +61,7 @@ async def delete_conversation(request: Request) -> Response:
 
 async def list_items(request: Request) -> Response:
     """Return a conversation's items, in pages."""
-    query = page_query(request)
+    query = parse_query(request, PageQuery)
     principal, _, store = await _caller(request)
     conversation_id: str = request.path_params["conversation_id"]
     try:

@@ -10,8 +10,8 @@ from deployments.state.protocol import Principal
 from serve_app.errors import Conflict, NotFound, RetentionForbids, shorten
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.paging import list_to_wire
-from serve_app.routes.storage import begin_content, parse_query, parse_range
+from serve_app.routes.paging import list_to_wire, parse_query
+from serve_app.routes.storage import begin_content, parse_range
 from serve_app.routes.upload import receive_file
 from serve_app.schemas.files import FileQuery, file_to_wire
 

@@ -1,85 +1,44 @@
-"""Lists that are read in pages: the parameters that ask for a part, and the object that holds it."""
+"""The query of a request, and the list objects that answer it."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel
 from starlette.requests import Request
 
+from serve_app.body import validate_body
 from serve_app.errors import BadRequest, shorten
 
-MAX_LIMIT = 100
-DEFAULT_LIMIT = 20
-_MAX_DIGITS = 18
+Query = TypeVar("Query", bound=BaseModel)
+
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_BOOLEANS = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True)
-class PageQuery:
-    """Which part of a list is asked for."""
-
-    limit: int
-    is_ascending: bool
-    after: str | None
-
-
-def page_query(request: Request) -> PageQuery:
-    """Return what a request asks of a list, the newest first where it does not say.
+def parse_query(request: Request, schema: type[Query]) -> Query:
+    """Return the query of a request as its schema has it; parameters that the schema does not know are left out.
 
     Raises:
-        BadRequest: a parameter is not what it must be.
+        BadRequest: a parameter is of a wrong type or out of range.
     """
-    limit = integer_of(request, "limit", DEFAULT_LIMIT)
-    if not 1 <= limit <= MAX_LIMIT:
-        side = "below minimum" if limit < 1 else "above maximum"
-        bound = ">= 1" if limit < 1 else f"<= {MAX_LIMIT}"
-        raise BadRequest(
-            f"Invalid 'limit': integer {side} value. Expected a value {bound}, but got {limit} instead.",
-            param="limit",
-            code="integer_below_min_value" if limit < 1 else "integer_above_max_value",
-        )
-    order = request.query_params.get("order", "desc")
-    if order not in ("asc", "desc"):
-        raise BadRequest(
-            f"Invalid value: '{shorten(order)}'. Supported values are: 'asc' and 'desc'.",
-            param="order",
-            code="invalid_value",
-        )
-    return PageQuery(limit, order == "asc", request.query_params.get("after") or None)
+    value = {}
+    for name, field in schema.model_fields.items():
+        text = request.query_params.get(name)
+        if text is None:
+            continue
+        if field.annotation in (int, int | None):
+            value[name] = parse_number(text)
+        elif field.annotation is bool:
+            value[name] = _BOOLEANS.get(text.lower(), text)
+        else:
+            value[name] = text
+    return validate_body(value, schema)
 
 
-def integer_of(request: Request, name: str, default: int) -> int:
-    """Return a parameter that is a whole number.
-
-    Raises:
-        BadRequest: it is something else.
-    """
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS):
-        raise BadRequest(
-            f"Invalid type for '{name}': expected an integer, but got '{shorten(text)}' instead.",
-            param=name,
-            code="invalid_type",
-        )
-    return int(text)
-
-
-def boolean_of(request: Request, name: str) -> bool:
-    """Return a parameter that is true or false, false where it is left out.
-
-    Raises:
-        BadRequest: it is something else.
-    """
-    text = request.query_params.get(name, "false").lower()
-    if text not in ("true", "false"):
-        raise BadRequest(
-            f"Invalid value: '{shorten(text)}'. Supported values are: 'true' and 'false'.",
-            param=name,
-            code="invalid_value",
-        )
-    return text == "true"
+def parse_number(text: str) -> int | str:
+    """Return the integer that a text spells, or the text itself for the schema to refuse."""
+    return int(text) if _NUMBER.fullmatch(text) else text
 
 
 def list_to_wire(items: Sequence[dict[str, Any]], *, has_more: bool) -> dict[str, Any]:

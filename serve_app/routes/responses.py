@@ -19,8 +19,9 @@ from serve_app.operations.responses.turn import Turn
 from serve_app.operations.responses.writer import DONE, frame, new_id
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, exchange_of, json_response, services_of
-from serve_app.routes.paging import boolean_of, integer_of, list_to_wire, page_query, unknown_after
-from serve_app.schemas.responses import CompactRequest, InputTokensRequest, ResponseRequest
+from serve_app.routes.paging import list_to_wire, parse_query, unknown_after
+from serve_app.schemas.paging import PageQuery
+from serve_app.schemas.responses import CompactRequest, InputTokensRequest, ResponseQuery, ResponseRequest
 from serve_app.sse import OutcomeResponse
 
 _STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -62,15 +63,16 @@ async def _start(request: Request, turn: Turn, raw: bytes, ticket: Ticket) -> Re
 async def retrieve_response(request: Request) -> Response:
     """Return a stored response, or its events after a number, those still to come included."""
     turn, principal = await _stored(request)
-    if not boolean_of(request, "stream"):
-        if "starting_after" in request.query_params:
+    query = parse_query(request, ResponseQuery)
+    if not query.stream:
+        if query.starting_after is not None:
             raise BadRequest(
                 "The 'starting_after' parameter is only allowed when 'stream' is enabled.",
                 param="starting_after",
                 code="invalid_value",
             )
         return json_response(turn.response)
-    after = integer_of(request, "starting_after", -1)
+    after = -1 if query.starting_after is None else query.starting_after
     if turn.response["background"]:
         followed = await services_of(request).background.count_events(principal.account, turn.id)
         _check_after(after, followed)
@@ -131,7 +133,7 @@ async def cancel_response(request: Request) -> Response:
 
 async def list_input_items(request: Request) -> Response:
     """Return the items that a response's request brought, in pages."""
-    query = page_query(request)
+    query = parse_query(request, PageQuery)
     turn, _ = await _stored(request)
     items = turn.input if query.is_ascending else turn.input[::-1]
     if query.after is not None:

@@ -1,19 +1,11 @@
-"""What routes over stored things share: the first piece of content, queries, ranges."""
+"""What routes over stored things share: the first piece of content, and ranges."""
 
 import re
 from collections.abc import AsyncIterator
-from typing import TypeVar
 
-from pydantic import BaseModel
-from starlette.requests import Request
-
-from serve_app.body import validate_body
 from serve_app.errors import RangeNotSatisfiable
 
-Query = TypeVar("Query", bound=BaseModel)
-
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
-_NUMBER = re.compile(r"-?\d{1,18}")
 
 
 async def begin_content(content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -26,22 +18,6 @@ async def begin_content(content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield piece
 
     return pieces()
-
-
-def parse_query(request: Request, schema: type[Query]) -> Query:
-    """Return the query of a request as its schema has it; parameters that the schema does not know are left out.
-
-    Raises:
-        BadRequest: a parameter is of a wrong type or out of range.
-    """
-    given = {name: value for name, value in request.query_params.items() if name in schema.model_fields}
-    numbers = {name for name, field in schema.model_fields.items() if field.annotation is int}
-    return validate_body({name: parse_number(v) if name in numbers else v for name, v in given.items()}, schema)
-
-
-def parse_number(text: str) -> int | str:
-    """Return the integer that a text spells, or the text itself for the schema to refuse."""
-    return int(text) if _NUMBER.fullmatch(text) else text
 
 
 def parse_range(header: str | None, num_bytes: int) -> tuple[int, int] | None:

@@ -14,7 +14,7 @@ from deployments.state.retention import DAY_S, FilesConfig
 from serve_app.body import validate_body
 from serve_app.errors import BadRequest, BodyTooLarge, QuotaExceeded
 from serve_app.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
-from serve_app.routes.storage import parse_number
+from serve_app.routes.paging import parse_number
 from serve_app.schemas.files import FileForm
 
 _MAX_FIELD_BYTES = 4096

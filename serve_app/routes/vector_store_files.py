@@ -1,27 +1,25 @@
 """/v1/vector_stores/{id}/files and /file_batches: what is in a vector store, put in one by one or together."""
 
-from typing import Any, get_args
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.state.vector_store_files import StoreFilePage
-from deployments.state.vector_store_rows import FileStatus, StoreFileMissing
+from deployments.state.vector_store_rows import StoreFileMissing
 from serve_app.body import parse_json_body
-from serve_app.errors import BadRequest, shorten
 from serve_app.operations.file_search.refusals import translated
 from serve_app.routes.access import json_response
-from serve_app.routes.paging import list_to_wire, page_query, unknown_after
+from serve_app.routes.paging import list_to_wire, parse_query, unknown_after
 from serve_app.routes.vector_stores import search_caller, store_caller, store_id_of
 from serve_app.schemas.vector_stores import (
     StoreBatchRequest,
+    StoreFileQuery,
     StoreFileRequest,
     StoreFileUpdateRequest,
     store_batch_to_wire,
     store_file_to_wire,
 )
-
-_STATUSES = get_args(FileStatus)
 
 
 async def create_file(request: Request) -> Response:
@@ -108,15 +106,8 @@ async def list_batch_files(request: Request) -> Response:
 
 async def _list(request: Request, batch_id: str | None) -> dict[str, Any]:
     principal, desk = await store_caller(request)
-    query, status, store_id = page_query(request), request.query_params.get("filter"), store_id_of(request)
-    if status is not None and status not in _STATUSES:
-        supported = ", ".join(f"'{one}'" for one in _STATUSES)
-        raise BadRequest(
-            f"Invalid value: '{shorten(status)}'. Supported values are: {supported}.",
-            param="filter",
-            code="invalid_value",
-        )
-    page = StoreFilePage(query.limit, query.is_ascending, query.after, status, batch_id)  # type: ignore[arg-type]
+    query, store_id = parse_query(request, StoreFileQuery), store_id_of(request)
+    page = StoreFilePage(query.limit, query.is_ascending, query.after, query.filter, batch_id)
     with translated(store_id):
         try:
             found, has_more = await desk.list_files(principal.account, store_id, page)

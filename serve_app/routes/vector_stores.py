@@ -17,9 +17,10 @@ from serve_app.operations.file_search.stores import StoreDesk
 from serve_app.operations.outcome import Cost
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, exchange_of, json_response, services_of
-from serve_app.routes.paging import list_to_wire, page_query, unknown_after
+from serve_app.routes.paging import list_to_wire, parse_query, unknown_after
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions, SearchRequest
+from serve_app.schemas.paging import PageQuery
 from serve_app.schemas.vector_stores import StoreCreateRequest, StoreUpdateRequest, store_to_wire
 
 SCOPE = "file_search"
@@ -36,7 +37,7 @@ async def create_store(request: Request) -> Response:
 async def list_stores(request: Request) -> Response:
     """Return the account's vector stores, in pages."""
     principal, desk = await store_caller(request)
-    query = page_query(request)
+    query = parse_query(request, PageQuery)
     try:
         page = StorePage(query.limit, query.is_ascending, query.after)
         found, has_more = await desk.list_stores(principal.account, page)

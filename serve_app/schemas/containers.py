@@ -7,6 +7,7 @@ from pydantic import Field
 from deployments.state.containers import StoredContainer
 from deployments.tools.code_interpreter.messages import ContainerFile
 from serve_app.schemas.base import WireModel
+from serve_app.schemas.paging import PageQuery
 from serve_app.schemas.response_tools import ContainerMemory, FileIds, NetworkPolicy
 
 MAX_IDLE_MINUTES = 20
@@ -33,6 +34,12 @@ class ContainerFileRequest(WireModel):
     """A file of the account to be copied into a container."""
 
     file_id: Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class ContainerQuery(PageQuery):
+    """The query of a list of containers."""
+
+    name: str | None = None
 
 
 def container_to_wire(container: StoredContainer) -> dict[str, Any]:

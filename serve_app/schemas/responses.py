@@ -195,6 +195,13 @@ class InputTokensRequest(PromptedRequest):
     personality: str | None = None
 
 
+class ResponseQuery(WireModel):
+    """How a stored response is asked for: as an object, or as its events after one of them."""
+
+    stream: bool = False
+    starting_after: int | None = None
+
+
 class CompactRequest(WireModel):
     """A request to compact a conversation."""
 

@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from deployments.state.vector_store_files import StoredStoreBatch
-from deployments.state.vector_store_rows import FileCounts, StoredStore, StoredStoreFile
+from deployments.state.vector_store_rows import FileCounts, FileStatus, StoredStore, StoredStoreFile
 from serve_app.schemas.base import Metadata, WireModel, refusal
 from serve_app.schemas.file_filters import Attributes
+from serve_app.schemas.paging import PageQuery
 
 MAX_FILES_AT_CREATION = 500
 MAX_FILES_IN_BATCH = 2000
@@ -88,6 +89,12 @@ class StoreFileUpdateRequest(WireModel):
     """Other attributes for a file in a vector store."""
 
     attributes: Attributes | None
+
+
+class StoreFileQuery(PageQuery):
+    """The query of a list of the files in a vector store: those of one status, or all."""
+
+    filter: FileStatus | None = None
 
 
 class StoreBatchRequest(WireModel):
