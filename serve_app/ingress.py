@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from batch.actor import CoordinatorBell, start_coordinator
 from batch.setup import BatchSetup, ModelPlace
+from deployments.log_handlers import keep_handlers_open
 from deployments.models.directory import ConfiguredDirectory
 from deployments.models.remote import RemoteEngine
 from deployments.models.startup import ModelStartup
@@ -74,6 +75,7 @@ class Ingress:
 
         `batch_handles` are those of the models that have replicas of their own for batches.
         """
+        keep_handlers_open()
         await asyncio.to_thread(start_gatekeeper, state)
         await asyncio.to_thread(start_coordinator, _batch_setup(config, state, {**handles, **batch_handles}, tools))
         self._transport = RayTransport()

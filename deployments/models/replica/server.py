@@ -13,6 +13,7 @@ from ray import serve
 
 from deployments.channel.address import socket_path
 from deployments.channel.server import Bounds, ChannelServer, Reply, Runner
+from deployments.log_handlers import keep_handlers_open
 from deployments.models.autoscaling import ONGOING
 from deployments.models.config import VLLM, ModelConfig
 from deployments.models.errors import EngineError, RequestRejected, to_channel
@@ -83,6 +84,7 @@ class ModelReplica:
 
     async def __init__(self, model: ModelConfig) -> None:  # type: ignore[misc]  # Serve awaits it.
         """Start the engine, then listen."""
+        keep_handlers_open()
         self._guard = Guard()
         self._drain_s = model.drain_s
         self._engine = await find_engine(model.engine)(model)

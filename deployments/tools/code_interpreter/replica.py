@@ -13,6 +13,7 @@ from ray.serve.deployment import Application
 
 from deployments.channel.address import socket_path
 from deployments.channel.server import Bounds, ChannelServer
+from deployments.log_handlers import keep_handlers_open
 from deployments.models.autoscaling import ONGOING
 from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.pool import WarmPool
@@ -36,6 +37,7 @@ class CodeInterpreterReplica:
 
     async def __init__(self, config: CodeInterpreterConfig) -> None:  # type: ignore[misc]  # Serve awaits it.
         """Find out whether this host can build sandboxes, then listen."""
+        keep_handlers_open()
         self._host = await _find_host(config)
         num_warm = config.num_warm if self._host is not None else 0
         pool = WarmPool(self._start, num_warm)
