@@ -22,7 +22,7 @@ from deployments.state.protocol import Principal, RequestRecord
 from serve_app.body import validate_body
 from serve_app.errors import ApiError, StoresAway
 from serve_app.observability import Exchange, api_error_for, record_of
-from serve_app.operations.registry import Operation
+from serve_app.operations.registry import RunnableOperation
 from serve_app.operations.scopes import check_operation
 
 MAX_TRIES = 3
@@ -46,7 +46,7 @@ class LineCalls:
 
     def __init__(
         self,
-        operations: Mapping[str, Operation[Any]],
+        operations: Mapping[str, RunnableOperation[Any]],
         gate: Gate,
         priority: int,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,

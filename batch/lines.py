@@ -10,17 +10,14 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from deployments.operations import MODEL_OPERATIONS, Operation
 from serve_app.errors import WireError
 from serve_app.json_limits import JsonRefused, parse_json
 
 MAX_CUSTOM_ID_CHARS = 512
 _BOM = b"\xef\xbb\xbf"
-_NEEDED = {
-    "/v1/chat/completions": "messages",
-    "/v1/completions": "prompt",
-    "/v1/embeddings": "input",
-    "/v1/responses": "input",
-}
+_PROMPTS = {operation.path: operation.prompt for operation in MODEL_OPERATIONS.values()}
+_CHAT = MODEL_OPERATIONS[Operation.CHAT].path
 
 
 class Place(NamedTuple):
@@ -141,9 +138,9 @@ def parse_line(content: bytes, endpoint: str) -> BatchRequest:
 
 def _check_body(body: dict[str, Any], endpoint: str) -> None:
     if body.get("stream"):
-        kind = "Chat Completions: " if endpoint == "/v1/chat/completions" else ""
+        kind = "Chat Completions: " if endpoint == _CHAT else ""
         raise LineFault("streaming_unsupported", f"{kind}Streaming is not supported in the Batch API.", "body.stream")
-    for name in ("model", _NEEDED.get(endpoint, "model")):
+    for name in ("model", _PROMPTS.get(endpoint, "model")):
         if body.get(name) is None:
             raise LineFault("invalid_request", f"The '{name}' parameter is required.", f"body.{name}")
 

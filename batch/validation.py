@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batch.lines import LineFault, LineSplitter, Place, RawLine, count_embedding_inputs, parse_line
+from deployments.operations import MODEL_OPERATIONS, Operation
 
 MAX_ERRORS = 100
 MAX_EMBEDDING_INPUTS = 50_000
 _BYTES_PER_TOKEN = 4
+_EMBEDDINGS = MODEL_OPERATIONS[Operation.EMBEDDINGS].path
 
 
 @dataclass
@@ -113,7 +115,7 @@ class _Checking:
             raise LineFault("duplicate_custom_id", message + "be unique for each request in a batch.", "custom_id")
         self._seen.add(digest)
         self.found.estimated_tokens += len(line.content) // _BYTES_PER_TOKEN + 1
-        if self._rules.endpoint == "/v1/embeddings":
+        if self._rules.endpoint == _EMBEDDINGS:
             self._num_inputs += count_embedding_inputs(request.body)
             if self._num_inputs > MAX_EMBEDDING_INPUTS:
                 message = f"The batch has more than the maximum of {MAX_EMBEDDING_INPUTS} embedding inputs."

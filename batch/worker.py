@@ -18,7 +18,7 @@ from deployments.state.objects import ContentLost
 from deployments.state.protocol import Principal, RequestRecord
 from deployments.waiting import wait_at_most
 from serve_app.observability import log_bug
-from serve_app.operations.registry import Operation
+from serve_app.operations.registry import RunnableOperation
 
 _MAX_UNWRITTEN_BYTES = 4 * MAX_SEGMENT_BYTES
 
@@ -40,7 +40,7 @@ class LineWorker:
     def __init__(
         self,
         stores: Stores,
-        operations: Mapping[str, Operation[Any]],
+        operations: Mapping[str, RunnableOperation[Any]],
         config: BatchConfig,
         count: Callable[[RequestRecord], None] | None = None,
     ) -> None:

@@ -7,6 +7,7 @@ from ray import serve
 from ray.serve.deployment import Application
 
 from deployments.models.builder import build_batch_deployment, build_model_deployment
+from deployments.operations import Operation
 from deployments.state.config import check_database, resolve_state
 from deployments.tools.code_interpreter.replica import build_code_interpreter
 from serve_app.config import ServiceConfig
@@ -41,5 +42,5 @@ def build(args: ServiceConfig) -> Application:
     }
     tools = {}
     if config.tools.code_interpreter is not None:
-        tools["code_interpreter"] = build_code_interpreter(config.tools.code_interpreter)
+        tools[Operation.CODE_INTERPRETER] = build_code_interpreter(config.tools.code_interpreter)
     return ingress.bind(config, resolve_state(config.state), handles, tools, batch_handles)

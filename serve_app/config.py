@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from batch.config import BatchConfig
 from deployments.models.config import ModelConfig
+from deployments.operations import Operation
 from deployments.state.config import StateConfig
 from deployments.tools.config import ToolsConfig
 from serve_app.operations.safety import SafetyConfig
@@ -77,7 +78,7 @@ class ServiceConfig(Part):
     def _files_can_be_embedded(self) -> "ServiceConfig":
         if self.tools.file_search is not None:
             wanted = self.tools.file_search.embedding_model
-            if not any(model.id == wanted and "embeddings" in model.card.operations for model in self.models):
+            if not any(model.id == wanted and Operation.EMBEDDINGS in model.card.operations for model in self.models):
                 raise ValueError(
                     f"tools.file_search.embedding_model: {wanted} is not among the models, or makes no embeddings"
                 )

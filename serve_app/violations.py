@@ -280,6 +280,7 @@ _TRANSLATORS: Mapping[str, Callable[[ErrorDetails, Any], BadRequest]] = {
     "string_pattern_mismatch": _translate_pattern,
     "missing": _translate_missing,
     "extra_forbidden": _translate_unknown,
+    "enum": _translate_enum,
     "literal_error": _translate_enum,
     "union_tag_invalid": _translate_tag,
     "union_tag_not_found": _translate_missing_tag,

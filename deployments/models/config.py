@@ -1,14 +1,18 @@
 """What an operator may say about a model: a few lines of YAML, checked when the application is deployed."""
 
 import math
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from deployments.models.engine import ModelCard
+from deployments.operations import MODEL_OPERATIONS, Operation, Task, operations_of
 
 RELEASED = 1767225600  # `created` of a model that does not say: the first day of 2026, so that it never changes.
 VLLM: Final = "vllm"
+_Offered = Annotated[
+    Operation, WithJsonSchema({"type": "string", "enum": [operation.value for operation in MODEL_OPERATIONS]})
+]
 
 
 class Part(BaseModel):
@@ -54,8 +58,8 @@ class ModelConfig(Part):
     source: str = Field(min_length=1)
     engine: str = Field(default=VLLM, pattern=rf"^({VLLM}|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*)$")
     aliases: tuple[str, ...] = ()
-    task: Literal["generate", "embed"] = "generate"
-    operations: tuple[Literal["chat", "completions", "embeddings", "responses"], ...] | None = None
+    task: Task = "generate"
+    operations: tuple[_Offered, ...] | None = None
     owned_by: str | None = None
     created: int = RELEASED
     device: Literal["cpu", "gpu"] = "gpu"
@@ -81,9 +85,8 @@ class ModelConfig(Part):
 
     @model_validator(mode="after")
     def _operations_fit_the_task(self) -> "ModelConfig":
-        allowed = {"generate": {"chat", "completions", "responses"}, "embed": {"embeddings"}}[self.task]
-        if self.operations is not None and not set(self.operations) <= allowed:
-            wrong = ", ".join(sorted(set(self.operations) - allowed))
+        wrong = ", ".join(sorted(set(self.operations or ()) - operations_of(self.task)))
+        if wrong:
             raise ValueError(f"operations: {wrong} cannot be offered by a model whose task is {self.task}")
         if self.context_tokens is None:
             raise ValueError("max_model_len: say the context size here or in engine_kwargs.max_model_len")
@@ -111,10 +114,9 @@ class ModelConfig(Part):
     @property
     def card(self) -> ModelCard:
         """What the ingress knows of the model."""
-        defaults = {"generate": ("chat", "completions", "responses"), "embed": ("embeddings",)}
         return ModelCard(
             id=self.id,
-            operations=frozenset(self.operations or defaults[self.task]),
+            operations=frozenset(self.operations or operations_of(self.task)),
             max_model_len=self.context_tokens or 0,
             created=self.created,
             owned_by=self.owned_by or (self.id.split("/")[0] if "/" in self.id else "manta"),

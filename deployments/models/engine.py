@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-Operation = Literal["chat", "completions", "embeddings"]
+from deployments.operations import Operation
+
 Render = Literal["wire", "events"]
 
 
@@ -16,12 +17,12 @@ Render = Literal["wire", "events"]
 class ModelCard:
     """What is known of a model without asking its engine.
 
-    `operations` are those it offers, the responses interface included as "responses".
+    `operations` are those it offers. Responses are among them where it can answer chats for them.
     `max_model_len` is its context size in tokens. `created` is in Unix seconds.
     """
 
     id: str
-    operations: frozenset[str]
+    operations: frozenset[Operation]
     max_model_len: int
     created: int
     owned_by: str

@@ -2,15 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
+from deployments.operations import Operation
 from deployments.state.config import RequestsPerMinute, Tiers, TokensPerMinute
 from deployments.state.protocol import Principal, Retention, Tier
-
-Operation = Literal["chat", "completions", "embeddings", "responses", "files", "batches"]
-OPERATIONS: tuple[str, ...] = get_args(Operation)
 
 _Label = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@-]*$")]
 _Pattern = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[\x21-\x7e]+$")]
@@ -27,9 +34,8 @@ def _as_tuple(value: Any) -> Any:
     return tuple(sorted(value)) if isinstance(value, set | frozenset) else value
 
 
-_Operations = Annotated[
-    tuple[Operation, ...], BeforeValidator(_as_tuple), Field(min_length=1, max_length=len(OPERATIONS))
-]
+_Scope = Annotated[Operation, WithJsonSchema({"type": "string", "enum": [operation.value for operation in Operation]})]
+_Operations = Annotated[tuple[_Scope, ...], BeforeValidator(_as_tuple), Field(min_length=1, max_length=len(Operation))]
 _Models = Annotated[tuple[_Pattern, ...], BeforeValidator(_as_tuple), Field(min_length=1, max_length=100)]
 
 

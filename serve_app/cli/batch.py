@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from deployments.operations import MODEL_OPERATIONS, Operation
 from serve_app.cli.database import JsonOption, fail
 from serve_app.cli.output import print_json, print_table, render_time
 from serve_app.cli.stopping import Standing, explain_stop
@@ -254,7 +255,7 @@ def _endpoint_of(source: Path) -> str:
                     return str(json.loads(line.removeprefix(b"\xef\xbb\xbf"))["url"])
                 except (ValueError, KeyError, TypeError):
                     break
-    return "/v1/chat/completions"
+    return MODEL_OPERATIONS[Operation.CHAT].path
 
 
 def _faults(batch: Any) -> list[str]:

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from deployments.state.keys import OPERATIONS, ApiKey, KeyChange, NewKey
+from deployments.operations import Operation
+from deployments.state.keys import ApiKey, KeyChange, NewKey
 from serve_app.cli.database import ConfigOption, DatabaseUrlOption, JsonOption, Place, StateDirOption, Stores, run
 from serve_app.cli.output import parse_duration, print_json, print_table, render_time
 
@@ -39,7 +40,7 @@ TierOption = Annotated[TierName | None, typer.Option(help="Which limits hold; en
 RequestsOption = Annotated[int | None, typer.Option(help="Requests in any 60 seconds, instead of the tier's.")]
 TokensOption = Annotated[int | None, typer.Option(help="Tokens in any 60 seconds, instead of the tier's.")]
 OperationOption = Annotated[
-    list[str] | None, typer.Option("--operation", help=f"Allow only this one: {', '.join(OPERATIONS)}. Repeatable.")
+    list[str] | None, typer.Option("--operation", help=f"Allow only this one: {', '.join(Operation)}. Repeatable.")
 ]
 ModelOption = Annotated[
     list[str] | None, typer.Option("--model", help="Allow only this model id or pattern, like 'acme/*'. Repeatable.")

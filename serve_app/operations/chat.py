@@ -3,9 +3,11 @@
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
-from deployments.models.engine import Engine, EngineRequest, EngineStream, ModelCard, ModelDirectory, Operation
+from deployments.models.engine import Engine, EngineRequest, EngineStream, ModelCard, ModelDirectory
 from deployments.models.render import ChatBody, ChatChunks, EventLines, Renderer, parse_events
+from deployments.operations import Operation
 from deployments.state.protocol import Principal
 from serve_app.errors import BadRequest
 from serve_app.operations.outcome import Cost, Outcome
@@ -19,7 +21,7 @@ from serve_app.schemas.messages import texts_of
 class ChatOperation:
     """Creates chat completions. `policies` holds the safety policy of each model that has one, by model id."""
 
-    name: Operation = "chat"
+    name: Final = Operation.CHAT
     schema = ChatRequest
 
     def __init__(
@@ -78,7 +80,7 @@ class ChatOperation:
         self, body: ChatRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int
     ) -> EngineRequest:
         return EngineRequest(
-            operation="chat",
+            operation=self.name,
             request_id=request_id,
             body=body.to_engine_body(raw),
             stream=body.is_stream,

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Mapping
+from typing import Final
 
-from deployments.models.engine import Engine, EngineRequest, EngineStream, ModelDirectory, Operation
+from deployments.models.engine import Engine, EngineRequest, EngineStream, ModelDirectory
 from deployments.models.render import Renderer
+from deployments.operations import Operation
 from deployments.state.protocol import Principal
 from serve_app.operations.completion_pieces import CompletionBody, CompletionChunks, parse_piece
 from serve_app.operations.outcome import Cost, Outcome
@@ -17,7 +19,7 @@ from serve_app.schemas.completions import CompletionRequest
 class CompletionOperation:
     """Creates completions of plain text. `policies` holds the safety policy of each model that has one, by model id."""
 
-    name: Operation = "completions"
+    name: Final = Operation.COMPLETIONS
     schema = CompletionRequest
 
     def __init__(
@@ -53,7 +55,7 @@ class CompletionOperation:
         """
         engine = find_engine(self._directory, body.model, self.name, principal)
         request = EngineRequest(
-            operation="completions",
+            operation=self.name,
             request_id=request_id,
             body=body.to_engine_body(raw),
             stream=body.is_stream,

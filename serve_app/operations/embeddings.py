@@ -1,6 +1,9 @@
 """The operation behind /v1/embeddings."""
 
-from deployments.models.engine import Engine, EngineRequest, ModelCard, ModelDirectory, Operation
+from typing import Final
+
+from deployments.models.engine import Engine, EngineRequest, ModelCard, ModelDirectory
+from deployments.operations import Operation
 from deployments.state.protocol import Principal
 from serve_app.errors import BadRequest
 from serve_app.operations.outcome import Cost, Outcome
@@ -12,7 +15,7 @@ from serve_app.schemas.prompts import count_inputs
 class EmbeddingOperation:
     """Turns texts into vectors."""
 
-    name: Operation = "embeddings"
+    name: Final = Operation.EMBEDDINGS
     schema = EmbeddingRequest
 
     def __init__(self, directory: ModelDirectory, salt: CacheSalt) -> None:
@@ -39,7 +42,7 @@ class EmbeddingOperation:
             ApiError: this key may not use the model, or the model cannot cut its vectors to the size asked for.
         """
         request = EngineRequest(
-            operation="embeddings",
+            operation=self.name,
             request_id=request_id,
             body=body.to_engine_body(raw),
             cache_salt=self._salt(principal.account),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from deployments.models.engine import ModelDirectory
+from deployments.operations import MODEL_OPERATIONS, Operation
 from deployments.state.protocol import Principal
 from serve_app.operations.chat import ChatOperation
 from serve_app.operations.completions import CompletionOperation
@@ -21,12 +22,12 @@ from serve_app.schemas.base import OperationRequest
 Body = TypeVar("Body", bound=OperationRequest)
 
 
-class Operation(Protocol[Body]):
+class RunnableOperation(Protocol[Body]):
     """From a body of type `schema` to an answer that has not begun."""
 
     @property
-    def name(self) -> str:
-        """What model cards and key scopes call it."""
+    def name(self) -> Operation:
+        """Which one it is."""
         ...
 
     @property
@@ -60,16 +61,12 @@ class Operations:
     embeddings: EmbeddingOperation
     responses: ResponseOperation | None = None
 
-    def by_path(self) -> Mapping[str, Operation[Any]]:
+    def by_path(self) -> Mapping[str, RunnableOperation[Any]]:
         """Return the operations by the URL path, version included, under which clients know them."""
-        paths: dict[str, Operation[Any]] = {
-            "/v1/chat/completions": self.chat,
-            "/v1/completions": self.completions,
-            "/v1/embeddings": self.embeddings,
-        }
+        made: list[RunnableOperation[Any]] = [self.chat, self.completions, self.embeddings]
         if self.responses is not None:
-            paths["/v1/responses"] = self.responses
-        return paths
+            made.append(self.responses)
+        return {MODEL_OPERATIONS[operation.name].path: operation for operation in made}
 
 
 def create_operations(

@@ -5,6 +5,7 @@ import hmac
 from collections.abc import Callable
 
 from deployments.models.engine import Engine, ModelDirectory
+from deployments.operations import Operation
 from deployments.state.protocol import Principal
 from serve_app.errors import BadRequest, ModelNotFound
 from serve_app.operations.scopes import may_use_model
@@ -12,7 +13,7 @@ from serve_app.operations.scopes import may_use_model
 CacheSalt = Callable[[str], str]
 
 
-def find_engine(directory: ModelDirectory, model: str, operation: str, principal: Principal) -> Engine:
+def find_engine(directory: ModelDirectory, model: str, operation: Operation, principal: Principal) -> Engine:
     """Return the engine that answers for a model id or alias.
 
     Raises:

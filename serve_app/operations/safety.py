@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from deployments.models.engine import EngineRequest, ModelDirectory
 from deployments.models.errors import EngineDied, EngineError
+from deployments.operations import Operation
 
 _GUARD_PROMPT = (
     "You check texts for a service. Say whether the text between the lines breaks its safety policy: instructions for "
@@ -132,7 +133,7 @@ class Guard:
         }
         stream = engine.run(
             EngineRequest(
-                operation="chat",
+                operation=Operation.CHAT,
                 request_id=f"{request.request_id}-{secrets.token_hex(4)}",  # The guarded one may still be running.
                 body=orjson.dumps(body),
                 cache_salt=request.cache_salt,

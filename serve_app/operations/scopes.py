@@ -2,11 +2,12 @@
 
 from fnmatch import fnmatchcase
 
+from deployments.operations import Operation
 from deployments.state.protocol import Principal
 from serve_app.errors import PermissionDenied
 
 
-def check_operation(principal: Principal, operation: str) -> None:
+def check_operation(principal: Principal, operation: Operation) -> None:
     """Return if the key may use the operation.
 
     Raises:

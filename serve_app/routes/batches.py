@@ -3,6 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
+from deployments.operations import Operation
 from deployments.state.batch_ledger import CannotCancel
 from deployments.state.batch_rows import NewBatch
 from deployments.state.batches import BatchNotFound, TooManyBatches
@@ -83,7 +84,7 @@ async def cancel_batch(request: Request) -> Response:
 
 async def _caller(request: Request) -> Principal:
     principal = await caller(request)
-    check_operation(principal, "batches")
+    check_operation(principal, Operation.BATCHES)
     return principal
 
 

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from deployments.operations import Operation
 from deployments.state.containers import ContainerPage
 from deployments.state.protocol import Principal
 from deployments.tools.code_interpreter.messages import ContainerFile
@@ -28,8 +29,6 @@ from serve_app.schemas.containers import (
     container_to_wire,
 )
 from serve_app.schemas.paging import PageQuery
-
-SCOPE = "code_interpreter"
 
 
 async def create_container(request: Request) -> Response:
@@ -164,7 +163,7 @@ class _Upload:
 
 async def _caller(request: Request) -> tuple[Principal, Containers]:
     principal = await caller(request)
-    check_operation(principal, SCOPE)
+    check_operation(principal, Operation.CODE_INTERPRETER)
     containers = services_of(request).containers
     if containers is None:
         raise NotFound("The code interpreter is not switched on in this service. Ask the operator.")

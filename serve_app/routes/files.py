@@ -5,6 +5,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from deployments.operations import Operation
 from deployments.state.files import FileInUse, FileNotFound, Page, StoredFile
 from deployments.state.protocol import Principal
 from serve_app.errors import Conflict, NotFound, RetentionForbids, shorten
@@ -85,7 +86,7 @@ async def download_file(request: Request) -> Response:
 
 async def _caller(request: Request) -> Principal:
     principal = await caller(request)
-    check_operation(principal, "files")
+    check_operation(principal, Operation.FILES)
     return principal
 
 

@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from serve_app.body import parse_json_body
-from serve_app.operations.registry import Body, Operation
+from serve_app.operations.registry import Body, RunnableOperation
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, exchange_of, services_of
 from serve_app.sse import OutcomeResponse
@@ -25,7 +25,7 @@ async def create_embeddings(request: Request) -> ASGIApp:
     return await _run(request, services_of(request).operations.embeddings)
 
 
-async def _run(request: Request, operation: Operation[Body]) -> ASGIApp:
+async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:
     principal = await caller(request)
     check_operation(principal, operation.name)
     exchange = exchange_of(request)

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.models.engine import Usage
+from deployments.operations import Operation
 from deployments.state.protocol import Principal
 from deployments.state.vector_store_rows import StoreMissing
 from deployments.state.vector_stores import StorePage
@@ -23,7 +24,6 @@ from serve_app.schemas.file_filters import RankingOptions, SearchRequest
 from serve_app.schemas.paging import PageQuery
 from serve_app.schemas.vector_stores import StoreCreateRequest, StoreUpdateRequest, store_to_wire
 
-SCOPE = "file_search"
 _DEFAULT_RESULTS = 10
 
 
@@ -109,7 +109,7 @@ async def search_caller(request: Request) -> tuple[Principal, FileSearch]:
         ApiError: the key is not valid, or may not search files.
     """
     principal = await caller(request)
-    check_operation(principal, SCOPE)
+    check_operation(principal, Operation.FILE_SEARCH)
     search = services_of(request).file_search
     if search is None:
         raise NotFound("File search is not switched on in this service. Ask the operator.")

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
+from deployments.operations import Operation
 from serve_app.schemas.base import WireModel, refusal
 from serve_app.schemas.built_in_tool import BuiltInTool
 
@@ -85,6 +86,7 @@ class McpApprovalFilter(WireModel):
 class McpTool(BuiltInTool):
     """The tools of a server that speaks the Model Context Protocol over streamable HTTP."""
 
+    tool = Operation.MCP
     type: Literal["mcp"]
     server_label: ServerLabel
     server_url: ServerUrl | None = Field(default=None, repr=False)

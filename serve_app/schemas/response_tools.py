@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, Tag
 
+from deployments.operations import Operation
 from serve_app.schemas.base import Name, WireModel, refusal
 from serve_app.schemas.built_in_tool import BuiltInTool
 from serve_app.schemas.file_filters import Filters, NumResults, RankingOptions, StoreId
@@ -86,6 +87,7 @@ class AutoContainer(WireModel):
 class CodeInterpreterTool(BuiltInTool):
     """Python that the model writes and the service runs, in a container: one that is named, or an automatic one."""
 
+    tool = Operation.CODE_INTERPRETER
     type: Literal["code_interpreter"]
     container: Annotated[ContainerId, Tag("?string")] | Annotated[AutoContainer, Tag("?object")]
     allowed_callers: list[Literal["direct", "programmatic"]] | None = None
@@ -94,6 +96,7 @@ class CodeInterpreterTool(BuiltInTool):
 class FileSearchTool(BuiltInTool):
     """A search over what is in vector stores, for which the model writes the queries."""
 
+    tool = Operation.FILE_SEARCH
     type: Literal["file_search"]
     vector_store_ids: Annotated[list[StoreId], Field(fail_fast=True, min_length=1, max_length=MAX_VECTOR_STORES)]
     max_num_results: NumResults | None = None

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from deployments.operations import Operation
 from serve_app.schemas.base import WireModel, refusal
 from serve_app.schemas.built_in_tool import BuiltInTool
 
@@ -45,16 +46,12 @@ class UserLocation(WireModel):
 class WebSearchTool(BuiltInTool):
     """A search of the web, whose pages the model may then open; none is where `external_web_access` is false."""
 
+    tool = Operation.WEB_SEARCH
     type: Literal["web_search", "web_search_2025_08_26"]
     filters: SearchFilters | None = None
     user_location: UserLocation | None = None
     search_context_size: SearchContextSize | None = None
     external_web_access: bool | None = None
-
-    @property
-    def tool(self) -> str:
-        """The tool's name, whatever its version."""
-        return "web_search"
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -65,15 +62,11 @@ class WebSearchTool(BuiltInTool):
 class WebSearchPreviewTool(BuiltInTool):
     """The same tool, as it was called before."""
 
+    tool = Operation.WEB_SEARCH
     type: Literal["web_search_preview", "web_search_preview_2025_03_11"]
     user_location: UserLocation | None = None
     search_context_size: SearchContextSize | None = None
     search_content_types: Annotated[list[Literal["text"]], Field(max_length=2)] | None = None
-
-    @property
-    def tool(self) -> str:
-        """The tool's name, whatever its version."""
-        return "web_search"
 
 
 class SearchSource(WireModel):

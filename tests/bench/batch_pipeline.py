@@ -30,16 +30,16 @@ from deployments.state.file_content import NewFile
 from deployments.state.files import FileStore
 from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.objects import BucketStore
-from deployments.state.protocol import Principal
 from deployments.state.retention import FilesConfig
 from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
 from tests.contract.http.answers import MODEL, answer
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, ScriptedStream, model_card
+from tests.twins.keys import principal_of_key
 
 NUM_LINES, LINE_CHARS = 50_000, 4_000
 URL = "/v1/chat/completions"
-PRINCIPAL = Principal("key-1", "bench", "bench", "enterprise", 1, 1)
+PRINCIPAL = principal_of_key(account="bench", tier="enterprise", requests_per_minute=1, tokens_per_minute=1)
 MIB = 1024 * 1024
 SPAN = 10_000
 MAX_VALIDATION_S, MAX_MIB = 20.0, 512

@@ -25,7 +25,6 @@ from deployments.state.file_content import NewFile
 from deployments.state.files import FileStore
 from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.objects import BucketStore
-from deployments.state.protocol import Principal
 from deployments.state.vector_store_rows import StoredStore
 from deployments.tools.config import FileSearchConfig, ToolsConfig
 from serve_app.observability import Observer, PrometheusMetrics
@@ -41,10 +40,11 @@ from tests.bench.local_embeddings import MODEL, LocalEmbeddings, hash_embeddings
 from tests.bench.peers import ROOT
 from tests.twins.engine import MemoryDirectory
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
+from tests.twins.keys import principal_of_key
 
 COLUMNS = ("what", "figure")
 NUM_CHUNKS = 10_000
-WHO = Principal("key_1", "acct_1", "org", "standard", 1000, 1_000_000)
+WHO = principal_of_key(account="acct_1")
 DOCUMENTS = (
     "*.md",
     "configs/*.yaml",

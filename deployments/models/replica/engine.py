@@ -21,6 +21,7 @@ from deployments.models.replica.preparing import Preparing
 from deployments.models.replica.short_prompts import prepare_short_at_once
 from deployments.models.replica.submit import StallWatch
 from deployments.models.schema_budget import SchemaCompiler, describe_tokenizer
+from deployments.operations import Operation
 
 # What one new schema may take: length bounds over a vocabulary of 100,000 tokens take two seconds, bombs far more.
 SCHEMA_CPU_S = 5
@@ -42,11 +43,12 @@ class ReplicaEngine:
         prepare_short_at_once(self._engine._engine_client.renderer)
         preparing = Preparing(notice)
         if (chat := self._engine._oai_serving_chat) is not None:
-            self.runners["chat"] = ChatRunner(self._engine._engine_client, chat, self._compiler(), preparing, model.id)
+            client = self._engine._engine_client
+            self.runners[Operation.CHAT] = ChatRunner(client, chat, self._compiler(), preparing, model.id)
         if (completion := self._engine._oai_serving_completion) is not None:
-            self.runners["completions"] = CompletionRunner(completion, preparing, model.id)
+            self.runners[Operation.COMPLETIONS] = CompletionRunner(completion, preparing, model.id)
         if (embedding := self._engine._oai_serving_embedding) is not None:
-            self.runners["embeddings"] = EmbeddingRunner(embedding, model.id)
+            self.runners[Operation.EMBEDDINGS] = EmbeddingRunner(embedding, model.id)
 
     async def check_health(self) -> None:
         """Raise when the engine must be replaced."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
+from deployments.operations import Operation
 from deployments.state.containers import StoredContainer
 from deployments.state.files import StoredFile
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerFile, ContainerGone
@@ -26,7 +27,7 @@ from serve_app.operations.responses.tools import CheckedTool, CitingTool, Tell, 
 from serve_app.operations.responses.writer import Item, new_id
 from serve_app.schemas.response_tools import AutoContainer, CodeInterpreterTool
 
-TYPE: Final = "code_interpreter"
+TYPE: Final = Operation.CODE_INTERPRETER
 OUTPUTS: Final = "code_interpreter_call.outputs"
 _ROOM_EVERY_S = 0.5
 _MAX_SHOWN_IMAGE_BYTES = 8 * 1024 * 1024

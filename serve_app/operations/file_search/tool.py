@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 
 from deployments.models.engine import Usage
+from deployments.operations import Operation
 from deployments.state.vector_store_rows import StoredStore
 from serve_app.errors import ApiError
 from serve_app.operations.file_search.search import FileSearch, Hit, SearchOptions
@@ -16,7 +17,7 @@ from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions
 from serve_app.schemas.response_tools import FileSearchTool
 
-TYPE: Final = "file_search"
+TYPE: Final = Operation.FILE_SEARCH
 RESULTS: Final = "file_search_call.results"
 _EVENT = "response.file_search_call"
 _DEFAULT_RESULTS = 20

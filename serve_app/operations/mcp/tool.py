@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 from pydantic_core import PydanticCustomError
 
+from deployments.operations import Operation
 from deployments.tools.mcp.client import McpServers, McpSession
 from deployments.tools.mcp.messages import CallResult, ListedTool, McpFailure, ServerAddress
 from deployments.tools.outbound.errors import AddressRefused
@@ -30,7 +31,7 @@ from serve_app.operations.responses.written_call import FieldInWriting
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.mcp import MAX_TOOL_NAME_CHARS, McpTool
 
-TYPE: Final = "mcp"
+TYPE: Final = Operation.MCP
 _CALL = "response.mcp_call"
 _LIST = "response.mcp_list_tools"
 _MAX_OUTPUT_CHARS = 100_000

@@ -8,6 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from deployments.operations import Operation
 from deployments.state.files import FileNotFound, StoredFile
 from deployments.state.objects import StoreUnavailable
 from deployments.state.protocol import Principal
@@ -87,7 +88,7 @@ class Attachments:
     async def _content(self, file_id: str, param: str) -> tuple[StoredFile, bytes]:
         if self._principal.retention == "strict":
             raise RetentionForbids("reading stored files", param)
-        check_operation(self._principal, "files")
+        check_operation(self._principal, Operation.FILES)
         try:
             if file_id not in self._read:
                 if len(self._read) == MAX_FILES:

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import orjson
 
 from deployments.models.engine import Engine, EngineStream
 from deployments.models.errors import EngineError
 from deployments.models.render import parse_events
+from deployments.operations import Operation
 from deployments.state.protocol import Principal
 from serve_app.errors import ApiError, BadRequest, translate_engine_error
 from serve_app.operations.chat import ChatOperation, cost_of
@@ -41,7 +43,7 @@ _COMPACTED_TOKENS = 1024
 class ResponseOperation:
     """Creates responses over a chat operation."""
 
-    name = "responses"
+    name: Final = Operation.RESPONSES
     schema = ResponseRequest
 
     def __init__(

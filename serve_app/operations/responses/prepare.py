@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from deployments.models.engine import Engine, ModelCard, ModelDirectory
+from deployments.operations import Operation
 from deployments.state.protocol import Principal
 from deployments.state.response_protocol import ConversationMissing, Item, StoredTurn, TurnMissing, TurnUnfinished
 from serve_app.errors import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse, shorten
@@ -21,7 +22,6 @@ from serve_app.operations.responses.writer import new_id
 from serve_app.operations.routing import find_engine, unsupported_parameter
 from serve_app.schemas.responses import CompactRequest, PromptedRequest, ResponseRequest
 
-RESPONSES = "responses"
 SEALED_REASONING = "reasoning.encrypted_content"
 
 
@@ -79,7 +79,7 @@ class Preparation:
         Raises:
             ModelNotFound, BadRequest: there is none, or it does not offer them.
         """
-        return find_engine(self._directory, model, RESPONSES, principal)
+        return find_engine(self._directory, model, Operation.RESPONSES, principal)
 
     async def turn(
         self,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from deployments.models.engine import Usage
+from deployments.operations import Operation
 from deployments.state.protocol import Principal
 from serve_app.errors import BadRequest
 from serve_app.operations.responses.approvals import check_approvals, short_name
@@ -160,8 +161,8 @@ class BuiltIn(Protocol):
     """A tool that this deployment has switched on."""
 
     @property
-    def type(self) -> str:
-        """What requests and the scopes of keys call it."""
+    def type(self) -> Operation:
+        """What the configuration and the scopes of keys call it."""
         ...
 
     async def open(self, tool: Any, context: ToolContext) -> ToolInUse:

@@ -12,6 +12,7 @@ from typing import Any, Final, get_args
 
 import orjson
 
+from deployments.operations import Operation
 from deployments.tools.outbound.errors import OutboundError
 from deployments.tools.web_search.providers import Location, Search, SearchFailed, SearchProvider, is_within
 from deployments.tools.web_search.reader import PageReader, PageText, PageUnreadable
@@ -20,7 +21,7 @@ from serve_app.operations.responses.writer import Item, new_id
 from serve_app.operations.web_search.citations import cite, same, texts_of, titles_of
 from serve_app.schemas.web_search import SearchContextSize, UserLocation, WebSearchPreviewTool, WebSearchTool
 
-TYPE: Final = "web_search"
+TYPE: Final = Operation.WEB_SEARCH
 SOURCES: Final = "web_search_call.action.sources"
 OPEN_PAGE: Final = "open_page"
 FIND_IN_PAGE: Final = "find_in_page"

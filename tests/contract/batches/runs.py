@@ -14,13 +14,13 @@ from sqlalchemy import select
 from batch.stores import Stores
 from deployments.state.batch_rows import NewBatch
 from deployments.state.file_content import NewFile
-from deployments.state.protocol import Principal
 from deployments.state.tables import batch_segments, usage
 from tests.contract.http.answers import MODEL, USAGE
+from tests.twins.keys import principal_of_key
 
 ROOT = Path(__file__).parents[3]
 NUM_LINES = 40
-PRINCIPAL = Principal("key-1", "acct", "org", "standard", 10, 1000)
+PRINCIPAL = principal_of_key(account="acct", tier="standard")
 
 
 class Runs:

@@ -56,6 +56,7 @@ from tests.contract.state.conftest import postgres_server, postgres_url
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.interpreter import Interpreter, run_interpreter
+from tests.twins.keys import principal_of_key
 from tests.twins.objects import MemoryObjects
 from tests.twins.responses import (
     MemoryBackground,
@@ -72,7 +73,6 @@ __all__ = ["postgres_server", "postgres_url"]
 
 def principal(**overrides: object) -> Principal:
     values: dict[str, object] = {
-        "key_id": "key_1",
         "account": "acct_1",
         "organization": "org-one",
         "tier": "standard",
@@ -80,7 +80,7 @@ def principal(**overrides: object) -> Principal:
         "tokens_per_minute": 1_000_000,
         **overrides,
     }
-    return Principal(**values)  # type: ignore[arg-type]
+    return principal_of_key(**values)  # type: ignore[arg-type]
 
 
 @dataclass

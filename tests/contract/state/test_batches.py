@@ -17,14 +17,15 @@ from deployments.state.batches import BatchNotFound, BatchStore, TooManyBatches
 from deployments.state.database import Database, connect
 from deployments.state.file_content import NewFile
 from deployments.state.files import FileStore
-from deployments.state.protocol import Principal, RequestRecord
+from deployments.state.protocol import RequestRecord
 from deployments.state.tables import batch_segments, batches, usage
 from deployments.state.usage import UsageStore
 from serve_app.observability import Exchange, record_of
 from tests.twins.gatekeeper import TestClock
+from tests.twins.keys import principal_of_key
 from tests.twins.objects import MemoryObjects
 
-PRINCIPAL = Principal("key-1", "acct", "org", "free", 10, 1000, frozenset({"chat"}), ("demo/*",))
+PRINCIPAL = principal_of_key("key-1", account="acct", operations=["chat"], models=["demo/*"])
 MASTER = b"m" * 32
 
 

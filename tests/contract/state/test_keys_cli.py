@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from deployments.operations import Operation
 from deployments.state.database import connect
 from deployments.state.usage import Numbered, UsageStore
 from serve_app.cli import main
@@ -68,6 +69,16 @@ def test_a_key_lives_from_create_to_revoke(operator: Operator) -> None:
     assert operator.json("keys", "revoke", key_id)["status"] == "revoked"
     assert operator.json("keys", "list") == []
     assert len(operator.json("keys", "list", "--all")) == 1
+
+
+def test_a_key_can_be_bound_to_each_operation(operator: Operator) -> None:
+    help_text = CliRunner().invoke(main, ["keys", "create", "--help"], env={"COLUMNS": "400"}).stdout
+    assert ", ".join(Operation) in " ".join(help_text.replace("│", " ").split())
+    words = [word for operation in Operation for word in ("--operation", operation)]
+    assert operator.json("keys", "create", *words)["operations"] == list(Operation)
+    made = operator.json("keys", "create", "--operation", "web_search")
+    assert made["operations"] == ["web_search"]
+    assert operator.json("keys", "show", made["key_id"])["operations"] == ["web_search"]
 
 
 def test_a_secret_is_printed_once_for_people_too(operator: Operator) -> None:

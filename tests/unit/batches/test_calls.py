@@ -12,11 +12,11 @@ from batch.gate import Gate
 from batch.lines import BatchRequest
 from deployments.models.engine import Summary
 from deployments.models.errors import Overloaded
-from deployments.state.protocol import Principal
 from serve_app.schemas.chat import ChatRequest
+from tests.twins.keys import principal_of_key
 
 URL = "/v1/chat/completions"
-PRINCIPAL = Principal("key", "acct", "org", "free", 10, 1000)
+PRINCIPAL = principal_of_key(account="acct")
 REQUEST = BatchRequest("one", {"model": "m", "messages": [{"role": "user", "content": "hi"}]})
 
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from deployments.models.engine import Usage
-from deployments.state.protocol import Principal
 from serve_app.observability import Exchange, Observer, PrometheusMetrics
 from tests.twins.gatekeeper import MemoryRequestLog
+from tests.twins.keys import principal_of_key
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 DASHBOARD = json.loads((CONFIGS / "grafana" / "manta.json").read_text())
@@ -25,7 +25,7 @@ def page() -> str:
     """What a process shows that has answered one request."""
     metrics = PrometheusMetrics()
     observer = Observer(MemoryRequestLog(), metrics)
-    principal = Principal("key_1", "acct", "org", "free", requests_per_minute=10, tokens_per_minute=40_000)
+    principal = principal_of_key(account="acct")
     seen = Exchange("req_1", "POST", time.time(), 10.0, principal=principal, model="m", status=200, stream=True)
     seen.first_piece_at, seen.usage = 10.2, Usage(7, 3, 2)
     observer.begin()

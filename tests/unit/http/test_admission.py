@@ -3,13 +3,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.models.engine import Usage
-from deployments.state.protocol import Principal, Quota
+from deployments.state.protocol import Quota
 from serve_app.admission import UNKNOWN_COMPLETION_TOKENS, Admission, Habits, PromptRatios, quota_headers
 from serve_app.errors import RateLimited
 from serve_app.operations.outcome import Cost
 from tests.twins.gatekeeper import MemoryGatekeeper, TestClock
+from tests.twins.keys import principal_of_key
 
-PRINCIPAL = Principal("key_1", "acct", "org", "standard", requests_per_minute=5, tokens_per_minute=10_000)
+PRINCIPAL = principal_of_key(organization="org", requests_per_minute=5, tokens_per_minute=10_000)
 
 
 @pytest.fixture

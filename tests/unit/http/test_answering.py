@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from deployments.models.engine import EngineRequest, Usage
 from deployments.models.errors import EngineDied, EngineError, Overloaded
-from deployments.state.protocol import Principal
 from serve_app.admission import Admission
 from serve_app.observability import Exchange
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.sse import OutcomeResponse
 from tests.twins.engine import Script, ScriptedStream
 from tests.twins.gatekeeper import MemoryGatekeeper, TestClock
+from tests.twins.keys import principal_of_key
 
-PRINCIPAL = Principal("key_1", "acct", "org", "standard", requests_per_minute=5, tokens_per_minute=10_000)
+PRINCIPAL = principal_of_key(requests_per_minute=5, tokens_per_minute=10_000)
 REQUEST = EngineRequest("chat", "req_1", b"{}")
 
 

@@ -5,14 +5,14 @@ import pytest
 
 from deployments.models.errors import Overloaded
 from deployments.state.objects import StoreFull, StoreUnavailable
-from deployments.state.protocol import Principal
 from serve_app.admission import Admission
 from serve_app.errors import ApiError, BodyTooLarge, InvalidKey, ReceiveTimeout
 from serve_app.middleware import EXCHANGE, BodyBounds, Bounds, Front
 from serve_app.observability import Observer, PrometheusMetrics
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
+from tests.twins.keys import principal_of_key
 
-PRINCIPAL = Principal("key_1", "acct", "Orgé", "free", requests_per_minute=10, tokens_per_minute=40_000)
+PRINCIPAL = principal_of_key(account="acct", organization="Org One")
 
 
 def scope(method="POST", path="/x", headers=()):
@@ -72,7 +72,7 @@ async def test_known_principal_adds_organization_and_limits():
     server = Server()
     await front(app)(scope(), server.receive, server.send)
     assert server.sent[0]["status"] == 401
-    assert server.headers[b"openai-organization"] == "Orgé".encode("latin-1")
+    assert server.headers[b"openai-organization"] == b"Org One"
     assert server.headers[b"x-ratelimit-limit-tokens"] == b"40000"
     assert server.headers[b"www-authenticate"] == b"Bearer"
 

@@ -4,7 +4,6 @@ import orjson
 import pytest
 
 from deployments.models.engine import Usage
-from deployments.state.protocol import Principal
 from serve_app.observability import (
     Exchange,
     Observer,
@@ -17,8 +16,9 @@ from serve_app.observability import (
     request_logger,
 )
 from tests.twins.gatekeeper import MemoryRequestLog
+from tests.twins.keys import principal_of_key
 
-PRINCIPAL = Principal("key_1", "acct", "org", "free", requests_per_minute=10, tokens_per_minute=40_000)
+PRINCIPAL = principal_of_key(account="acct")
 
 
 def exchange(**more):

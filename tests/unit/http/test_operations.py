@@ -4,7 +4,7 @@ import pytest
 
 from deployments.models.engine import Usage
 from deployments.models.events import Finished, Logprobs, TextDelta
-from deployments.state.protocol import Principal
+from deployments.operations import Operation
 from serve_app.auth import bearer_secret
 from serve_app.errors import InvalidKey, PermissionDenied, Unauthenticated
 from serve_app.operations.completion_pieces import CompletionBody, CompletionChunks, parse_piece
@@ -13,8 +13,9 @@ from serve_app.operations.routing import affinity_of, cache_salts
 from serve_app.operations.scopes import check_operation, may_use_model
 from serve_app.schemas.chat import ChatRequest
 from tests.twins.engine import MemoryDirectory, Script, ScriptedEngine, model_card
+from tests.twins.keys import principal_of_key
 
-PRINCIPAL = Principal("key_1", "acct", "org", "free", requests_per_minute=10, tokens_per_minute=40_000)
+PRINCIPAL = principal_of_key(account="acct")
 EVENTS = [
     TextDelta("text", 0, 'a "quote"\n'),
     Logprobs("logprobs", 0, [{"tokens": ["a"], "token_logprobs": [-1.0], "top_logprobs": None, "text_offset": [0]}]),
@@ -41,10 +42,11 @@ def test_model_scope_takes_ids_and_patterns(models, model, may):
 
 
 def test_operation_scope_names_the_operation():
-    check_operation(PRINCIPAL, "chat")
-    check_operation(replace(PRINCIPAL, operations=frozenset({"chat"})), "chat")
+    check_operation(PRINCIPAL, Operation.CHAT)
+    chats = principal_of_key(operations=["chat"])
+    check_operation(chats, Operation.CHAT)
     with pytest.raises(PermissionDenied, match="'embeddings'"):
-        check_operation(replace(PRINCIPAL, operations=frozenset({"chat"})), "embeddings")
+        check_operation(chats, Operation.EMBEDDINGS)
 
 
 def test_salt_and_affinity_keep_accounts_apart_and_tell_nothing():

@@ -13,6 +13,7 @@ from deployments.state.messages import Exchange, Exchanged, Hello, Identified, T
 from deployments.state.protocol import Granted, Principal
 from deployments.state.secret import digest_of
 from tests.twins.gatekeeper import TestClock
+from tests.twins.keys import principal_of_key
 
 T = TypeVar("T")
 
@@ -24,7 +25,14 @@ def secret_of(name: str) -> str:
 
 
 def principal_of(name: str, requests: int = 10, tokens: int = 40_000, **values: object) -> Principal:
-    return Principal(name, f"acct-{name}", f"org-{name}", "free", requests, tokens, **values)  # type: ignore[arg-type]
+    return principal_of_key(
+        name,
+        account=f"acct-{name}",
+        organization=f"org-{name}",
+        requests_per_minute=requests,
+        tokens_per_minute=tokens,
+        **values,
+    )
 
 
 def stored(revision: int, name: str, principal: Principal | None, previous: str | None = None) -> StoredKey:

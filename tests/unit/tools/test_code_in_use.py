@@ -5,14 +5,14 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.state.protocol import Principal
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerFile
 from serve_app.operations.code_interpreter import tool as module
 from serve_app.operations.code_interpreter.tool import CodeInUse
 from serve_app.operations.responses.tools import ToolContext
 from serve_app.schemas.response_tools import AutoContainer
+from tests.twins.keys import principal_of_key
 
-WHO = Principal("key_1", "acct_1", "org", "standard", 1000, 1_000_000)
+WHO = principal_of_key(account="acct_1")
 FOLDER = "/mnt/data/"
 
 

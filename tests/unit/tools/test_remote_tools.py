@@ -1,12 +1,12 @@
 """The tools of a remote server, as they are kept with a response."""
 
-from deployments.state.protocol import Principal
 from deployments.tools.mcp.messages import ListedTool
 from serve_app.operations.mcp.tool import McpInUse
 from serve_app.operations.responses.tools import ToolContext
 from serve_app.schemas.mcp import McpTool
+from tests.twins.keys import principal_of_key
 
-WHO = Principal("key_1", "acct_1", "org", "standard", 1000, 1_000_000)
+WHO = principal_of_key(account="acct_1")
 
 
 class Session:

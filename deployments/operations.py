@@ -1,0 +1,53 @@
+"""What a key may be allowed to do: the one list from which scopes, models, batches and tools take their names.
+
+`Operation` names all of it. `MODEL_OPERATIONS` says more of those that a model answers. The database keeps the names:
+one that is in use may not change. To add an operation or a tool, its name goes here first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+Task = Literal["generate", "embed"]
+
+
+class Operation(StrEnum):
+    """An operation, as the scopes of keys name it; a tool of the service's has the name that requests call it."""
+
+    CHAT = "chat"
+    COMPLETIONS = "completions"
+    EMBEDDINGS = "embeddings"
+    RESPONSES = "responses"
+    FILES = "files"
+    BATCHES = "batches"
+    CODE_INTERPRETER = "code_interpreter"
+    FILE_SEARCH = "file_search"
+    WEB_SEARCH = "web_search"
+    MCP = "mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOperation:
+    """An operation that a model answers.
+
+    `task` is what a model must do to offer it. `path` is its URL path, which batches name as their endpoint. `prompt`
+    is the field of its body that a line of a batch must have beside `model`.
+    """
+
+    task: Task
+    path: str
+    prompt: str
+
+
+MODEL_OPERATIONS: Mapping[Operation, ModelOperation] = {
+    Operation.CHAT: ModelOperation("generate", "/v1/chat/completions", "messages"),
+    Operation.COMPLETIONS: ModelOperation("generate", "/v1/completions", "prompt"),
+    Operation.EMBEDDINGS: ModelOperation("embed", "/v1/embeddings", "input"),
+    Operation.RESPONSES: ModelOperation("generate", "/v1/responses", "input"),
+}
+
+
+def operations_of(task: Task) -> frozenset[Operation]:
+    """Return what a model with this task can offer."""
+    return frozenset(name for name, operation in MODEL_OPERATIONS.items() if operation.task == task)
