@@ -1,5 +1,6 @@
 """What every test runs with: no property has to be fast, since the machine may be busy with something else."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.needs import pytest_runtest_makereport
@@ -7,4 +8,20 @@ from tests.needs import pytest_runtest_makereport
 __all__ = ["pytest_runtest_makereport"]
 
 settings.register_profile("patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+settings.register_profile("exhaustive", settings.get_profile("patient"), max_examples=600)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--exhaustive", action="store_true", help="Run what is marked so too, and properties at length.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("exhaustive" if config.getoption("exhaustive") else "patient")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("exhaustive"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("exhaustive")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]

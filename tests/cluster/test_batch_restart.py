@@ -8,7 +8,7 @@ from openai import OpenAI
 
 from tests.cluster.batch_calls import check_complete, finish, line, submit, until_half_done
 from tests.cluster.cluster import CHAT, Service, read_config
-from tests.contract.state.conftest import postgres_server, postgres_url
+from tests.databases import postgres_server, postgres_url
 
 __all__ = ["postgres_server", "postgres_url"]
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]

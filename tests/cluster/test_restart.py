@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.cluster.cluster import SMALL, Service, read_config
-from tests.contract.state.conftest import postgres_server, postgres_url
+from tests.databases import postgres_server, postgres_url
 
 __all__ = ["postgres_server", "postgres_url"]
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]

@@ -1,16 +1,5 @@
-"""Databases, as the tests of state have them, and a bucket, as those of the object store have it."""
+"""The world of the application, for what requests say while a batch's stores are away."""
 
 from tests.contract.http.conftest import world
-from tests.contract.objects.conftest import bucket, s3_endpoint
-from tests.contract.state.conftest import database, database_url, mortal_postgres, postgres_server, postgres_url
 
-__all__ = [
-    "bucket",
-    "database",
-    "database_url",
-    "mortal_postgres",
-    "postgres_server",
-    "postgres_url",
-    "s3_endpoint",
-    "world",
-]
+__all__ = ["world"]

@@ -68,7 +68,7 @@ async def lines_of(client, file_id):
 def files_url(request, tmp_path):
     """The same suite over each kind of database."""
     if request.param == "sqlite":
-        return f"sqlite+aiosqlite:///{tmp_path}/files.db"
+        return request.getfixturevalue("sqlite_at")(tmp_path / "files.db")
     return request.getfixturevalue("postgres_url")
 
 

@@ -52,7 +52,6 @@ from serve_app.operations.safety import SafetyConfig, create_policies
 from serve_app.operations.web_search.tool import WebSearch
 from serve_app.services import Services
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
-from tests.contract.state.conftest import postgres_server, postgres_url
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.interpreter import Interpreter, run_interpreter
@@ -67,8 +66,6 @@ from tests.twins.responses import (
 )
 from tests.twins.web import Web, resolve
 from tests.waiting import eventually
-
-__all__ = ["postgres_server", "postgres_url"]
 
 
 def principal(**overrides: object) -> Principal:
@@ -176,18 +173,18 @@ def responses(world) -> AsyncResponses:
 
 
 @pytest.fixture
-async def key_store(tmp_path, world) -> AsyncIterator[KeyStore]:
+async def key_store(tmp_path, sqlite_at, world) -> AsyncIterator[KeyStore]:
     """The real key store behind the admin routes, on a database of its own."""
-    database = await connect(f"sqlite+aiosqlite:///{tmp_path}/keys.db")
+    database = await connect(sqlite_at(tmp_path / "keys.db"))
     world.keys = KeyStore(database, b"pepper" * 6, clock=world.clock)
     yield world.keys
     await database.close()
 
 
 @pytest.fixture
-def files_url(tmp_path) -> str:
+def files_url(tmp_path, sqlite_at) -> str:
     """The URL of the database of `file_store`; a module of tests may put another in its place."""
-    return f"sqlite+aiosqlite:///{tmp_path}/files.db"
+    return sqlite_at(tmp_path / "files.db")
 
 
 @pytest.fixture

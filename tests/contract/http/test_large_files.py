@@ -11,10 +11,7 @@ from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.objects import BucketStore
 from tests.contract.http.answers import SECRET
 from tests.contract.http.conftest import serve
-from tests.contract.objects.conftest import bucket, s3_endpoint
 from tests.waiting import eventually
-
-__all__ = ["bucket", "s3_endpoint"]
 
 MIB = 1024 * 1024
 SIZE = 200 * MIB

@@ -17,11 +17,8 @@ from tests.contract.http.answers import MODEL
 from tests.contract.http.batch_calls import finish, jsonl, line, lines_of, submit
 from tests.contract.http.conftest import run_batches
 from tests.contract.objects.volumes import mounted
-from tests.contract.state.conftest import mortal_postgres
 from tests.ports import free_port
 from tests.twins.responses import MemoryResponses
-
-__all__ = ["mortal_postgres"]
 
 ASK = {"model": MODEL, "input": "Hi."}
 

@@ -1,19 +1,38 @@
 """A PostgreSQL server of our own, which may be stopped, killed and started again."""
 
+import asyncio
 import os
 import pwd
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 import psutil
 
+from deployments.state.database import connect
 from tests.ports import free_port
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").exists() else []
+
+
+_TEMPLATE = "manta_template"
+
+
+async def create_tables(url: str) -> None:
+    """Bring the tables of a database up to date."""
+    await (await connect(url)).close()
+
+
+def run_apart(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run it to its end in a thread: an event loop may be running in this one."""
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(lambda: asyncio.run(main())).result()
 
 
 def as_other_user() -> list[str]:
@@ -32,6 +51,8 @@ class PostgresServer:
         self._home = Path(mkdtemp(prefix="manta-pg-", dir="/tmp"))
         self._environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": str(self._home)}
         self._process: subprocess.Popen[bytes] | None = None
+        self._psql: subprocess.Popen[str] | None = None
+        self._has_template = False
         if os.getuid() == 0:
             shutil.chown(self._home, "nobody")
         self._run("initdb", "-D", str(self._data), "-U", "manta", "-A", "trust", "-E", "UTF8", "--no-sync")
@@ -59,9 +80,15 @@ class PostgresServer:
 
     def create_database(self) -> str:
         """Return the URL of an empty database."""
-        name = f"manta_{time.monotonic_ns()}"
-        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "manta", name)
-        return f"postgresql+asyncpg://manta@127.0.0.1:{self.port}/{name}"
+        return self._create(f"manta_{time.monotonic_ns()}", "template1")
+
+    def copy_database(self) -> str:
+        """Return the URL of a database that has its tables and no rows: a copy, which is cheaper than migrations."""
+        if not self._has_template:
+            url = self._create(_TEMPLATE, "template1")
+            run_apart(lambda: create_tables(url))
+            self._has_template = True
+        return self._create(f"manta_{time.monotonic_ns()}", _TEMPLATE)
 
     def pause(self) -> None:
         """Stop every process of the server where it is: connections stay, and nothing answers."""
@@ -84,6 +111,8 @@ class PostgresServer:
 
     def remove(self) -> None:
         """End the server, and what it wrote."""
+        if self._psql is not None:
+            self._psql.communicate()
         if self._process is not None and self._process.poll() is None:
             self.resume()
             self._process.send_signal(signal.SIGINT)  # Which waits for nobody who is still connected.
@@ -94,6 +123,30 @@ class PostgresServer:
         assert self._process is not None
         first = psutil.Process(self._process.pid)
         return [first, *first.children(recursive=True)]
+
+    def _create(self, name: str, template: str) -> str:
+        self._execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+        return f"postgresql+asyncpg://manta@127.0.0.1:{self.port}/{name}"
+
+    def _execute(self, statement: str) -> None:
+        """Have one psql, which stays connected, carry out a statement."""
+        if self._psql is None or self._psql.poll() is not None:
+            program = [str(PROGRAMS[-1] / "psql"), "-qX", "-h", "127.0.0.1", "-p", str(self.port), "-U", "manta"]
+            pipe = subprocess.PIPE
+            self._psql = subprocess.Popen(
+                [*program, "postgres"],
+                env=self._environment,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        assert self._psql.stdin is not None
+        assert self._psql.stdout is not None
+        self._psql.stdin.write(f"{statement};\n\\echo done\n")
+        self._psql.stdin.flush()
+        answer = self._psql.stdout.readline()
+        assert answer == "done\n", answer
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*as_other_user(), str(PROGRAMS[-1] / program), *arguments]

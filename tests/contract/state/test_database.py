@@ -25,6 +25,15 @@ from tests.contract.state.postgres import PostgresServer
 MIGRATIONS = Path(database_module.__file__).parent / "migrations"
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database, of each kind in turn: here the migrations run."""
+    if request.param == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        return server.create_database()
+    return f"sqlite+aiosqlite:///{tmp_path / 'manta.db'}"
+
+
 async def test_migrations_make_the_tables_that_the_code_declares(database: Database) -> None:
     def differences(connection):
         context = MigrationContext.configure(connection, opts={"compare_type": True})

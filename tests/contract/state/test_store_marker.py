@@ -18,10 +18,7 @@ from deployments.state.references import StateError
 from deployments.state.store_marker import MARKER_KEY, adopt, check, mark, open_objects
 from serve_app.cli import main
 from serve_app.cli.serve import _open_state
-from tests.contract.objects.conftest import bucket, objects, s3_endpoint
 from tests.twins.objects import MemoryObjects
-
-__all__ = ["bucket", "objects", "s3_endpoint"]
 
 URL = "file:///files"
 

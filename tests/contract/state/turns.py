@@ -38,16 +38,16 @@ def over(database, clock, uptime=time.monotonic) -> Stores:
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def stores(request, tmp_path) -> AsyncIterator[Stores]:
+async def stores(request, tmp_path, sqlite_at) -> AsyncIterator[Stores]:
     clock, uptime = TestClock(), TestClock(0.0)
     if request.param == "memory":
         state = MemoryState(clock, uptime)
         yield Stores(MemoryResponses(state), MemoryBackground(state), MemoryConversations(state), clock, uptime)
         return
-    url = f"sqlite+aiosqlite:///{tmp_path}/manta.db"
     if request.param == "postgresql":
-        url = request.getfixturevalue("postgres_url")
-    database = await connect(url)
+        database = await connect(request.getfixturevalue("postgres_url"))
+    else:
+        database = await connect(sqlite_at(tmp_path / "manta.db"))
     yield over(database, clock, uptime)
     await database.close()
 
