@@ -68,7 +68,8 @@ class BatchCoordinator:
     async def _run(self) -> None:
         stores = await self._setup.open_stores()
         fleet = RayFleet(self._setup)
-        self._coordinator = Coordinator(stores, fleet, self._setup.config, self._setup.state.config.files)
+        setup, state = self._setup, self._setup.state.config
+        self._coordinator = Coordinator(stores, fleet, setup.config, state.files, state.tiers)
         warming = asyncio.create_task(_warm_up(fleet))
         try:
             await self._coordinator.run()

@@ -4,26 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from deployments.state.protocol import Tier
 from deployments.state.references import Section
-
-_Tokens = Annotated[int, Field(ge=1)]
-
-
-class EnqueuedTokens(Section):
-    """How many tokens the unfinished batches of an account may hold together, by tier; None for any number.
-
-    This is the batches' own allowance: they neither spend what a key may use in a minute, nor wait for it.
-    """
-
-    free: _Tokens | None = 5_000_000
-    standard: _Tokens | None = 100_000_000
-    enterprise: _Tokens | None = None
-
-    def of(self, tier: Tier) -> int | None:
-        """Return the allowance of one tier."""
-        allowance: int | None = getattr(self, tier)
-        return allowance
 
 
 class BatchConfig(Section):
@@ -41,7 +22,6 @@ class BatchConfig(Section):
     max_unfinished_per_account: Annotated[int, Field(ge=1)] = 10
     max_requests: Annotated[int, Field(ge=1, le=1_000_000)] = 50_000
     max_line_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024 * 1024
-    enqueued_tokens: EnqueuedTokens = EnqueuedTokens()
     priority: Annotated[int, Field(ge=1, le=1000)] = 10
     max_lines_in_flight: Annotated[int, Field(ge=1, le=65_536)] = 192
     num_workers: Annotated[int, Field(ge=1, le=256)] = 1

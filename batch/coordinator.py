@@ -19,6 +19,7 @@ from deployments.state.batch_rows import Batch
 from deployments.state.files import ORPHAN_AGE_S
 from deployments.state.objects import StoreUnavailable
 from deployments.state.retention import FilesConfig
+from deployments.state.tiers import Tiers
 from deployments.waiting import wait_at_most
 from serve_app.observability import log_bug
 
@@ -31,11 +32,12 @@ _AFTER_BUG_S = 5.0
 class Coordinator:
     """Works on batches until it is closed."""
 
-    def __init__(self, stores: Stores, fleet: Fleet, config: BatchConfig, rules: FilesConfig) -> None:
+    def __init__(self, stores: Stores, fleet: Fleet, config: BatchConfig, rules: FilesConfig, tiers: Tiers) -> None:
         self._stores = stores
         self._fleet = fleet
         self._config = config
         self._rules = rules
+        self._tiers = tiers
         self._running: dict[asyncio.Task[None], Batch] = {}
         self._wake = asyncio.Event()
         self._num_refusals = 0
@@ -95,7 +97,7 @@ class Coordinator:
 
     async def _run(self, batch: Batch) -> None:
         try:
-            await BatchRun(self._stores, self._fleet, self._config, self._rules, batch).run()
+            await BatchRun(self._stores, self._fleet, self._config, self._rules, self._tiers, batch).run()
         except Fenced as error:
             logger.info("Another coordinator goes on with %s: %s", batch.batch_id, error)
         except Exception as error:  # The claim runs out, and the batch is tried again.

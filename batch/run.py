@@ -20,6 +20,7 @@ from deployments.state.batch_rows import Batch
 from deployments.state.files import FileNotFound, StoredFile
 from deployments.state.objects import ContentLost
 from deployments.state.retention import FilesConfig, keeps_input
+from deployments.state.tiers import Tiers
 from serve_app.errors import ApiError
 
 logger = logging.getLogger(__name__)
@@ -40,11 +41,14 @@ _INPUT_LOST: dict[str, Any] = {
 class BatchRun:
     """The work on one batch under one claim."""
 
-    def __init__(self, stores: Stores, fleet: Fleet, config: BatchConfig, rules: FilesConfig, batch: Batch) -> None:
+    def __init__(
+        self, stores: Stores, fleet: Fleet, config: BatchConfig, rules: FilesConfig, tiers: Tiers, batch: Batch
+    ) -> None:
         self._stores = stores
         self._fleet = fleet
         self._config = config
         self._rules = rules
+        self._tiers = tiers
         self._batch = batch
         self._id = batch.batch_id
         self._epoch = batch.state.epoch
@@ -212,7 +216,7 @@ class BatchRun:
             )
         except ContentLost:
             return Validation(errors=[_INPUT_LOST])
-        allowance = config.enqueued_tokens.of(batch.principal.tier)
+        allowance = self._tiers.of(batch.principal.tier).enqueued_tokens
         if allowance is not None and not found.errors:
             enqueued = await patiently("Counting tokens", lambda: self._stores.work.enqueued_tokens(batch.account))
             if enqueued + found.estimated_tokens > allowance:

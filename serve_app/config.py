@@ -16,6 +16,7 @@ from batch.config import BatchConfig
 from deployments.models.config import ModelConfig
 from deployments.operations import Operation
 from deployments.state.config import StateConfig
+from deployments.state.tiers import Tiers
 from deployments.tools.config import ToolsConfig
 from serve_app.operations.safety import SafetyConfig
 
@@ -61,6 +62,11 @@ class ServiceConfig(Part):
     tools: ToolsConfig = ToolsConfig()
     models: tuple[ServedModel, ...] = Field(min_length=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_names(cls, given: Any) -> Any:
+        return _move_enqueued_tokens(given) if isinstance(given, dict) else given
+
     @model_validator(mode="after")
     def _names_are_unique(self) -> "ServiceConfig":
         names = Counter(name for model in self.models for name in {model.id, *model.aliases})
@@ -83,6 +89,31 @@ class ServiceConfig(Part):
                     f"tools.file_search.embedding_model: {wanted} is not among the models, or makes no embeddings"
                 )
         return self
+
+
+def _move_enqueued_tokens(given: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration with `batches.enqueued_tokens`, as it was called before, where it is now: at each tier.
+
+    Raises:
+        ValueError: there is no such tier, or it has the setting under both names.
+    """
+    match given.get("batches"):
+        case {"enqueued_tokens": dict(by_tier), **batches}:
+            state = given.get("state") or {}
+        case _:
+            return given
+    tiers = (state.get("tiers") or {}) if isinstance(state, dict) else None
+    if not isinstance(tiers, dict) or not all(isinstance(limits, dict) for limits in tiers.values()):
+        return given  # Those are refused for what they are.
+    moved = {name: dict(limits) for name, limits in tiers.items()}
+    for name, tokens in by_tier.items():
+        if name not in tiers and name not in Tiers().names:
+            raise ValueError(f"batches.enqueued_tokens.{name}: there is no such tier in state.tiers")
+        if "enqueued_tokens" in tiers.get(name, {}):
+            now = f"state.tiers.{name}.enqueued_tokens"
+            raise ValueError(f"batches.enqueued_tokens.{name}: is now called {now}, which is set too")
+        moved[name] = {**moved.get(name, {}), "enqueued_tokens": tokens}
+    return {**given, "batches": batches, "state": {**state, "tiers": moved}}
 
 
 def check_file(path: Path) -> list[str]:

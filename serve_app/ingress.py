@@ -126,6 +126,7 @@ class Ingress:
             batches=BatchStore(self._database, vault, config.batches.max_unfinished_per_account),
             wake_batches=CoordinatorBell().ring,
             file_rules=state.config.files,
+            tiers=state.config.tiers,
             body_bounds=BodyBounds(
                 config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s
             ),

@@ -11,6 +11,7 @@ from deployments.state.files import FileStore
 from deployments.state.keys import ApiKey, KeyChange, NewKey
 from deployments.state.protocol import Gatekeeper
 from deployments.state.retention import FilesConfig
+from deployments.state.tiers import Tiers
 from serve_app.admission import Admission
 from serve_app.middleware import BodyBounds
 from serve_app.observability import Observer
@@ -86,6 +87,7 @@ class Services:
     containers: Containers | None = None
     file_search: FileSearch | None = None
     file_rules: FilesConfig = field(default_factory=FilesConfig)
+    tiers: Tiers = field(default_factory=Tiers)
     body_bounds: BodyBounds = field(default_factory=BodyBounds)
     startup: ModelStartup = field(default_factory=ModelStartup)
 

@@ -18,17 +18,12 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from deployments.state.object_config import ObjectStoreConfig, ResolvedObjectStore, resolve_object_store
-from deployments.state.protocol import Tier
 from deployments.state.references import EnvReference, FileReference, Section, StateError, follow
 from deployments.state.retention import FilesConfig
+from deployments.state.tiers import Tiers
 
-MAX_REQUESTS_PER_MINUTE = 10_000_000
-MAX_TOKENS_PER_MINUTE = 1_000_000_000_000
 MIN_PEPPER_BYTES = 32
 MASTER_KEY_BYTES = 32
-
-RequestsPerMinute = Annotated[int, Field(ge=1, le=MAX_REQUESTS_PER_MINUTE)]
-TokensPerMinute = Annotated[int, Field(ge=1, le=MAX_TOKENS_PER_MINUTE)]
 
 _DRIVERS = {
     "sqlite": "sqlite+aiosqlite",
@@ -37,26 +32,6 @@ _DRIVERS = {
     "postgresql": "postgresql+asyncpg",
     "postgresql+asyncpg": "postgresql+asyncpg",
 }
-
-
-class TierLimits(Section):
-    """What one key of a tier may use in any 60 seconds; None where it must be set for each key."""
-
-    requests_per_minute: RequestsPerMinute | None
-    tokens_per_minute: TokensPerMinute | None
-
-
-class Tiers(Section):
-    """The limits of every tier."""
-
-    free: TierLimits = TierLimits(requests_per_minute=10, tokens_per_minute=40_000)
-    standard: TierLimits = TierLimits(requests_per_minute=60, tokens_per_minute=200_000)
-    enterprise: TierLimits = TierLimits(requests_per_minute=None, tokens_per_minute=None)
-
-    def of(self, tier: Tier) -> TierLimits:
-        """Return the limits of one tier."""
-        limits: TierLimits = getattr(self, tier)
-        return limits
 
 
 class LimiterConfig(Section):

@@ -12,19 +12,22 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state.config import Tiers
 from deployments.state.database import Database
 from deployments.state.keys import ApiKey, KeyChange, NewKey, StoredKey
-from deployments.state.protocol import Tier
 from deployments.state.secret import PREFIX, create_secret, digest_of
 from deployments.state.tables import api_keys, revisions
+from deployments.state.tiers import Tiers
 
 MAX_OVERLAP_S = 30 * 86_400.0
 MAX_LISTED = 1_000
 
 
 class KeyRefused(ValueError):
-    """The key cannot be made or changed like that; the message says why."""
+    """The key cannot be made or changed like that; the message says why, `param` which field is wrong, if it is one."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
 
 
 class KeyNotFound(LookupError):
@@ -49,8 +52,9 @@ class KeyStore:
         """Issue a key; return it and its secret, which cannot be had again.
 
         Raises:
-            KeyRefused: its tier needs limits of its own, or it expires in the past.
+            KeyRefused: there is no such tier, the tier needs limits of its own, or it expires in the past.
         """
+        self._check_tier(new.tier)
         self._check(new.tier, new.requests_per_minute, new.tokens_per_minute, new.expires_at)
         secret = create_secret()
         now = self._clock()
@@ -99,6 +103,8 @@ class KeyStore:
         async with self._database.write() as connection:
             row = await self._living_row(connection, key_id)
             outcome = {**row, **values}
+            if "tier" in values:  # A key may otherwise stay in a tier that left the configuration.
+                self._check_tier(outcome["tier"])
             self._check(
                 outcome["tier"],
                 outcome["requests_per_minute"],
@@ -165,7 +171,12 @@ class KeyStore:
         shown = len(PREFIX) + 3
         return {"digest": digest_of(secret, self._pepper), "prefix": secret[:shown], "last_four": secret[-4:]}
 
-    def _check(self, tier: Tier, requests: int | None, tokens: int | None, expires_at: float | None) -> None:
+    def _check_tier(self, tier: str) -> None:
+        if tier not in self._tiers.names:
+            known = ", ".join(self._tiers.names)
+            raise KeyRefused(f"There is no tier '{tier}' in the configuration. Its tiers are: {known}.", "tier")
+
+    def _check(self, tier: str, requests: int | None, tokens: int | None, expires_at: float | None) -> None:
         limits = self._tiers.of(tier)
         for name, value, default in (
             ("requests_per_minute", requests, limits.requests_per_minute),

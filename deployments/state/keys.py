@@ -16,8 +16,8 @@ from pydantic import (
 )
 
 from deployments.operations import Operation
-from deployments.state.config import RequestsPerMinute, Tiers, TokensPerMinute
-from deployments.state.protocol import Principal, Retention, Tier
+from deployments.state.protocol import Principal, Retention
+from deployments.state.tiers import RequestsPerMinute, TierName, Tiers, TokensPerMinute
 
 _Label = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@-]*$")]
 _Pattern = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[\x21-\x7e]+$")]
@@ -48,7 +48,7 @@ class KeyChange(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_printable)] = "unnamed"
-    tier: Tier = "free"
+    tier: TierName = "free"
     requests_per_minute: RequestsPerMinute | None = None
     tokens_per_minute: TokensPerMinute | None = None
     operations: _Operations | None = None
@@ -86,7 +86,7 @@ class ApiKey:
     name: str
     account: str
     organization: str
-    tier: Tier
+    tier: str
     requests_per_minute: int
     tokens_per_minute: int
     operations: tuple[str, ...] | None
@@ -102,7 +102,7 @@ class ApiKey:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], tiers: Tiers) -> Self:
-        """Read a row of `api_keys`. A tier that lost its limits leaves a key without its own with the least."""
+        """Read a row of `api_keys`. A tier without limits, or gone, leaves a key without its own with the least."""
         limits = tiers.of(row["tier"])
         own_requests, own_tokens = row["requests_per_minute"], row["tokens_per_minute"]
         return cls(

@@ -7,7 +7,6 @@ actor) and by the in-memory twin in `tests`.
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-Tier = Literal["free", "standard", "enterprise"]
 Retention = Literal["strict", "ephemeral", "stored"]
 
 
@@ -22,7 +21,7 @@ class Principal:
     key_id: str
     account: str
     organization: str
-    tier: Tier
+    tier: str
     requests_per_minute: int
     tokens_per_minute: int
     operations: frozenset[str] | None = None

@@ -13,18 +13,11 @@ import typer
 
 from deployments.operations import Operation
 from deployments.state.keys import ApiKey, KeyChange, NewKey
+from deployments.state.tiers import Tiers
 from serve_app.cli.database import ConfigOption, DatabaseUrlOption, JsonOption, Place, StateDirOption, Stores, run
 from serve_app.cli.output import parse_duration, print_json, print_table, render_time
 
 app = typer.Typer(help="Issue, list, limit, rotate and revoke API keys.", no_args_is_help=True)
-
-
-class TierName(StrEnum):
-    """The tiers, as the command line spells them."""
-
-    free = "free"
-    standard = "standard"
-    enterprise = "enterprise"
 
 
 class RetentionName(StrEnum):
@@ -36,7 +29,14 @@ class RetentionName(StrEnum):
 
 
 KeyId = Annotated[str, typer.Argument(help="The key's id, key_...", show_default=False)]
-TierOption = Annotated[TierName | None, typer.Option(help="Which limits hold; enterprise needs its own.")]
+TierOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"Which limits hold: {', '.join(Tiers().names)}, or a tier of --config. A key needs its own where the "
+        "tier has none, as enterprise.",
+    ),
+]
 RequestsOption = Annotated[int | None, typer.Option(help="Requests in any 60 seconds, instead of the tier's.")]
 TokensOption = Annotated[int | None, typer.Option(help="Tokens in any 60 seconds, instead of the tier's.")]
 OperationOption = Annotated[
@@ -197,7 +197,7 @@ def revoke_key(
 
 
 def _changes(
-    tier: TierName | None,
+    tier: str | None,
     requests_per_minute: int | None,
     tokens_per_minute: int | None,
     operations: list[str] | None,
@@ -207,7 +207,7 @@ def _changes(
 ) -> dict[str, Any]:
     """Return what was given, by the names of `KeyChange`."""
     given: dict[str, Any] = {
-        "tier": None if tier is None else tier.value,
+        "tier": tier,
         "requests_per_minute": requests_per_minute,
         "tokens_per_minute": tokens_per_minute,
         "operations": operations or None,

@@ -36,7 +36,7 @@ async def create_key(request: Request) -> Response:
     try:
         key, secret = await keys.create(new)
     except KeyRefused as refused:
-        raise BadRequest(str(refused)) from None
+        raise BadRequest(str(refused), param=refused.param) from None
     return json_response({**key_to_wire(key), "secret": secret})
 
 
@@ -66,7 +66,7 @@ async def limit_key(request: Request) -> Response:
     except KeyNotFound:
         raise _unknown(request) from None
     except KeyRefused as refused:
-        raise BadRequest(str(refused)) from None
+        raise BadRequest(str(refused), param=refused.param) from None
 
 
 async def rotate_key(request: Request) -> Response:
@@ -78,7 +78,7 @@ async def rotate_key(request: Request) -> Response:
     except KeyNotFound:
         raise _unknown(request) from None
     except KeyRefused as refused:
-        raise BadRequest(str(refused)) from None
+        raise BadRequest(str(refused), param=refused.param) from None
     return json_response({**key_to_wire(key), "secret": secret})
 
 

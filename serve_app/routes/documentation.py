@@ -8,6 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from serve_app.routes.access import services_of
 from serve_app.routes.openapi import create_document
 
 _PAGE_HEADERS = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"}
@@ -22,22 +23,22 @@ code { font: .85rem ui-monospace, monospace } summary { cursor: pointer; color: 
 
 async def show_document(request: Request) -> Response:
     """Return the OpenAPI document."""
-    return Response(_document_bytes(), media_type="application/json")
+    return Response(_document_bytes(services_of(request).tiers.names), media_type="application/json")
 
 
 async def show_page(request: Request) -> Response:
     """Return the OpenAPI document as a page."""
-    return Response(_page(), media_type="text/html", headers=_PAGE_HEADERS)
+    return Response(_page(services_of(request).tiers.names), media_type="text/html", headers=_PAGE_HEADERS)
 
 
 @cache
-def _document_bytes() -> bytes:
-    return orjson.dumps(create_document())
+def _document_bytes(tiers: tuple[str, ...]) -> bytes:
+    return orjson.dumps(create_document(tiers))
 
 
 @cache
-def _page() -> str:
-    document = create_document()
+def _page(tiers: tuple[str, ...]) -> str:
+    document = create_document(tiers)
     schemas = document["components"]["schemas"]
     sections = [
         _section(method, path, operation, schemas)

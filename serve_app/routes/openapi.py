@@ -1,5 +1,6 @@
 """The service's description of itself as an OpenAPI document, made from the schemas that requests are checked with."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -40,9 +41,15 @@ _FILE_QUERY: dict[str, Any] = {
 _KEYS = "/v1/organization/admin/keys"
 
 
-def create_document() -> dict[str, Any]:
-    """Return the document: every path that is served, nothing that is not."""
+def create_document(tiers: Sequence[str]) -> dict[str, Any]:
+    """Return the document: every path that is served, nothing that is not. `tiers` are those that keys may have."""
     _, definitions = models_json_schema([(body, "validation") for body in _BODIES], ref_template=REFERENCE)
+    for body in (NewKey, KeyChange):
+        definitions["$defs"][body.__name__]["properties"]["tier"] = {
+            "type": "string",
+            "enum": list(tiers),
+            "default": body.model_fields["tier"].default,
+        }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -64,7 +71,7 @@ def create_document() -> dict[str, Any]:
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
             "schemas": {
-                **definitions.get("$defs", {}),
+                **definitions["$defs"],
                 **_answer_schemas(),
                 **response_schemas(),
                 **container_schemas(),

@@ -31,6 +31,7 @@ from deployments.state.files import FileStore
 from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.objects import BucketStore
 from deployments.state.retention import FilesConfig
+from deployments.state.tiers import Tiers
 from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
 from tests.contract.http.answers import MODEL, answer
@@ -124,7 +125,9 @@ async def run(directory: str) -> Course:
     config = BatchConfig()
     directory_of_models = MemoryDirectory([ForgetfulEngine(model_card(MODEL, max_model_len=100_000), answer)])
     operations = create_operations(directory_of_models, cache_salts(b"salt")).by_path()
-    coordinator = Coordinator(stores, LocalFleet(LineWorker(stores, operations, config)), config, FilesConfig())
+    coordinator = Coordinator(
+        stores, LocalFleet(LineWorker(stores, operations, config)), config, FilesConfig(), Tiers()
+    )
     watch = MemoryWatch()
     batch = await batches.create(NewBatch(PRINCIPAL, "file-1", URL, "24h", 86_400.0))
     started, running = time.perf_counter(), asyncio.create_task(coordinator.run())

@@ -13,12 +13,13 @@ import ray
 
 from deployments.state.actor import RayTransport, start_gatekeeper, stop_gatekeeper
 from deployments.state.client import GatekeeperClient
-from deployments.state.config import ResolvedState, StateConfig, TierLimits, Tiers, resolve_state
+from deployments.state.config import ResolvedState, StateConfig, resolve_state
 from deployments.state.database import connect
 from deployments.state.key_store import KeyStore
 from deployments.state.keys import NewKey
 from deployments.state.protocol import Granted, RequestRecord
 from deployments.state.request_log import ShippedRequestLog
+from deployments.state.tiers import Tiers
 from deployments.state.usage import UsageStore
 
 pytestmark = pytest.mark.cluster
@@ -139,7 +140,7 @@ async def test_another_configuration_starts_the_gatekeeper_anew_with_its_account
     for _ in range(3):
         await client.admit(principal)
     await client.close()
-    tiers = Tiers(free=TierLimits(requests_per_minute=5, tokens_per_minute=5))
+    tiers = Tiers.model_validate({"free": {"requests_per_minute": 5, "tokens_per_minute": 5}})
     changed = replace(gatekeeping.state, config=gatekeeping.state.config.model_copy(update={"tiers": tiers}))
     same = await asyncio.to_thread(start_gatekeeper, gatekeeping.state, NAME)
     assert ray.get(same.status.remote())["pid"] == gatekeeping.status()["pid"]

@@ -39,6 +39,7 @@ from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.retention import FilesConfig
 from deployments.state.store_marker import open_objects
 from deployments.state.tables import batches
+from deployments.state.tiers import Tiers
 from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
 from tests.contract.http.answers import MODEL, answer
@@ -162,7 +163,7 @@ async def main(database_url: str, objects_at: str, point: str | None) -> None:
         (POINTS | STOPS)[point]()
     directory = MemoryDirectory([ScriptedEngine(model_card(MODEL), answer)])
     operations = create_operations(directory, cache_salts(b"salt")).by_path()
-    coordinator = Coordinator(stores, LocalFleet(kind(stores, operations, config)), config, FilesConfig())
+    coordinator = Coordinator(stores, LocalFleet(kind(stores, operations, config)), config, FilesConfig(), Tiers())
     running = asyncio.create_task(coordinator.run())
     while await patiently("Counting batches", lambda: num_unfinished(stores)):  # noqa: ASYNC110 - others end them too.
         await asyncio.sleep(0.1)

@@ -29,6 +29,7 @@ from deployments.state.key_store import KeyStore
 from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.protocol import Principal, RequestRecord
 from deployments.state.retention import FilesConfig
+from deployments.state.tiers import Tiers
 from deployments.tools.config import CodeInterpreterConfig, FileSearchConfig, ToolsConfig
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.outbound.fetching import Fetcher
@@ -99,6 +100,7 @@ class World:
     batches: Any = field(default_factory=lambda: _Absent())
     wake_batches: Callable[[], None] = lambda: None
     file_rules: FilesConfig = field(default_factory=FilesConfig)
+    tiers: Tiers = field(default_factory=Tiers)
     objects: MemoryObjects = field(init=False)
     state: MemoryState = field(default_factory=MemoryState)
     built_ins: dict[str, Any] = field(default_factory=dict)
@@ -132,6 +134,7 @@ class World:
                 keys=self.keys,
                 files=self.files,
                 file_rules=self.file_rules,
+                tiers=self.tiers,
                 batches=self.batches,
                 wake_batches=self.wake_batches,
                 containers=self.containers,
@@ -156,7 +159,7 @@ class World:
         )
 
     def principal(self, secret: str = SECRET, **overrides: object) -> None:
-        self.gatekeeper.principals[secret] = principal(**overrides)
+        self.gatekeeper.principals[secret] = principal(tiers=self.tiers, **overrides)
 
 
 class _Absent:
@@ -176,7 +179,7 @@ def responses(world) -> AsyncResponses:
 async def key_store(tmp_path, sqlite_at, world) -> AsyncIterator[KeyStore]:
     """The real key store behind the admin routes, on a database of its own."""
     database = await connect(sqlite_at(tmp_path / "keys.db"))
-    world.keys = KeyStore(database, b"pepper" * 6, clock=world.clock)
+    world.keys = KeyStore(database, b"pepper" * 6, world.tiers, world.clock)
     yield world.keys
     await database.close()
 
@@ -289,7 +292,7 @@ async def run_batches(
     counted: list[RequestRecord] = []
     worker = LineWorker(stores, operations, config, counted.append)
     workers = fleet(worker)
-    coordinator = Coordinator(stores, workers, config, world.file_rules)
+    coordinator = Coordinator(stores, workers, config, world.file_rules, world.tiers)
     world.wake_batches = coordinator.poke
     running = asyncio.create_task(coordinator.run())
     try:

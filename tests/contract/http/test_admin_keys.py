@@ -2,6 +2,7 @@
 
 import pytest
 
+from deployments.state.tiers import Tiers
 from tests.contract.http.answers import SECRET
 
 KEYS = "/v1/organization/admin/keys"
@@ -67,6 +68,34 @@ async def test_unknown_key_is_404(http, method, path, body):
     answer = await http.request(method, path, json=body)
     assert answer.status_code == 404
     assert answer.json()["error"]["message"] == "No API key found with id 'key_1'."
+
+
+RESEARCH = {"research": {"requests_per_minute": 7, "tokens_per_minute": 700, "enqueued_tokens": None}}
+
+
+@pytest.fixture
+def tiers(world):
+    """A tier of the configuration's own; named before `http`, so that the key store knows it."""
+    world.tiers = Tiers.model_validate(RESEARCH)
+
+
+async def test_a_key_has_the_limits_of_a_tier_that_the_configuration_adds(tiers, http, world):
+    made = (await http.post(KEYS, json={"tier": "research"})).json()
+    assert (made["tier"], made["requests_per_minute"], made["tokens_per_minute"]) == ("research", 7, 700)
+    schemas = (await http.get("/openapi.json")).json()["components"]["schemas"]
+    for body in ("NewKey", "KeyChange"):
+        assert schemas[body]["properties"]["tier"]["enum"] == ["free", "standard", "enterprise", "research"]
+    assert "&quot;research&quot;" in (await http.get("/docs")).text
+
+
+async def test_an_unknown_tier_is_refused_with_those_that_there_are(http):
+    made = (await http.post(KEYS, json={})).json()
+    for path in (KEYS, f"{KEYS}/{made['id']}"):
+        answer = await http.post(path, json={"tier": "research"})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "tier")
+        assert "Its tiers are: free, standard, enterprise." in answer.json()["error"]["message"]
+    schemas = (await http.get("/openapi.json")).json()["components"]["schemas"]
+    assert schemas["NewKey"]["properties"]["tier"]["enum"] == ["free", "standard", "enterprise"]
 
 
 BAD = [

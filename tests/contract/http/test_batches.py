@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from deployments.models.errors import Overloaded, RequestRejected
 from deployments.state.tables import usage
+from deployments.state.tiers import Tiers
 from deployments.state.usage import UsageStore
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
 from tests.contract.http.batch_calls import CHAT, OTHER, client, files_url, finish, http, jsonl, line, lines_of, submit
@@ -255,8 +256,10 @@ async def test_the_eleventh_unfinished_batch_is_refused(world, batch_stores):
 
 
 async def test_the_tokens_of_unfinished_batches_are_bounded(world, batch_stores):
-    world.principal(requests_per_minute=10_000, tier="free")
-    async with run_batches(world, batch_stores, enqueued_tokens={"free": 100}):
+    limits = {"requests_per_minute": 10_000, "tokens_per_minute": 1_000_000, "enqueued_tokens": 100}
+    world.tiers = Tiers.model_validate({"research": limits})
+    world.principal(tier="research")
+    async with run_batches(world, batch_stores):
         client = world.client()
         assert (await finish(client, await submit(client, jsonl(line(0))))).status == "completed"
         batch = await finish(client, await submit(client, jsonl(*map(line, range(10)))))

@@ -4,11 +4,11 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import text
 
-from deployments.state.config import TierLimits, Tiers
 from deployments.state.database import Database
 from deployments.state.key_store import MAX_OVERLAP_S, KeyNotFound, KeyRefused, KeyStore
 from deployments.state.keys import KeyChange, NewKey, explain
 from deployments.state.secret import digest_of
+from deployments.state.tiers import Tiers
 from tests.twins.gatekeeper import TestClock
 
 PEPPER = b"pepper" * 8
@@ -64,7 +64,8 @@ async def test_a_key_that_is_over_before_it_begins_is_refused(store: KeyStore, c
         ({"requests_per_minute": 10**8}, "requests_per_minute"),
         ({"tokens_per_minute": -1}, "tokens_per_minute"),
         ({"tokens_per_minute": 10**13}, "tokens_per_minute"),
-        ({"tier": "gold"}, "tier"),
+        ({"tier": "Gold!"}, "tier"),
+        ({"tier": "x" * 17}, "tier"),
         ({"retention": "forever"}, "retention"),
         ({"operations": ["chat", "fly"]}, "operations"),
         ({"operations": []}, "operations"),
@@ -196,6 +197,30 @@ async def test_changes_are_numbered_without_gaps_when_made_at_once(store: KeySto
 
 async def test_a_tier_that_lost_its_limits_leaves_the_least(database: Database) -> None:
     key, _ = await KeyStore(database, PEPPER).create(NewKey())
-    bare = Tiers(free=TierLimits(requests_per_minute=None, tokens_per_minute=None))
+    bare = Tiers.model_validate({"free": {"requests_per_minute": None, "tokens_per_minute": None}})
     shown = await KeyStore(database, PEPPER, bare).show(key.key_id)
     assert (shown.requests_per_minute, shown.tokens_per_minute) == (1, 1)
+
+
+async def test_a_key_outlives_its_tier_with_the_least(database: Database) -> None:
+    research = {"research": {"requests_per_minute": 7, "tokens_per_minute": 700, "enqueued_tokens": None}}
+    with_it = KeyStore(database, PEPPER, Tiers.model_validate(research))
+    key, _ = await with_it.create(NewKey(tier="research"))
+    assert (key.requests_per_minute, key.tokens_per_minute) == (7, 700)
+    without = KeyStore(database, PEPPER)
+    shown = await without.show(key.key_id)
+    assert (shown.tier, shown.requests_per_minute, shown.tokens_per_minute) == ("research", 1, 1)
+    renamed = await without.limit(key.key_id, KeyChange(name="still here", tokens_per_minute=9))
+    assert (renamed.name, renamed.requests_per_minute, renamed.tokens_per_minute) == ("still here", 1, 9)
+    with pytest.raises(KeyRefused, match="no tier 'research' in the configuration"):
+        await without.limit(key.key_id, KeyChange(tier="research"))
+
+
+async def test_an_unknown_tier_is_refused_with_those_that_there_are(store: KeyStore) -> None:
+    with pytest.raises(KeyRefused, match=r"no tier 'gold'.*Its tiers are: free, standard, enterprise") as refused:
+        await store.create(NewKey(tier="gold"))
+    assert refused.value.param == "tier"
+    key, _ = await store.create(NewKey())
+    with pytest.raises(KeyRefused, match="no tier 'gold'"):
+        await store.limit(key.key_id, KeyChange(tier="gold"))
+    assert (await store.show(key.key_id)).tier == "free"

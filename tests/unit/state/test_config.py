@@ -123,6 +123,11 @@ def test_a_pepper_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     [
         ({"colour": "red"}, "colour"),
         ({"tiers": {"free": {"requests_per_minute": 0, "tokens_per_minute": 1}}}, "tiers.free.requests_per_minute"),
+        ({"tiers": {"new": {"requests_per_minute": 1, "tokens_per_minute": 1}}}, "tiers.new.enqueued_tokens"),
+        ({"tiers": {"free": {"requests": 1}}}, "tiers.free.requests"),
+        ({"tiers": {"free": None}}, "tiers.free"),
+        ({"tiers": {"No Name": {}}}, "tiers.No Name.[key]"),
+        ({"tiers": ["free"]}, "tiers"),
         ({"limiter": {"lease_s": 2.0}}, "limiter.lease_s"),
         ({"database_url": "postgresql://user:word@db/manta"}, ""),
         ({"database_url": "mysql://db/manta"}, ""),
