@@ -32,7 +32,9 @@ a short scalar, nor class names, paths or secrets. Nothing here knows the web fr
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar, TypedDict
+from typing import ClassVar
+
+from typing_extensions import TypedDict
 
 from deployments.models.errors import Cancelled, EngineDied, EngineError, Overloaded, RequestRejected
 from deployments.state.protocol import Denied

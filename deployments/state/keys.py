@@ -61,7 +61,7 @@ class NewKey(KeyChange):
     """A key to be issued. `organization` is the account's public name; where it is not given, the account."""
 
     account: _Label = "default"
-    organization: _Label = ""
+    organization: _Label = Field(default_factory=str)  # The account, where it is not given.
     is_admin: bool = False
 
     @model_validator(mode="before")

@@ -1,16 +1,25 @@
 """What every endpoint needs from its request: the services, who is calling, the body; and JSON to answer with."""
 
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from deployments.state.protocol import Principal
 from serve_app.auth import authenticate, authenticate_admin
 from serve_app.middleware import EXCHANGE
 from serve_app.observability import Exchange
 from serve_app.services import Services
+
+
+class Deleted(TypedDict):
+    """What is said of an object that is no more."""
+
+    id: str
+    object: str
+    deleted: Literal[True]
 
 
 def services_of(request: Request) -> Services:
@@ -52,3 +61,9 @@ def json_response(content: Any, status: int = 200) -> Response:
     return Response(
         orjson.dumps(content), status_code=status, media_type="application/json", headers={"cache-control": "no-store"}
     )
+
+
+def deleted_response(object_id: str, kind: str) -> Response:
+    """Return that an object is no more."""
+    deleted: Deleted = {"id": object_id, "object": kind, "deleted": True}
+    return json_response(deleted)

@@ -1,16 +1,18 @@
 """/v1/organization/admin/keys: API keys issued, listed, limited, rotated and revoked under an admin key."""
 
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from deployments.state.key_store import KeyNotFound, KeyRefused
 from deployments.state.keys import ApiKey, KeyChange, NewKey
 from serve_app.body import parse_json_body
 from serve_app.errors import BadRequest, NotFound
-from serve_app.routes.access import admin_caller, json_response, services_of
+from serve_app.routes.access import Deleted, admin_caller, deleted_response, json_response, services_of
+from serve_app.routes.contract import answers
 from serve_app.routes.paging import parse_query
 from serve_app.schemas.base import WireModel
 from serve_app.services import KeyAdmin
@@ -29,6 +31,44 @@ class KeyQuery(WireModel):
     include_revoked: Annotated[bool, BeforeValidator(lambda value: value is True)] = False
 
 
+class ShownKey(TypedDict):
+    """What may be told of a key: everything but its secret. Times are in Unix seconds."""
+
+    id: str
+    object: Literal["organization.api_key"]
+    name: str
+    account: str
+    organization: str
+    tier: str
+    requests_per_minute: int
+    tokens_per_minute: int
+    operations: tuple[str, ...] | None
+    models: tuple[str, ...] | None
+    retention: str
+    is_admin: bool
+    redacted_value: str
+    created_at: int
+    rotated_at: int | None
+    previous_expires_at: int | None
+    revoked_at: int | None
+    expires_at: int | None
+
+
+class IssuedKey(ShownKey):
+    """A key with its secret, which is shown once."""
+
+    secret: str
+
+
+class KeyList(TypedDict):
+    """Every key that was asked for."""
+
+    object: Literal["list"]
+    data: list[ShownKey]
+    has_more: bool
+
+
+@answers(IssuedKey, body=NewKey)
 async def create_key(request: Request) -> Response:
     """Issue a key; the answer is the only place where its secret is ever shown."""
     keys = await _keys(request)
@@ -40,6 +80,7 @@ async def create_key(request: Request) -> Response:
     return json_response({**key_to_wire(key), "secret": secret})
 
 
+@answers(KeyList, query=KeyQuery)
 async def list_keys(request: Request) -> Response:
     """Return the keys, newest first; `account` narrows them, `include_revoked=true` adds those taken back."""
     keys = await _keys(request)
@@ -48,6 +89,7 @@ async def list_keys(request: Request) -> Response:
     return json_response({"object": "list", "data": [key_to_wire(key) for key in found], "has_more": False})
 
 
+@answers(ShownKey)
 async def show_key(request: Request) -> Response:
     """Return one key, revoked or not."""
     keys = await _keys(request)
@@ -57,6 +99,7 @@ async def show_key(request: Request) -> Response:
         raise _unknown(request) from None
 
 
+@answers(ShownKey, body=KeyChange)
 async def limit_key(request: Request) -> Response:
     """Change a key's limits, scopes, expiry or retention: those that the body names."""
     keys = await _keys(request)
@@ -69,6 +112,7 @@ async def limit_key(request: Request) -> Response:
         raise BadRequest(str(refused), param=refused.param) from None
 
 
+@answers(IssuedKey, body=Rotation)
 async def rotate_key(request: Request) -> Response:
     """Give a key a new secret, shown in this answer only."""
     keys = await _keys(request)
@@ -82,6 +126,7 @@ async def rotate_key(request: Request) -> Response:
     return json_response({**key_to_wire(key), "secret": secret})
 
 
+@answers(Deleted)
 async def revoke_key(request: Request) -> Response:
     """Take a key back for good."""
     keys = await _keys(request)
@@ -89,11 +134,11 @@ async def revoke_key(request: Request) -> Response:
         key = await keys.revoke(_key_id(request))
     except KeyNotFound:
         raise _unknown(request) from None
-    return json_response({"id": key.key_id, "object": "organization.api_key.deleted", "deleted": True})
+    return deleted_response(key.key_id, "organization.api_key.deleted")
 
 
-def key_to_wire(key: ApiKey) -> dict[str, Any]:
-    """Return what may be told of a key: everything but its secret. Times are in Unix seconds."""
+def key_to_wire(key: ApiKey) -> ShownKey:
+    """Return what may be told of a key."""
     return {
         "id": key.key_id,
         "object": "organization.api_key",

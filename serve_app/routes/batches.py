@@ -12,10 +12,12 @@ from serve_app.body import parse_json_body
 from serve_app.errors import BadRequest, Conflict, NotFound, QuotaExceeded, RetentionForbids, shorten
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.paging import list_to_wire, parse_query
+from serve_app.routes.contract import answers
+from serve_app.routes.paging import Page, list_to_wire, parse_query
 from serve_app.schemas.batches import WINDOW_S, BatchCreateRequest, BatchQuery, batch_to_wire
 
 
+@answers("openai.types.Batch", body=BatchCreateRequest)
 async def create_batch(request: Request) -> Response:
     """Create a batch; whether its input is valid is found out afterwards."""
     principal = await _caller(request)
@@ -46,6 +48,7 @@ async def create_batch(request: Request) -> Response:
     return json_response(batch_to_wire(batch))
 
 
+@answers(Page, of="openai.types.Batch", query=BatchQuery)
 async def list_batches(request: Request) -> Response:
     """Return the account's batches, newest first; `limit` and `after` page them."""
     principal = await _caller(request)
@@ -57,6 +60,7 @@ async def list_batches(request: Request) -> Response:
     return json_response(list_to_wire([batch_to_wire(batch) for batch in found], has_more=has_more))
 
 
+@answers("openai.types.Batch")
 async def retrieve_batch(request: Request) -> Response:
     """Return a batch, with its progress."""
     principal = await _caller(request)
@@ -67,6 +71,7 @@ async def retrieve_batch(request: Request) -> Response:
         raise _unknown(batch_id) from None
 
 
+@answers("openai.types.Batch")
 async def cancel_batch(request: Request) -> Response:
     """Have a batch stop; what is done is kept."""
     principal = await _caller(request)

@@ -17,13 +17,15 @@ from serve_app.forms import FormEvent, PartBegin, PartData
 from serve_app.operations.code_interpreter.containers import Containers, FileCopy, NewContainer, path_in
 from serve_app.operations.code_interpreter.refusals import expired
 from serve_app.operations.scopes import check_operation
-from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.paging import list_to_wire, parse_query, unknown_after
+from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
+from serve_app.routes.contract import answers
+from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.routes.storage import begin_content
 from serve_app.routes.upload import form_events
 from serve_app.schemas.containers import (
     ContainerCreateRequest,
     ContainerFileRequest,
+    ContainerFileUpload,
     ContainerQuery,
     container_file_to_wire,
     container_to_wire,
@@ -31,6 +33,7 @@ from serve_app.schemas.containers import (
 from serve_app.schemas.paging import PageQuery
 
 
+@answers("openai.types.ContainerCreateResponse", body=ContainerCreateRequest)
 async def create_container(request: Request) -> Response:
     """Make a container, with copies of files in it."""
     principal, containers = await _caller(request)
@@ -44,6 +47,7 @@ async def create_container(request: Request) -> Response:
     return json_response(container_to_wire(made))
 
 
+@answers(Page, of="openai.types.ContainerListResponse", query=ContainerQuery)
 async def list_containers(request: Request) -> Response:
     """Return the account's containers, in pages; those that have ended are shown for an hour."""
     principal, containers = await _caller(request)
@@ -56,20 +60,23 @@ async def list_containers(request: Request) -> Response:
     return json_response(list_to_wire([container_to_wire(one) for one in found], has_more=has_more))
 
 
+@answers("openai.types.ContainerRetrieveResponse")
 async def retrieve_container(request: Request) -> Response:
     """Return a container; counts as a use of it."""
     principal, containers = await _caller(request)
     return json_response(container_to_wire(await containers.look(principal.account, _id_of(request))))
 
 
+@answers(Deleted)
 async def delete_container(request: Request) -> Response:
     """End a container; everything in it is gone."""
     principal, containers = await _caller(request)
     container_id = _id_of(request)
     await containers.delete(principal.account, container_id)
-    return json_response({"id": container_id, "object": "container.deleted", "deleted": True})
+    return deleted_response(container_id, "container.deleted")
 
 
+@answers("openai.types.containers.FileCreateResponse", body=ContainerFileRequest, form=ContainerFileUpload)
 async def create_file(request: Request) -> Response:
     """Put a file into a container: the one in a multipart form, or a copy of one that was uploaded before."""
     principal, containers = await _caller(request)
@@ -85,6 +92,7 @@ async def create_file(request: Request) -> Response:
     return json_response(_to_wire(file, container_id))
 
 
+@answers(Page, of="openai.types.containers.FileListResponse", query=PageQuery)
 async def list_files(request: Request) -> Response:
     """Return the files in a container, in pages."""
     principal, containers = await _caller(request)
@@ -101,6 +109,7 @@ async def list_files(request: Request) -> Response:
     return json_response(list_to_wire(shown, has_more=len(files) > query.limit))
 
 
+@answers("openai.types.containers.FileRetrieveResponse")
 async def retrieve_file(request: Request) -> Response:
     """Return what is known of a file in a container."""
     principal, containers = await _caller(request)
@@ -109,6 +118,7 @@ async def retrieve_file(request: Request) -> Response:
     return json_response(_to_wire(file, container_id))
 
 
+@answers(bytes, media_type="application/octet-stream")
 async def download_file(request: Request) -> Response:
     """Return the content of a file in a container."""
     principal, containers = await _caller(request)
@@ -121,12 +131,13 @@ async def download_file(request: Request) -> Response:
     return StreamingResponse(content, headers=headers, media_type="application/octet-stream")
 
 
+@answers(Deleted)
 async def delete_file(request: Request) -> Response:
     """Delete a file in a container."""
     principal, containers = await _caller(request)
     file_id = request.path_params["file_id"]
     await containers.delete_file(principal.account, _id_of(request), file_id)
-    return json_response({"id": file_id, "object": "container.file.deleted", "deleted": True})
+    return deleted_response(file_id, "container.file.deleted")
 
 
 class _Upload:

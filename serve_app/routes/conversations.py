@@ -14,14 +14,16 @@ from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prepare import strip
 from serve_app.operations.responses.stored_items import items_of
 from serve_app.operations.scopes import check_operation
-from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.paging import list_to_wire, parse_query, unknown_after
+from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
+from serve_app.routes.contract import answers
+from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.schemas.conversations import ConversationChange, NewConversation, NewConversationItems
 from serve_app.schemas.paging import PageQuery
 
 Body = TypeVar("Body", bound=BaseModel)
 
 
+@answers("openai.types.conversations.Conversation", body=NewConversation)
 async def create_conversation(request: Request) -> Response:
     """Make a conversation with its first items."""
     principal, operation, store = await _caller(request)
@@ -33,12 +35,14 @@ async def create_conversation(request: Request) -> Response:
     return json_response(_to_wire(made))
 
 
+@answers("openai.types.conversations.Conversation")
 async def retrieve_conversation(request: Request) -> Response:
     """Return a conversation."""
     principal, _, store = await _caller(request)
     return json_response(_to_wire(await _load(request, principal, store)))
 
 
+@answers("openai.types.conversations.Conversation", body=ConversationChange)
 async def update_conversation(request: Request) -> Response:
     """Replace a conversation's metadata."""
     principal, _, store = await _caller(request)
@@ -50,15 +54,17 @@ async def update_conversation(request: Request) -> Response:
     return json_response(_to_wire(changed))
 
 
+@answers(Deleted)
 async def delete_conversation(request: Request) -> Response:
     """Destroy a conversation and its items."""
     principal, _, store = await _caller(request)
     conversation_id: str = request.path_params["conversation_id"]
     if not await store.delete(principal.account, conversation_id):
         raise _unknown(conversation_id)
-    return json_response({"id": conversation_id, "object": "conversation.deleted", "deleted": True})
+    return deleted_response(conversation_id, "conversation.deleted")
 
 
+@answers(Page, of="openai.types.conversations.ConversationItem", query=PageQuery)
 async def list_items(request: Request) -> Response:
     """Return a conversation's items, in pages."""
     query = parse_query(request, PageQuery)
@@ -79,6 +85,7 @@ async def list_items(request: Request) -> Response:
     return json_response(list_to_wire(page.items, has_more=page.has_more))
 
 
+@answers(Page, of="openai.types.conversations.ConversationItem", body=NewConversationItems)
 async def create_items(request: Request) -> Response:
     """Add items to a conversation; return them as they are kept."""
     principal, operation, store = await _caller(request)
@@ -93,6 +100,7 @@ async def create_items(request: Request) -> Response:
     return json_response(list_to_wire(added, has_more=False))
 
 
+@answers("openai.types.conversations.ConversationItem")
 async def retrieve_item(request: Request) -> Response:
     """Return an item of a conversation."""
     principal, _, store = await _caller(request)
@@ -106,6 +114,7 @@ async def retrieve_item(request: Request) -> Response:
     return json_response(item)
 
 
+@answers("openai.types.conversations.Conversation")
 async def delete_item(request: Request) -> Response:
     """Destroy an item of a conversation; return the conversation."""
     principal, _, store = await _caller(request)

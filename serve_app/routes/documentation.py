@@ -1,14 +1,17 @@
 """GET /openapi.json and /docs: the interface, for programs and for people. The page loads nothing from anywhere."""
 
-from functools import cache
+import asyncio
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from serve_app.routes.access import services_of
+from serve_app.routes.contract import answers
 from serve_app.routes.openapi import create_document
 
 _PAGE_HEADERS = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"}
@@ -21,24 +24,33 @@ code { font: .85rem ui-monospace, monospace } summary { cursor: pointer; color: 
 """
 
 
+@answers(dict[str, Any], needs_key=False)
 async def show_document(request: Request) -> Response:
-    """Return the OpenAPI document."""
-    return Response(_document_bytes(services_of(request).tiers.names), media_type="application/json")
+    """Return this document."""
+    return Response((await _documents(request))[0], media_type="application/json")
 
 
+@answers(str, media_type="text/html", needs_key=False)
 async def show_page(request: Request) -> Response:
-    """Return the OpenAPI document as a page."""
-    return Response(_page(services_of(request).tiers.names), media_type="text/html", headers=_PAGE_HEADERS)
+    """Return this document as a page."""
+    return Response((await _documents(request))[1], media_type="text/html", headers=_PAGE_HEADERS)
 
 
-@cache
-def _document_bytes(tiers: tuple[str, ...]) -> bytes:
-    return orjson.dumps(create_document(tiers))
+async def _documents(request: Request) -> tuple[bytes, str]:
+    """Return the document and the page, made when the first of them is asked for."""
+    state = request.app.state
+    if not hasattr(state, "documents"):  # Made in a thread: it takes most of a second.
+        state.documents = await asyncio.to_thread(_make, request.app.routes, services_of(request).tiers.names)
+    documents: tuple[bytes, str] = state.documents
+    return documents
 
 
-@cache
-def _page(tiers: tuple[str, ...]) -> str:
-    document = create_document(tiers)
+def _make(routes: Iterable[BaseRoute], tiers: Sequence[str]) -> tuple[bytes, str]:
+    document = create_document(routes, tiers)
+    return orjson.dumps(document), _page(document)
+
+
+def _page(document: dict[str, Any]) -> str:
     schemas = document["components"]["schemas"]
     sections = [
         _section(method, path, operation, schemas)
@@ -54,18 +66,34 @@ def _page(tiers: tuple[str, ...]) -> str:
 
 
 def _section(method: str, path: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
-    head = f"<h2><b>{method.upper()}</b>{escape(path)}</h2><p>{escape(operation['summary'])}.</p>"
-    if "requestBody" not in operation:
-        return head
-    (content,) = operation["requestBody"]["content"].values()
-    name = content["schema"]["$ref"].rpartition("/")[2]
-    schema = schemas[name]
-    rows = [
-        _row(field, about, is_required=field in schema.get("required", ()))
-        for field, about in schema["properties"].items()
-    ]
-    table = "<table><tr><th>Parameter<th>Type<th>Default" + "".join(rows) + "</table>"
-    return f"{head}<details><summary>Parameters</summary>{table}</details>"
+    query = [(one["name"], one["schema"], False) for one in operation.get("parameters", ()) if one["in"] == "query"]
+    bodies = operation.get("requestBody", {}).get("content", {})
+    answers = operation["responses"]["200"]["content"]
+    return (
+        f"<h2><b>{method.upper()}</b>{escape(path)}</h2><p>{escape(operation['summary'])}.</p>"
+        + _table("Query", query)
+        + "".join(_table(f"Body: {kind}", _fields(body["schema"], schemas)) for kind, body in bodies.items())
+        + "".join(_table(f"Answer: {kind}", _fields(answer["schema"], schemas)) for kind, answer in answers.items())
+    )
+
+
+def _fields(schema: dict[str, Any], schemas: dict[str, Any]) -> list[tuple[str, dict[str, Any], bool]]:
+    """Return the name, the schema and whether it is required of every field of an object; nothing for a union."""
+    schema = schemas[_name_of(schema)] if "$ref" in schema else schema
+    required = schema.get("required", ())
+    return [(field, about, field in required) for field, about in schema.get("properties", {}).items()]
+
+
+def _table(title: str, fields: list[tuple[str, dict[str, Any], bool]]) -> str:
+    if not fields:
+        return ""
+    rows = "".join(_row(field, about, is_required=is_required) for field, about, is_required in fields)
+    head = f"<details><summary>{escape(title)}</summary><table><tr><th>Field<th>Type<th>Default"
+    return f"{head}{rows}</table></details>"
+
+
+def _name_of(reference: dict[str, Any]) -> str:
+    return str(reference["$ref"]).rpartition("/")[2]
 
 
 def _row(field: str, about: dict[str, Any], *, is_required: bool) -> str:
@@ -81,7 +109,7 @@ def _kind_of(about: dict[str, Any]) -> str:
             kinds = [_kind_of(kind) for kind in about[union]]
             return " or ".join(dict.fromkeys(kind for kind in kinds if kind != "null"))
     if "$ref" in about:
-        return str(about["$ref"]).rpartition("/")[2]
+        return _name_of(about).rpartition("__")[2]
     if "enum" in about or "const" in about:
         return " | ".join(orjson.dumps(value).decode() for value in about.get("enum", [about.get("const")]))
     if about.get("type") == "array":

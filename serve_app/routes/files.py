@@ -6,17 +6,20 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from deployments.operations import Operation
-from deployments.state.files import FileInUse, FileNotFound, Page, StoredFile
+from deployments.state.files import FileInUse, FileNotFound, StoredFile
+from deployments.state.files import Page as FilePage
 from deployments.state.protocol import Principal
 from serve_app.errors import Conflict, NotFound, RetentionForbids, shorten
 from serve_app.operations.scopes import check_operation
-from serve_app.routes.access import caller, json_response, services_of
-from serve_app.routes.paging import list_to_wire, parse_query
+from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
+from serve_app.routes.contract import answers
+from serve_app.routes.paging import Page, list_to_wire, parse_query
 from serve_app.routes.storage import begin_content, parse_range
 from serve_app.routes.upload import receive_file
-from serve_app.schemas.files import FileQuery, file_to_wire
+from serve_app.schemas.files import FileQuery, FileUpload, file_to_wire
 
 
+@answers("openai.types.FileObject", form=FileUpload)
 async def create_file(request: Request) -> Response:
     """Store the file of a multipart form; its content is never held whole."""
     principal = await _caller(request)
@@ -27,11 +30,12 @@ async def create_file(request: Request) -> Response:
     return json_response(file_to_wire(file))
 
 
+@answers(Page, of="openai.types.FileObject", query=FileQuery)
 async def list_files(request: Request) -> Response:
     """Return the account's files, newest first; `purpose`, `limit`, `order` and `after` narrow and page them."""
     principal = await _caller(request)
     query = parse_query(request, FileQuery)
-    page = Page(query.purpose, query.limit, query.order, query.after)
+    page = FilePage(query.purpose, query.limit, query.order, query.after)
     try:
         found, has_more = await services_of(request).files.list_files(principal.account, page)
     except FileNotFound:
@@ -39,12 +43,14 @@ async def list_files(request: Request) -> Response:
     return json_response(list_to_wire([file_to_wire(file) for file in found], has_more=has_more))
 
 
+@answers("openai.types.FileObject")
 async def retrieve_file(request: Request) -> Response:
     """Return what is known of a file."""
     principal = await _caller(request)
     return json_response(file_to_wire(await _find(request, principal)))
 
 
+@answers(Deleted)
 async def delete_file(request: Request) -> Response:
     """Destroy a file."""
     principal = await _caller(request)
@@ -60,9 +66,10 @@ async def delete_file(request: Request) -> Response:
             param="id",
             code="file_in_use",
         ) from None
-    return json_response({"id": file_id, "object": "file", "deleted": True})
+    return deleted_response(file_id, "file")
 
 
+@answers(bytes, media_type="application/octet-stream", statuses=(200, 206))
 async def download_file(request: Request) -> Response:
     """Return a file's content as it was uploaded, or the range of it that is asked for."""
     principal = await _caller(request)

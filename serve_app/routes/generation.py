@@ -7,19 +7,26 @@ from serve_app.body import parse_json_body
 from serve_app.operations.registry import Body, RunnableOperation
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, exchange_of, services_of
+from serve_app.routes.contract import answers
+from serve_app.schemas.chat import ChatRequest
+from serve_app.schemas.completions import CompletionChunk, CompletionRequest
+from serve_app.schemas.embeddings import EmbeddingList, EmbeddingRequest
 from serve_app.sse import OutcomeResponse
 
 
+@answers("openai.types.chat.ChatCompletion", body=ChatRequest, events="openai.types.chat.ChatCompletionChunk")
 async def create_chat_completion(request: Request) -> ASGIApp:
     """Create a chat completion, streamed as server-sent events when the body asks for it."""
     return await _run(request, services_of(request).operations.chat)
 
 
+@answers("openai.types.Completion", body=CompletionRequest, events=CompletionChunk)
 async def create_completion(request: Request) -> ASGIApp:
     """Create a completion of plain text, streamed as server-sent events when the body asks for it."""
     return await _run(request, services_of(request).operations.completions)
 
 
+@answers(EmbeddingList, body=EmbeddingRequest)
 async def create_embeddings(request: Request) -> ASGIApp:
     """Create an embedding of every input."""
     return await _run(request, services_of(request).operations.embeddings)

@@ -1,22 +1,26 @@
 """GET /livez, /readyz and /metrics: for whoever runs the service; no key needed, nothing about callers told."""
 
 import asyncio
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.state.protocol import GatekeeperUnavailable
 from serve_app.routes.access import json_response, services_of
+from serve_app.routes.contract import answers
 
 _PROBE_SECRET = "sk-manta-readiness-probe"  # noqa: S105 - names no key; any secret shows whether the gatekeeper answers.
 _PROBE_TIMEOUT_S = 2.0
 
 
+@answers(dict[str, Any], needs_key=False)
 async def report_liveness(request: Request) -> Response:
     """Say that this process answers."""
     return json_response({"status": "ok"})
 
 
+@answers(dict[str, Any], statuses=(200, 503), needs_key=False)
 async def report_readiness(request: Request) -> Response:
     """Say whether requests can be served: 200 when the gatekeeper answers and a model can, else 503."""
     services = services_of(request)
@@ -39,6 +43,7 @@ async def _gatekeeper_answers(request: Request) -> bool:
     return True
 
 
+@answers(str, media_type="text/plain", needs_key=False)
 async def show_metrics(request: Request) -> Response:
     """Return this process's measurements in Prometheus' text format."""
     page = services_of(request).metrics

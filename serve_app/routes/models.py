@@ -6,9 +6,11 @@ from starlette.responses import Response
 from serve_app.errors import ModelNotFound
 from serve_app.operations.scopes import may_use_model
 from serve_app.routes.access import caller, json_response, services_of
-from serve_app.schemas.models import model_to_wire, models_to_wire
+from serve_app.routes.contract import answers
+from serve_app.schemas.models import Model, ModelList, model_to_wire, models_to_wire
 
 
+@answers(ModelList)
 async def list_models(request: Request) -> Response:
     """Return every model that the key may use."""
     principal = await caller(request)
@@ -16,6 +18,7 @@ async def list_models(request: Request) -> Response:
     return json_response(models_to_wire(card for card in cards if may_use_model(principal, card.id)))
 
 
+@answers(Model)
 async def retrieve_model(request: Request) -> Response:
     """Return one model; its id may hold slashes, raw or encoded."""
     principal = await caller(request)

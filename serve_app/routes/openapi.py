@@ -1,55 +1,54 @@
-"""The service's description of itself as an OpenAPI document, made from the schemas that requests are checked with."""
+"""The service's OpenAPI document, derived: paths from the route table, the rest from each endpoint's contract.
 
-from collections.abc import Sequence
+Bodies are those that requests are checked with, answers are the `openai` package's types, so both are what clients send
+and read.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from http import HTTPStatus
+from pkgutil import resolve_name
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic import BaseModel, TypeAdapter
+from starlette.routing import BaseRoute, Route
 
-from deployments.state.batch_ledger import STATUSES
 from deployments.state.keys import KeyChange, NewKey
-from serve_app.routes.admin_keys import Rotation
-from serve_app.routes.openapi_containers import CONTAINER_BODIES, container_paths, container_schemas
-from serve_app.routes.openapi_parts import REFERENCE, list_of, operation, reference, wire_object
-from serve_app.routes.openapi_responses import PAGE, RESPONSE_BODIES, response_paths, response_schemas
-from serve_app.routes.openapi_vector_stores import VECTOR_STORE_BODIES, vector_store_paths, vector_store_schemas
-from serve_app.schemas.batches import BatchCreateRequest
-from serve_app.schemas.chat import ChatRequest
-from serve_app.schemas.completions import CompletionRequest
-from serve_app.schemas.embeddings import EmbeddingRequest
-from serve_app.schemas.files import PURPOSES
-
-_BODIES: tuple[type[BaseModel], ...] = (
-    ChatRequest,
-    CompletionRequest,
-    EmbeddingRequest,
-    BatchCreateRequest,
-    NewKey,
-    KeyChange,
-    Rotation,
-    *RESPONSE_BODIES,
-    *CONTAINER_BODIES,
-    *VECTOR_STORE_BODIES,
+from serve_app.errors import (
+    ApiError,
+    BadRequest,
+    NotFound,
+    PermissionDenied,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+    WireError,
 )
-_AFTER = {"name": "after", "in": "query", "schema": {"type": "string"}}
-_FILE_QUERY: dict[str, Any] = {
-    "purpose": {"type": "string"},
-    "limit": {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 10_000},
-    "order": {"enum": ["asc", "desc"], "default": "desc"},
-    "after": {"type": "string"},
-}
-_KEYS = "/v1/organization/admin/keys"
+from serve_app.routes.contract import Contract, contract_of
+
+_REFERENCE = "#/components/schemas/{model}"
+_ERRORS = (BadRequest, Unauthenticated, PermissionDenied, NotFound, RateLimited, ApiError, Unavailable)
+
+Json = dict[str, Any]
 
 
-def create_document(tiers: Sequence[str]) -> dict[str, Any]:
-    """Return the document: every path that is served, nothing that is not. `tiers` are those that keys may have."""
-    _, definitions = models_json_schema([(body, "validation") for body in _BODIES], ref_template=REFERENCE)
+def create_document(routes: Iterable[BaseRoute], tiers: Sequence[str]) -> Json:
+    """Return the document: every path that is served over HTTP, nothing that is not; keys may be of these tiers.
+
+    Raises:
+        LookupError: an endpoint has no contract.
+    """
+    served = [(route, contract_of(route.endpoint)) for route in routes if isinstance(route, Route)]
+    types = dict.fromkeys(kind for _, contract in served for kind in _types_of(contract))
+    schemas, definitions = TypeAdapter.json_schemas(
+        [(kind, "validation", TypeAdapter(kind)) for kind in (*types, WireError)], ref_template=_REFERENCE
+    )
     for body in (NewKey, KeyChange):
-        definitions["$defs"][body.__name__]["properties"]["tier"] = {
-            "type": "string",
-            "enum": list(tiers),
-            "default": body.model_fields["tier"].default,
-        }
+        definitions["$defs"][body.__name__]["properties"]["tier"] |= {"enum": list(tiers)}
+    schema_of = {kind: schema for (kind, _), schema in schemas.items()}
+    paths: Json = {}
+    for route, contract in served:
+        for method in sorted((route.methods or set()) - {"HEAD"}):
+            paths.setdefault(route.path_format, {})[method.lower()] = _operation(route, contract, schema_of)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -58,158 +57,79 @@ def create_document(tiers: Sequence[str]) -> dict[str, Any]:
             "description": "Language models behind an interface that OpenAI's client libraries speak.",
         },
         "security": [{"key": []}],
-        "paths": {
-            **_model_paths(),
-            **response_paths(),
-            **container_paths(PAGE),
-            **vector_store_paths(PAGE),
-            **_file_paths(),
-            **_batch_paths(),
-            **_admin_paths(),
-            **_operator_paths(),
-        },
+        "paths": paths,
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-            "schemas": {
-                **definitions["$defs"],
-                **_answer_schemas(),
-                **response_schemas(),
-                **container_schemas(),
-                **vector_store_schemas(),
+            "schemas": definitions["$defs"],
+            "responses": {
+                error.__name__: {
+                    "description": _first_line(error.__doc__),
+                    "content": {"application/json": {"schema": schema_of[WireError]}},
+                }
+                for error in _ERRORS
             },
         },
     }
 
 
-def _model_paths() -> dict[str, Any]:
-    model = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
-    return {
-        "/v1/chat/completions": {
-            "post": operation("Create a chat completion", "ChatCompletion", ChatRequest, streams=True)
-        },
-        "/v1/completions": {
-            "post": operation("Continue a plain text", "Completion", CompletionRequest, streams=True),
-        },
-        "/v1/embeddings": {"post": operation("Create embeddings", "EmbeddingList", EmbeddingRequest)},
-        "/v1/models": {"get": operation("List the models that the key may use", "ModelList")},
-        "/v1/models/{model}": {
-            "get": operation("Describe a model; its id may hold slashes", "Model", parameters=[model])
-        },
-    }
+def _types_of(contract: Contract) -> Iterator[Any]:
+    yield _answer_of(contract)
+    for kind in (contract.events, contract.body, contract.form):
+        if kind is not None:
+            yield _resolved(kind)
 
 
-def _file_paths() -> dict[str, Any]:
-    file_id = [{"name": "file_id", "in": "path", "required": True, "schema": {"type": "string"}}]
-    filters = [{"name": name, "in": "query", "schema": schema} for name, schema in _FILE_QUERY.items()]
-    upload = operation("Upload a file", "File")
-    upload["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": reference("FileUpload")}}}
-    content = operation("Download a file, or a range of it", "File", parameters=file_id)
-    content["responses"]["200"]["content"] = {"application/octet-stream": {"schema": {"type": "string"}}}
-    return {
-        "/v1/files": {"get": operation("List files", "FileList", parameters=filters), "post": upload},
-        "/v1/files/{file_id}": {
-            "get": operation("Describe a file", "File", parameters=file_id),
-            "delete": operation("Destroy a file", "Deleted", parameters=file_id),
-        },
-        "/v1/files/{file_id}/content": {"get": content},
-    }
+def _answer_of(contract: Contract) -> Any:
+    answer = _resolved(contract.answer)
+    return answer if contract.of is None else answer[_resolved(contract.of)]
 
 
-def _batch_paths() -> dict[str, Any]:
-    batch_id = [{"name": "batch_id", "in": "path", "required": True, "schema": {"type": "string"}}]
-    limit = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
-    filters = [{"name": "limit", "in": "query", "schema": limit}, _AFTER]
-    return {
-        "/v1/batches": {
-            "get": operation("List batches", "BatchList", parameters=filters),
-            "post": operation("Create a batch", "Batch", BatchCreateRequest),
-        },
-        "/v1/batches/{batch_id}": {"get": operation("Describe a batch", "Batch", parameters=batch_id)},
-        "/v1/batches/{batch_id}/cancel": {"post": operation("Cancel a batch", "Batch", parameters=batch_id)},
-    }
+def _resolved(kind: Any) -> Any:
+    return resolve_name(kind) if isinstance(kind, str) else kind
 
 
-def _admin_paths() -> dict[str, Any]:
-    key_id = {"name": "key_id", "in": "path", "required": True, "schema": {"type": "string"}}
-    filters = [
-        {"name": "account", "in": "query", "schema": {"type": "string"}},
-        {"name": "include_revoked", "in": "query", "schema": {"type": "boolean", "default": False}},
-    ]
-    return {
-        _KEYS: {
-            "get": operation("List API keys (admin key)", "ApiKeyList", parameters=filters),
-            "post": operation("Issue an API key (admin key)", "ApiKey", NewKey),
-        },
-        _KEYS + "/{key_id}": {
-            "get": operation("Describe an API key (admin key)", "ApiKey", parameters=[key_id]),
-            "post": operation("Change an API key's limits (admin key)", "ApiKey", KeyChange, parameters=[key_id]),
-            "delete": operation("Revoke an API key (admin key)", "Deleted", parameters=[key_id]),
-        },
-        _KEYS + "/{key_id}/rotate": {
-            "post": operation("Give an API key a new secret (admin key)", "ApiKey", Rotation, parameters=[key_id])
+def _operation(route: Route, contract: Contract, schema_of: dict[Any, Json]) -> Json:
+    content = {contract.media_type: {"schema": schema_of[_answer_of(contract)]}}
+    if contract.events is not None:
+        content["text/event-stream"] = {"schema": schema_of[_resolved(contract.events)]}
+    operation: Json = {
+        "summary": _first_line(route.endpoint.__doc__),
+        "responses": {
+            str(status): {"description": HTTPStatus(status).phrase, "content": content} for status in contract.statuses
         },
     }
+    if contract.needs_key:
+        references = {error: {"$ref": f"#/components/responses/{error.__name__}"} for error in _ERRORS}
+        operation["responses"] |= {str(error.status): reference for error, reference in references.items()}
+        operation["responses"]["default"] = references[ApiError]
+    else:
+        operation["security"] = []
+    if parameters := [*_path_parameters(route), *_query_parameters(contract.query)]:
+        operation["parameters"] = parameters
+    bodies = {"application/json": contract.body, "multipart/form-data": contract.form}
+    taken = {media_type: {"schema": schema_of[body]} for media_type, body in bodies.items() if body is not None}
+    if taken:
+        is_required = any(
+            field.is_required() for body in bodies.values() if body for field in body.model_fields.values()
+        )
+        operation["requestBody"] = {"required": is_required, "content": taken}
+    return operation
 
 
-def _operator_paths() -> dict[str, Any]:
-    pages = {
-        "/livez": "Say that the process answers",
-        "/readyz": "Say whether requests can be served (200 or 503)",
-        "/metrics": "Measurements in Prometheus' text format",
-        "/openapi.json": "This document",
-        "/docs": "This document, to be read",
-    }
-    answer = {"responses": {"200": {"description": "The page."}}, "security": []}
-    return {path: {"get": {"summary": summary, **answer}} for path, summary in pages.items()}
+def _path_parameters(route: Route) -> Iterator[Json]:
+    for name in route.param_convertors:
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def _answer_schemas() -> dict[str, Any]:
-    text, number = {"type": "string"}, {"type": "integer"}
-    maybe_text = {"type": ["string", "null"]}
-    usage = wire_object(prompt_tokens=number, completion_tokens=number, total_tokens=number)
-    reason = {"enum": ["stop", "length", "content_filter", "tool_calls"]}
-    message = wire_object(role={"const": "assistant"}, content=maybe_text, refusal=maybe_text)
-    choice = wire_object(index=number, message=message, logprobs={"type": ["object", "null"]}, finish_reason=reason)
-    text_choice = wire_object(index=number, text=text, finish_reason=reason)
-    head = {"id": text, "created": number, "model": text}
-    vector = {"oneOf": [{"type": "array", "items": {"type": "number"}}, {"type": "string", "format": "byte"}]}
-    embedding = wire_object(object={"const": "embedding"}, index=number, embedding=vector)
-    return {
-        "Error": wire_object(error=wire_object(message=text, type=text, param=maybe_text, code=maybe_text)),
-        "ChatCompletion": wire_object(
-            **head, object={"const": "chat.completion"}, choices={"type": "array", "items": choice}, usage=usage
-        ),
-        "Completion": wire_object(
-            **head, object={"const": "text_completion"}, choices={"type": "array", "items": text_choice}, usage=usage
-        ),
-        "Embedding": embedding,
-        "EmbeddingList": list_of("Embedding", model=text, usage=wire_object(prompt_tokens=number, total_tokens=number)),
-        "Model": wire_object(id=text, object={"const": "model"}, created=number, owned_by=text),
-        "ModelList": list_of("Model"),
-        "ApiKey": wire_object(id=text, object={"const": "organization.api_key"}, name=text, tier=text),
-        "ApiKeyList": list_of("ApiKey"),
-        "File": wire_object(
-            id=text,
-            object={"const": "file"},
-            bytes=number,
-            created_at=number,
-            expires_at=number,
-            filename=text,
-            purpose=text,
-            status={"const": "processed"},
-        ),
-        "FileList": list_of("File", first_id=maybe_text, last_id=maybe_text, has_more={"type": "boolean"}),
-        "FileUpload": wire_object(file={"type": "string", "format": "binary"}, purpose={"enum": list(PURPOSES)}),
-        "Batch": wire_object(
-            id=text,
-            object={"const": "batch"},
-            endpoint=text,
-            input_file_id=text,
-            status={"enum": list(STATUSES)},
-            output_file_id=maybe_text,
-            error_file_id=maybe_text,
-            request_counts=wire_object(total=number, completed=number, failed=number),
-        ),
-        "BatchList": list_of("Batch", first_id=maybe_text, last_id=maybe_text, has_more={"type": "boolean"}),
-        "Deleted": wire_object(id=text, object=text, deleted={"const": True}),
-    }
+def _query_parameters(query: type[BaseModel] | None) -> Iterator[Json]:
+    if query is None:
+        return
+    for name, schema in query.model_json_schema()["properties"].items():
+        # A parameter that may be left out is None inside; on the wire there is no null.
+        given = next((branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}), schema)
+        default = {} if schema.get("default") is None else {"default": schema["default"]}
+        yield {"name": name, "in": "query", "schema": {**given, **default}}
+
+
+def _first_line(docstring: str | None) -> str:
+    return (docstring or "").strip().partition("\n")[0].removesuffix(".")

@@ -2,18 +2,30 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 from starlette.requests import Request
+from typing_extensions import TypedDict
 
 from serve_app.body import validate_body
 from serve_app.errors import BadRequest, shorten
 
+Item = TypeVar("Item")
 Query = TypeVar("Query", bound=BaseModel)
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 _BOOLEANS = {"true": True, "false": False}
+
+
+class Page(TypedDict, Generic[Item]):
+    """A part of a list."""
+
+    object: Literal["list"]
+    data: list[Item]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
 
 
 def parse_query(request: Request, schema: type[Query]) -> Query:
@@ -41,7 +53,7 @@ def parse_number(text: str) -> int | str:
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
-def list_to_wire(items: Sequence[dict[str, Any]], *, has_more: bool) -> dict[str, Any]:
+def list_to_wire(items: Sequence[dict[str, Any]], *, has_more: bool) -> Page[dict[str, Any]]:
     """Return a list object."""
     return {
         "object": "list",

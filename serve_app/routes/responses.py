@@ -1,10 +1,12 @@
 """The responses interface: create, retrieve, delete, cancel, input items, input tokens, compact."""
 
 from collections.abc import AsyncIterator
+from typing import Any, Generic, Literal, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp
+from typing_extensions import TypedDict
 
 from deployments.state.protocol import Principal
 from deployments.state.response_protocol import Item, StoredTurn
@@ -18,15 +20,19 @@ from serve_app.operations.responses.replay import replay
 from serve_app.operations.responses.turn import Turn
 from serve_app.operations.responses.writer import DONE, frame, new_id
 from serve_app.operations.scopes import check_operation
-from serve_app.routes.access import caller, exchange_of, json_response, services_of
-from serve_app.routes.paging import list_to_wire, parse_query, unknown_after
+from serve_app.routes.access import Deleted, caller, deleted_response, exchange_of, json_response, services_of
+from serve_app.routes.contract import answers
+from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.schemas.paging import PageQuery
 from serve_app.schemas.responses import CompactRequest, InputTokensRequest, ResponseQuery, ResponseRequest
 from serve_app.sse import OutcomeResponse
 
+KeptItem = TypeVar("KeptItem")
+
 _STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
+@answers("openai.types.responses.Response", body=ResponseRequest, events="openai.types.responses.ResponseStreamEvent")
 async def create_response(request: Request) -> ASGIApp:
     """Create a response: streamed, in the background, or as one object."""
     principal, operation = await _caller(request)
@@ -60,6 +66,7 @@ async def _start(request: Request, turn: Turn, raw: bytes, ticket: Ticket) -> Re
     return json_response(response)
 
 
+@answers("openai.types.responses.Response", query=ResponseQuery, events="openai.types.responses.ResponseStreamEvent")
 async def retrieve_response(request: Request) -> Response:
     """Return a stored response, or its events after a number, those still to come included."""
     turn, principal = await _stored(request)
@@ -108,15 +115,17 @@ def _stream(frames: AsyncIterator[bytes]) -> Response:
     return StreamingResponse(frames, media_type="text/event-stream", headers=_STREAM_HEADERS)
 
 
+@answers(Deleted)
 async def delete_response(request: Request) -> Response:
     """Destroy a stored response; one that runs in the background stops."""
     principal, operation = await _caller(request)
     response_id: str = request.path_params["response_id"]
     if not await operation.storage.responses.delete(principal.account, response_id):
         raise _unknown(response_id)
-    return json_response({"id": response_id, "object": "response", "deleted": True})
+    return deleted_response(response_id, "response")
 
 
+@answers("openai.types.responses.Response")
 async def cancel_response(request: Request) -> Response:
     """Cancel a background response; one that is cancelled already is returned as it is."""
     turn, principal = await _stored(request)
@@ -131,6 +140,7 @@ async def cancel_response(request: Request) -> Response:
     return json_response(turn.response)
 
 
+@answers(Page, of="openai.types.responses.ResponseItem", query=PageQuery)
 async def list_input_items(request: Request) -> Response:
     """Return the items that a response's request brought, in pages."""
     query = parse_query(request, PageQuery)
@@ -144,6 +154,7 @@ async def list_input_items(request: Request) -> Response:
     return json_response(list_to_wire(items[: query.limit], has_more=len(items) > query.limit))
 
 
+@answers("openai.types.responses.InputTokenCountResponse", body=InputTokensRequest)
 async def count_input_tokens(request: Request) -> Response:
     """Return how many tokens a prompt takes."""
     principal, operation = await _caller(request)
@@ -155,6 +166,17 @@ async def count_input_tokens(request: Request) -> Response:
     return json_response({"object": "response.input_tokens", "input_tokens": usage["input_tokens"]})
 
 
+class Compaction(TypedDict, Generic[KeptItem]):
+    """A shorter conversation. The `openai` package's type has no place for what the user said."""
+
+    id: str
+    object: Literal["response.compaction"]
+    created_at: int
+    output: list[KeptItem]
+    usage: dict[str, Any]
+
+
+@answers(Compaction, of="openai.types.responses.ResponseItem", body=CompactRequest)
 async def compact_response(request: Request) -> Response:
     """Return a shorter conversation: what the user said, and the rest summarized and sealed."""
     principal, operation = await _caller(request)

@@ -1,16 +1,18 @@
 """/v1/vector_stores/{id}/files and /file_batches: what is in a vector store, put in one by one or together."""
 
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from deployments.state.vector_store_files import StoreFilePage
 from deployments.state.vector_store_rows import StoreFileMissing
 from serve_app.body import parse_json_body
 from serve_app.operations.file_search.refusals import translated
-from serve_app.routes.access import json_response
-from serve_app.routes.paging import list_to_wire, parse_query, unknown_after
+from serve_app.routes.access import Deleted, deleted_response, json_response
+from serve_app.routes.contract import answers
+from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.routes.vector_stores import search_caller, store_caller, store_id_of
 from serve_app.schemas.vector_stores import (
     StoreBatchRequest,
@@ -21,7 +23,19 @@ from serve_app.schemas.vector_stores import (
     store_file_to_wire,
 )
 
+Text = TypeVar("Text")
 
+
+class FileTexts(TypedDict, Generic[Text]):
+    """The chunks of a file, all on one page."""
+
+    object: Literal["vector_store.file_content.page"]
+    data: list[Text]
+    has_more: bool
+    next_page: str | None
+
+
+@answers("openai.types.vector_stores.VectorStoreFile", body=StoreFileRequest)
 async def create_file(request: Request) -> Response:
     """Put a file into a vector store; it is indexed after the answer."""
     principal, desk = await store_caller(request)
@@ -31,11 +45,13 @@ async def create_file(request: Request) -> Response:
     return json_response(store_file_to_wire(file))
 
 
+@answers(Page, of="openai.types.vector_stores.VectorStoreFile", query=StoreFileQuery)
 async def list_files(request: Request) -> Response:
     """Return the files in a vector store, in pages; `filter` keeps those of one status."""
     return json_response(await _list(request, None))
 
 
+@answers("openai.types.vector_stores.VectorStoreFile")
 async def retrieve_file(request: Request) -> Response:
     """Return what is known of a file in a vector store."""
     principal, desk = await store_caller(request)
@@ -43,6 +59,7 @@ async def retrieve_file(request: Request) -> Response:
     return json_response(store_file_to_wire(file))
 
 
+@answers("openai.types.vector_stores.VectorStoreFile", body=StoreFileUpdateRequest)
 async def update_file(request: Request) -> Response:
     """Give a file in a vector store other attributes."""
     principal, desk = await store_caller(request)
@@ -51,14 +68,16 @@ async def update_file(request: Request) -> Response:
     return json_response(store_file_to_wire(file))
 
 
+@answers(Deleted)
 async def delete_file(request: Request) -> Response:
     """Take a file out of a vector store; the file itself stays."""
     principal, desk = await store_caller(request)
     file_id = _file_id_of(request)
     await desk.detach(principal.account, store_id_of(request), file_id)
-    return json_response({"id": file_id, "object": "vector_store.file.deleted", "deleted": True})
+    return deleted_response(file_id, "vector_store.file.deleted")
 
 
+@answers(FileTexts, of="openai.types.vector_stores.FileContentResponse")
 async def show_content(request: Request) -> Response:
     """Return the text of a file in a vector store, chunk by chunk as it is searched."""
     principal, search = await search_caller(request)
@@ -73,6 +92,7 @@ async def show_content(request: Request) -> Response:
     )
 
 
+@answers("openai.types.vector_stores.VectorStoreFileBatch", body=StoreBatchRequest)
 async def create_batch(request: Request) -> Response:
     """Put files into a vector store together; they are indexed after the answer."""
     principal, desk = await store_caller(request)
@@ -83,6 +103,7 @@ async def create_batch(request: Request) -> Response:
     return json_response(store_batch_to_wire(batch))
 
 
+@answers("openai.types.vector_stores.VectorStoreFileBatch")
 async def retrieve_batch(request: Request) -> Response:
     """Return how far a batch of files is."""
     principal, desk = await store_caller(request)
@@ -90,6 +111,7 @@ async def retrieve_batch(request: Request) -> Response:
     return json_response(store_batch_to_wire(batch))
 
 
+@answers("openai.types.vector_stores.VectorStoreFileBatch")
 async def cancel_batch(request: Request) -> Response:
     """Have the files of a batch that are not indexed yet not be indexed."""
     principal, desk = await store_caller(request)
@@ -97,6 +119,7 @@ async def cancel_batch(request: Request) -> Response:
     return json_response(store_batch_to_wire(batch))
 
 
+@answers(Page, of="openai.types.vector_stores.VectorStoreFile", query=StoreFileQuery)
 async def list_batch_files(request: Request) -> Response:
     """Return the files of a batch, in pages."""
     principal, desk = await store_caller(request)
@@ -104,7 +127,7 @@ async def list_batch_files(request: Request) -> Response:
     return json_response(await _list(request, _batch_id_of(request)))
 
 
-async def _list(request: Request, batch_id: str | None) -> dict[str, Any]:
+async def _list(request: Request, batch_id: str | None) -> Page[dict[str, Any]]:
     principal, desk = await store_caller(request)
     query, store_id = parse_query(request, StoreFileQuery), store_id_of(request)
     page = StoreFilePage(query.limit, query.is_ascending, query.after, query.filter, batch_id)

@@ -1,10 +1,11 @@
 """/v1/vector_stores: collections of files to be searched, made and ended by hand, and the search itself."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from deployments.models.engine import Usage
 from deployments.operations import Operation
@@ -17,8 +18,9 @@ from serve_app.operations.file_search.search import FileSearch, Hit, SearchOptio
 from serve_app.operations.file_search.stores import StoreDesk
 from serve_app.operations.outcome import Cost
 from serve_app.operations.scopes import check_operation
-from serve_app.routes.access import caller, exchange_of, json_response, services_of
-from serve_app.routes.paging import list_to_wire, parse_query, unknown_after
+from serve_app.routes.access import Deleted, caller, deleted_response, exchange_of, json_response, services_of
+from serve_app.routes.contract import answers
+from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions, SearchRequest
 from serve_app.schemas.paging import PageQuery
@@ -26,7 +28,20 @@ from serve_app.schemas.vector_stores import StoreCreateRequest, StoreUpdateReque
 
 _DEFAULT_RESULTS = 10
 
+Result = TypeVar("Result")
 
+
+class SearchResults(TypedDict, Generic[Result]):
+    """What a search found, all on one page."""
+
+    object: Literal["vector_store.search_results.page"]
+    search_query: list[str]
+    data: list[Result]
+    has_more: bool
+    next_page: str | None
+
+
+@answers("openai.types.VectorStore", body=StoreCreateRequest)
 async def create_store(request: Request) -> Response:
     """Make a vector store; the files in it are indexed after the answer."""
     principal, desk = await store_caller(request)
@@ -34,6 +49,7 @@ async def create_store(request: Request) -> Response:
     return json_response(store_to_wire(await desk.create(principal, body)))
 
 
+@answers(Page, of="openai.types.VectorStore", query=PageQuery)
 async def list_stores(request: Request) -> Response:
     """Return the account's vector stores, in pages."""
     principal, desk = await store_caller(request)
@@ -46,12 +62,14 @@ async def list_stores(request: Request) -> Response:
     return json_response(list_to_wire([store_to_wire(store) for store in found], has_more=has_more))
 
 
+@answers("openai.types.VectorStore")
 async def retrieve_store(request: Request) -> Response:
     """Return a vector store."""
     principal, desk = await store_caller(request)
     return json_response(store_to_wire(await desk.find(principal.account, store_id_of(request))))
 
 
+@answers("openai.types.VectorStore", body=StoreUpdateRequest)
 async def update_store(request: Request) -> Response:
     """Change a vector store's name, metadata or expiry."""
     principal, desk = await store_caller(request)
@@ -59,14 +77,16 @@ async def update_store(request: Request) -> Response:
     return json_response(store_to_wire(await desk.update(principal.account, store_id_of(request), body)))
 
 
+@answers(Deleted)
 async def delete_store(request: Request) -> Response:
     """Destroy a vector store; the files that were in it stay."""
     principal, desk = await store_caller(request)
     store_id = store_id_of(request)
     await desk.delete(principal.account, store_id)
-    return json_response({"id": store_id, "object": "vector_store.deleted", "deleted": True})
+    return deleted_response(store_id, "vector_store.deleted")
 
 
+@answers(SearchResults, of="openai.types.VectorStoreSearchResponse", body=SearchRequest)
 async def search_store(request: Request) -> Response:
     """Return what a vector store holds on a query."""
     principal, search = await search_caller(request)
@@ -122,8 +142,8 @@ def store_id_of(request: Request) -> str:
     return store_id
 
 
-def results_to_wire(queries: Sequence[str], hits: Sequence[Hit]) -> dict[str, Any]:
-    """Return the results of a search as clients know them; there is one page of them."""
+def results_to_wire(queries: Sequence[str], hits: Sequence[Hit]) -> SearchResults[Any]:
+    """Return the results of a search as clients know them."""
     data = [
         {
             "file_id": hit.file.file_id,

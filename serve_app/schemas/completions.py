@@ -1,9 +1,10 @@
-"""The body of POST /v1/completions, which came before chat."""
+"""The body of POST /v1/completions, which came before chat, and the chunks of its stream."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, NotRequired, Self
 
 import orjson
 from pydantic import Field, model_validator
+from typing_extensions import TypedDict
 
 from serve_app.schemas.base import (
     SMALLEST_TEMPERATURE,
@@ -140,3 +141,23 @@ class CompletionRequest(OperationRequest):
         if has_obfuscation:
             del body["stream_options"]["include_obfuscation"]
         return orjson.dumps(body)
+
+
+class CompletionChoice(TypedDict):
+    """A piece of one choice."""
+
+    index: int
+    text: str
+    logprobs: dict[str, Any] | None
+    finish_reason: Literal["stop", "length", "content_filter"] | None
+
+
+class CompletionChunk(TypedDict):
+    """An event of a stream. The `openai` package's type has no choice that is not finished."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: NotRequired[dict[str, Any] | None]

@@ -36,6 +36,12 @@ class ContainerFileRequest(WireModel):
     file_id: Annotated[str, Field(min_length=1, max_length=128)]
 
 
+class ContainerFileUpload(WireModel):
+    """A file to be put into a container, as a form."""
+
+    file: bytes
+
+
 class ContainerQuery(PageQuery):
     """The query of a list of containers."""
 

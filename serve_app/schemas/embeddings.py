@@ -1,8 +1,9 @@
-"""The body of POST /v1/embeddings."""
+"""The body of POST /v1/embeddings, and its answer."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
+from typing_extensions import TypedDict
 
 from serve_app.schemas.base import ModelId, OperationRequest, refusal
 from serve_app.schemas.prompts import Input, count_tokens, texts_in
@@ -48,3 +49,27 @@ class EmbeddingRequest(OperationRequest):
         -1 stands for the length of the model's context.
         """
         return b'{"truncate_prompt_tokens":-1,' + raw.lstrip()[1:]
+
+
+class Embedding(TypedDict):
+    """The vector of one input: numbers, or the base64 form of float32 numbers."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(TypedDict):
+    """How many tokens the inputs took."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(TypedDict):
+    """The vectors, in the order of the inputs. The `openai` package's type knows no base64."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage

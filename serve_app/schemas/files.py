@@ -28,6 +28,12 @@ class FileForm(WireModel):
     expires_after: ExpiresAfter | None = None
 
 
+class FileUpload(FileForm):
+    """An upload as a whole; `upload` takes its file piece by piece."""
+
+    file: bytes
+
+
 class FileQuery(WireModel):
     """The query of a list of files."""
 

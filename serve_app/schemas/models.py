@@ -1,7 +1,9 @@
 """The wire form of models: GET /v1/models and /v1/models/{id}."""
 
 from collections.abc import Iterable
-from typing import TypedDict
+from typing import Literal
+
+from typing_extensions import TypedDict
 
 from deployments.models.engine import ModelCard
 
@@ -10,7 +12,7 @@ class Model(TypedDict):
     """One model, as OpenAI's clients read it; `created` is in Unix seconds."""
 
     id: str
-    object: str
+    object: Literal["model"]
     created: int
     owned_by: str
 
@@ -18,7 +20,7 @@ class Model(TypedDict):
 class ModelList(TypedDict):
     """Every model that a key may use."""
 
-    object: str
+    object: Literal["list"]
     data: list[Model]
 
 
