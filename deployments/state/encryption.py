@@ -16,6 +16,8 @@ import struct
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 KEY_BYTES = 32
 TAG_BYTES = 16
@@ -67,9 +69,8 @@ class DataKey:
         return StreamOpener(self._stream_cipher(salt, label), num_bytes)
 
     def _stream_cipher(self, salt: bytes, label: bytes) -> AESGCM:
-        # HKDF (RFC 5869) with the salt, one block long: extract, then expand.
-        extracted = hmac.digest(salt, self._key, "sha256")
-        return AESGCM(hmac.digest(extracted, b"stream\0" + self._bind(label) + b"\x01", "sha256"))
+        info = b"stream\0" + self._bind(label)
+        return AESGCM(HKDF(SHA256(), KEY_BYTES, salt, info).derive(self._key))
 
     def _bind(self, label: bytes) -> bytes:
         return label + b"\0" + self.object_id.encode()

@@ -50,6 +50,15 @@ def test_a_piece_opens_under_its_own_label_only() -> None:
         DataKey("file-2", b"k" * 32).open(sealed, b"part 1")
 
 
+def test_streams_that_were_sealed_before_open() -> None:
+    sealed = bytes.fromhex(
+        "6465666768696a6b6c6d6e6f707172737475767778797a7b7c7d7e7f80818283"
+        "57f87921e119fbef899084b727a12a12dc83c14e0ae5d240e8250fb2f6d9db4bac8a2f1634785f59500572"
+    )
+    content = b"The moon is made of cheese."
+    assert unseal(sealed, len(content), DataKey("file-1", bytes(range(32)))) == content
+
+
 @pytest.mark.parametrize(
     "spoil", [lambda b: b[:-1], lambda b: b"", lambda b: b[:8], lambda b: b[:20] + b"\xff" + b[21:]]
 )
