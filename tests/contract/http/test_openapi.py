@@ -80,7 +80,7 @@ def test_a_route_says_what_it_answers():
         """Answer somehow."""
 
     with pytest.raises(LookupError, match=r"forgotten needs an `@answers"):
-        create_document([*ROUTES, Route("/v1/forgotten", forgotten)])
+        create_document([*ROUTES, Route("/v1/forgotten", forgotten)], [])
 
 
 def test_answers_are_whole():
