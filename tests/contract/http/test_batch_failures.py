@@ -180,17 +180,26 @@ async def test_a_full_disk_is_waited_out_and_nothing_half_done_is_seen(client, w
     assert len(world.chat.streams) == 5
 
 
-async def test_a_sweep_that_breaks_off_is_tried_again(world, batch_stores, monkeypatch):
-    num_sweeps = 0
+async def test_a_sweep_that_breaks_off_is_tried_again_until_what_has_expired_is_gone(world, batch_stores, monkeypatch):
+    sweep, num_sweeps = batch_stores.files.sweep, 0
 
-    async def broken():
+    async def break_off_twice():
         nonlocal num_sweeps
         num_sweeps += 1
-        raise ObjectMissing("There is no such object.")
+        if num_sweeps <= 2:
+            raise ObjectMissing("There is no such object.")
+        return await sweep()
 
-    monkeypatch.setattr(batch_stores.files, "sweep", broken)
+    monkeypatch.setattr(batch_stores.files, "sweep", break_off_twice)
+    expires = {"anchor": "created_at", "seconds": 3600}
+    await world.client().files.create(file=("x.txt", b"x"), purpose="user_data", expires_after=expires)
+    kept = await world.client().files.create(file=("y.txt", b"y"), purpose="user_data")
+    assert len(world.objects.objects) == 2
+    world.clock.advance(2 * 3600)
     async with run_batches(world, batch_stores, sweep_interval_s=0.02):
-        await eventually(lambda: num_sweeps > 2)
+        await eventually(lambda: len(world.objects.objects) == 1)
+    assert num_sweeps > 2
+    assert (await world.client().files.content(kept.id)).content == b"y"
 
 
 async def test_a_batch_that_cannot_be_read_stops_no_other(world, batch_stores, caplog):

@@ -240,13 +240,18 @@ async def test_failure_midway_is_an_event_and_the_end(world, live, path, error, 
     await client.close()
 
 
-@pytest.mark.parametrize("error", [ValueError("secret content"), Cancelled("x")])
-async def test_failure_while_a_body_is_made_is_a_status(world, error):
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [(ValueError("secret content"), 500, None), (Cancelled("secret content"), 499, "request_cancelled")],
+    ids=["bug", "cancelled"],
+)
+async def test_failure_while_a_body_is_made_is_a_status(world, error, status, code):
     world.chat.script = lambda request: Script([b'{"id":', error])
     async with world.http() as http:
         answer = await http.post("/v1/chat/completions", json=BODIES["/v1/chat/completions"])
-    assert answer.status_code in (499, 500)
+    error_of(answer, status, code, kind="server_error" if status == 500 else "invalid_request_error")
     assert "secret content" not in answer.text
+    assert world.log.records[-1].status == status
 
 
 async def test_unknown_path_is_404(world):

@@ -10,6 +10,8 @@ from deployments.models.engine import Usage
 from deployments.models.errors import Overloaded
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, WORDS, answer, pieces, said
 from tests.twins.engine import Script
+from tests.unit.state import memory as gatekeepers
+from tests.unit.state.memory import principal_of, secret_of
 from tests.waiting import eventually
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
@@ -154,8 +156,17 @@ async def test_revoked_key_is_refused(world):
         await client.models.list()
 
 
-async def test_known_key_works_while_the_gatekeeper_is_away(world):
-    client = world.client()
-    await client.models.list()
-    world.gatekeeper.unavailable = True
-    await client.chat.completions.create(**CHAT)
+async def test_known_key_works_within_its_limit_while_the_gatekeeper_is_away(world):
+    shared = gatekeepers.World(principal_of("known", requests=3), principal_of("unknown"))
+    world.gatekeeper = shared.client()  # The real one; the twin would only show what the twin does.
+    known, unknown = (world.client(secret_of(name)) for name in ("known", "unknown"))
+    await known.models.list()
+    shared.is_down = True
+    for _ in range(3):
+        assert (await known.chat.completions.create(**CHAT)).choices
+    with pytest.raises(openai.RateLimitError, match="Limit 3, Used 3, Requested 1"):
+        await known.chat.completions.create(**CHAT)
+    with pytest.raises(openai.InternalServerError) as refused:
+        await unknown.chat.completions.create(**CHAT)
+    assert refused.value.status_code == 503
+    assert len(world.chat.requests) == 3

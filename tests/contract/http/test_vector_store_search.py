@@ -279,7 +279,7 @@ async def test_a_model_that_fails_fails_the_file_and_a_busy_one_is_waited_for(wo
     world.embeddings.script = lambda request: Script([EngineDied("gone")], usage=None)
     with pytest.raises(openai.APIStatusError) as caught:
         await client.search(store.id, query="moon")
-    assert caught.value.status_code in (500, 503)
+    assert caught.value.status_code == 503
 
 
 async def test_tokens_are_counted_and_nothing_of_the_content_is_logged(world, vector_stores, indexer, caplog):

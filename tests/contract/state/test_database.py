@@ -177,22 +177,35 @@ async def test_the_log_is_emptied_once_nobody_reads_from_it(tmp_path: Path) -> N
     await database.close()
 
 
-async def test_a_task_that_is_cancelled_in_a_transaction_leaves_no_lock(database: Database) -> None:
+async def test_a_task_that_is_cancelled_in_a_transaction_leaves_no_lock_and_nothing_half_done(
+    database: Database,
+) -> None:
     async def write() -> None:
         async with database.write() as connection:
             await connection.execute(text("UPDATE revisions SET value = value + 1"))
             (await connection.execute(text("SELECT * FROM revisions, alembic_version"))).all()
             await connection.execute(text("UPDATE revisions SET value = value + 1"))
 
-    kept = []  # What a task failed with holds its frames, as the logs of a service may.
+    async def num_written() -> float:
+        async with database.read() as connection:
+            return int(await connection.scalar(text("SELECT value FROM revisions")) or 0) / 2
+
+    before = 0.0
+    kept: list[object] = []  # What a task failed with holds its frames, as the logs of a service may.
     for number in range(60):
         tasks = [asyncio.create_task(write()) for _ in range(2)]
         await asyncio.sleep(0.0002 * (number % 20))
         for task in tasks:
             task.cancel()
-        kept += await asyncio.gather(*tasks, return_exceptions=True)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        kept += outcomes
+        assert all(one is None or isinstance(one, asyncio.CancelledError) for one in outcomes), outcomes
         async with asyncio.timeout(30):
             await write()
+        written = await num_written()
+        # A task that was cancelled while it committed may have written, but not a half.
+        assert written - before in range(1 + outcomes.count(None), 4)
+        before = written
 
 
 async def test_a_server_that_does_not_answer_holds_nobody_for_ever(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from typer.testing import CliRunner
 
 from batch.stores import open_stores
@@ -16,6 +17,7 @@ from deployments.state.object_config import ResolvedObjectStore
 from deployments.state.objects import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
 from deployments.state.references import StateError
 from deployments.state.store_marker import MARKER_KEY, adopt, check, mark, open_objects
+from deployments.state.tables import object_stores
 from serve_app.cli import main
 from serve_app.cli.serve import _open_state
 from tests.twins.objects import MemoryObjects
@@ -95,8 +97,16 @@ async def test_those_who_start_at_once_agree(database: Database, database_url: s
     others = [await connect(database_url) for _ in range(3)]
     store = BucketStore(ResolvedObjectStore(tmp_path.as_uri()))
     everybody = [database, *others]
-    await asyncio.gather(*(mark(each, store, URL) for each in everybody for _ in range(3)))
-    await asyncio.gather(*(mark(each, store, URL) for each in everybody))
+
+    async def start(each: Database) -> bytes:
+        await mark(each, store, URL)
+        return await marker_of(store)
+
+    (marker,) = set(await asyncio.gather(*(start(each) for each in everybody for _ in range(3))))
+    assert set(await asyncio.gather(*map(start, everybody))) == {marker}
+    async with database.read() as connection:
+        rows = (await connection.execute(select(object_stores.c.marker, object_stores.c.is_written))).all()
+    assert rows == [(marker.decode(), True)]
     for other in others:
         await other.close()
 

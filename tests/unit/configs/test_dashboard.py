@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ DASHBOARD = json.loads((CONFIGS / "grafana" / "manta.json").read_text())
 ALERTS = yaml.safe_load((CONFIGS / "prometheus" / "manta.rules.yaml").read_text())["groups"][0]["rules"]
 QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 OWN_ALERTS = [alert["expr"] for alert in ALERTS if re.search("ray_(manta|gen_ai)", alert["expr"])]
+GRID_COLUMNS = 24
+"""Of Grafana's."""
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +52,13 @@ def test_every_series_of_a_query_is_exported_with_its_labels(page, query):
 
 
 def test_panels_do_not_overlap_and_have_a_title_and_a_unit():
-    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in DASHBOARD["panels"]]
-    assert len(set(places)) == len(places)
+    taken: dict[tuple[int, int], int] = {}
+    for number, panel in enumerate(DASHBOARD["panels"]):
+        place = panel["gridPos"]
+        cells = product(range(place["x"], place["x"] + place["w"]), range(place["y"], place["y"] + place["h"]))
+        for cell in cells:
+            assert taken.setdefault(cell, number) == number, panel["title"]
+    assert max(x for x, _ in taken) < GRID_COLUMNS
     assert all(panel["title"] and panel["fieldConfig"]["defaults"]["unit"] for panel in DASHBOARD["panels"])
 
 
