@@ -109,6 +109,9 @@ def serving_environment(environ: Mapping[str, str], plan: ServePlan) -> dict[str
     defaults = {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+        # Throughput's 1,000 hold back the last lines of each replica's log, and lose them when the replica ends. A line
+        # costs as much one way as the other (17 µs); 1,000 at once stop a replica for 15 ms.
+        "RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE": "1",
         # How long an ingress replica goes on when it is to end. Serve's 30 s are for load balancers outside of the
         # cluster; its own HAProxy, which alone stands before them here, knows within one.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "3",

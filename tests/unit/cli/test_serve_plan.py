@@ -64,6 +64,7 @@ def test_fast_front_and_quiet_workers_are_asked_for(console: Console, state_dir:
     environment = serving_environment({"PATH": "/bin"}, load_plan(CONFIGS / "local.yaml", console))
     assert environment["RAY_SERVE_ENABLE_HA_PROXY"] == "1"
     assert environment["RAY_SERVE_THROUGHPUT_OPTIMIZED"] == "1"
+    assert environment["RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE"] == "1"
     assert os.access(environment["RAY_SERVE_HAPROXY_BINARY_PATH"], os.X_OK)
     assert environment["RAY_AUTH_MODE"] == "token"
     assert environment["HF_HUB_OFFLINE"] == "1"
