@@ -1,15 +1,17 @@
 # Manta's commands. `make help` lists them.
 .SILENT:
 .DEFAULT_GOAL := help
-.PHONY: help serve install test check bench bench-batches demo-model lock clean
+.PHONY: help serve install test test-all check bench bench-batches demo-model lock clean
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
 CONFIG ?= configs/local.yaml
 # More options for pip, for example another index: make serve PIP_ARGS="--extra-index-url URL".
 PIP_ARGS ?=
-# What `make test` runs: paths and options of pytest.
-TESTS ?= tests/unit tests/contract tests/cluster
+# What `make test` runs instead of every stage: paths and options of pytest, for example TESTS="tests/unit -k body".
+TESTS ?=
+# How many processes run the unit and the contract tests side by side.
+JOBS ?= 2
 # What `make bench` is told: make bench ARGS="--help".
 ARGS ?=
 # The first Python that fits and can make virtual environments.
@@ -19,6 +21,8 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 
 PROFILE := $(shell grep -qs 'device: gpu' $(CONFIG) && echo gpu || echo cpu)
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+SIDE_BY_SIDE := --numprocesses $(JOBS) --dist loadgroup
 LOCKS := configs/locks
 STATE := $${MANTA_STATE_DIR:-.manta}
 
@@ -31,8 +35,14 @@ serve: .venv/installed-$(PROFILE) ## Serve the models of CONFIG (configs/local.y
 
 install: .venv/installed-$(PROFILE) ## Make .venv with what CONFIG needs: the CPU or the GPU profile.
 
-test: .venv/installed-dev ## Run every test that needs no GPU (TESTS: what pytest is told).
-	$(BIN)/python -m pytest $(TESTS)
+test: .venv/installed-dev ## Run the tests in stages: unit, contract, serve, cluster (TESTS: pytest's arguments instead).
+	$(if $(TESTS),exec $(PYTEST) $(TESTS))
+	$(PYTEST) tests/unit $(SIDE_BY_SIDE)
+	$(PYTEST) tests/contract $(SIDE_BY_SIDE)
+	for folder in $(wildcard tests/serve tests/cluster); do $(PYTEST) $$folder; done
+
+test-all: override PYTEST += --exhaustive
+test-all: test ## Run the tests that are left out of `make test` too: more databases, a minute's outage, more examples.
 
 check: .venv/installed-dev ## Check format, lint, types, imports between layers and every configuration.
 	$(BIN)/ruff format --check --quiet . || { echo "Run: $(BIN)/ruff format"; exit 1; }

@@ -70,6 +70,12 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("sqlite_at")(tmp_path / "manta.db"))
 
 
+more_on_postgresql = pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.exhaustive)], indirect=True
+)
+"""For a test that costs much and says of PostgreSQL what another says of it already."""
+
+
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
     """An open database."""

@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.batches.process import POINTS, SLOWLY, STOPS, open_all
 from tests.contract.batches.runs import Runs, ended
+from tests.databases import more_on_postgresql
 from tests.waiting import eventually
 
 
@@ -20,6 +21,7 @@ async def runs(database_url: str, tmp_path: Path) -> AsyncIterator[Runs]:
     await runs.close()
 
 
+@more_on_postgresql
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_batch_survives_a_kill(runs: Runs, point: str) -> None:
     batch_id = await runs.submit()
@@ -39,6 +41,7 @@ async def test_a_batch_survives_kills_at_every_point_one_after_the_other(runs: R
     await runs.check(batch_id)
 
 
+@more_on_postgresql
 @pytest.mark.parametrize("point", STOPS)
 async def test_a_process_that_was_paused_past_its_claim_does_no_harm(runs: Runs, point: str) -> None:
     batch_id = await runs.submit()

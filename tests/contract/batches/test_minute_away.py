@@ -154,6 +154,7 @@ async def outlive(outage: Outage, runs: Runs, world: World) -> None:
     assert client.statuses == sorted(client.statuses, key=STEPS.index), outage.name
 
 
+@pytest.mark.exhaustive  # A minute by design, of which `test_stores_away` shows the first seconds.
 @pytest.mark.timeout(600)
 async def test_a_batch_outlives_a_minute_without_its_stores(
     world: World, mortal_postgres: PostgresServer, bucket: ResolvedObjectStore, tmp_path: Path

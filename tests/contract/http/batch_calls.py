@@ -64,9 +64,13 @@ async def lines_of(client, file_id):
     return [json.loads(one) for one in content.splitlines()]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+on_both_databases = pytest.mark.parametrize("files_url", ["sqlite", "postgresql"], indirect=True)
+"""For a test whose statements differ most: it runs over both kinds of database with every change."""
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.exhaustive)])
 def files_url(request, tmp_path):
-    """The same suite over each kind of database."""
+    """The same suite over each kind of database; the tests of the state run over both with every change."""
     if request.param == "sqlite":
         return request.getfixturevalue("sqlite_at")(tmp_path / "files.db")
     return request.getfixturevalue("postgres_url")

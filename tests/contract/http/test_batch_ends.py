@@ -23,6 +23,7 @@ from tests.contract.http.batch_calls import (
     jsonl,
     line,
     lines_of,
+    on_both_databases,
     submit,
     until,
     until_done,
@@ -125,6 +126,7 @@ async def test_each_step_of_an_expired_batch_is_told_with_its_time(world, batch_
     assert (batch.status, times(batch)) == ("expired", {**seen, "expired_at": began + 86_410})
 
 
+@on_both_databases
 async def test_cancelling_keeps_what_is_done(client, world):
     world.chat.script = lambda request: (
         answer(request) if b"Question 1" in request.body else Script([asyncio.Event()], usage_when_aborted=Usage(1, 1))
@@ -151,6 +153,7 @@ async def test_cancelling_keeps_what_is_done(client, world):
     await eventually(lambda: all(stream.ended.is_set() for stream in world.chat.streams))
 
 
+@on_both_databases
 async def test_expiry_keeps_what_is_done_and_says_so_of_the_rest(world, batch_stores):
     world.principal(requests_per_minute=10_000)
     client, uptime = world.client(), TestClock(0.0)
@@ -191,6 +194,7 @@ async def test_what_has_ended_cannot_be_cancelled(http, client):
     }
 
 
+@on_both_databases
 async def test_segments_and_ephemeral_input_are_destroyed_when_a_batch_ends(client, world, batch_stores):
     batch = await finish(client, await submit(client, jsonl(line(0), line(1, model="none"))))
     async with batch_stores.database.read() as connection:
@@ -226,6 +230,7 @@ async def test_an_input_that_another_batch_needs_outlives_the_first(client, worl
         assert (await finish(client, batch)).status == "completed"
 
 
+@on_both_databases
 async def test_revoking_a_key_cancels_its_batches(world, batch_stores):
     keys = KeyStore(batch_stores.database, b"p" * 32)
     key, _ = await keys.create(NewKey(account="acct-1", tier="standard"))

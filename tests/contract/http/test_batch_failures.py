@@ -13,7 +13,17 @@ from deployments.state.batch_work import BatchWork
 from deployments.state.objects import ObjectMissing
 from deployments.state.tables import batches
 from tests.contract.http.answers import USAGE, answer
-from tests.contract.http.batch_calls import CHAT, client, files_url, finish, jsonl, line, lines_of, submit
+from tests.contract.http.batch_calls import (
+    CHAT,
+    client,
+    files_url,
+    finish,
+    jsonl,
+    line,
+    lines_of,
+    on_both_databases,
+    submit,
+)
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script
 from tests.twins.gatekeeper import TestClock
@@ -64,6 +74,7 @@ async def test_a_bug_is_that_line_s_500_and_says_nothing(client, world, caplog):
     assert "Kanarienvogel" not in str(one)
 
 
+@on_both_databases
 async def test_stores_that_are_away_for_a_while_only_delay_a_batch(client, world):
     gate = asyncio.Event()
     world.chat.script = lambda request: Script([gate, *answer(request).steps], usage=USAGE)

@@ -18,6 +18,7 @@ from tests.contract.http.batch_calls import (
     jsonl,
     line,
     lines_of,
+    on_both_databases,
     submit,
     until,
     until_done,
@@ -139,6 +140,7 @@ async def test_a_request_that_is_not_valid_is_told_why(http, fields, told):
     assert await refused_create(http, **fields) == refusal(*told)
 
 
+@on_both_databases
 async def test_metadata_comes_back_as_it_was_given_up_to_its_bounds(client, world):
     full = {f"{number:02}".ljust(64, "k"): "ä" * 512 for number in range(16)}
     for metadata in (full, {}):
@@ -250,6 +252,7 @@ async def test_a_file_that_has_expired_is_told_as_a_missing_one(client, world):
     ]
 
 
+@on_both_databases
 async def test_an_input_that_is_in_use_is_not_deleted(http, client, world):
     gate = asyncio.Event()
     world.chat.script = lambda request: Script([gate, *answer(request).steps], usage=USAGE)
@@ -342,6 +345,7 @@ async def test_the_scopes_are_those_that_the_key_had_when_the_batch_was_created(
     assert one["response"]["status_code"] == 404
 
 
+@on_both_databases
 async def test_what_has_ended_or_belongs_to_nothing_is_swept_away(world, batch_stores, monkeypatch):
     monkeypatch.setattr(coordinator, "_ORPHANS_EVERY_S", 0.01)
     world.principal(requests_per_minute=10_000)

@@ -13,7 +13,19 @@ from deployments.state.tables import usage
 from deployments.state.tiers import Tiers
 from deployments.state.usage import UsageStore
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
-from tests.contract.http.batch_calls import CHAT, OTHER, client, files_url, finish, http, jsonl, line, lines_of, submit
+from tests.contract.http.batch_calls import (
+    CHAT,
+    OTHER,
+    client,
+    files_url,
+    finish,
+    http,
+    jsonl,
+    line,
+    lines_of,
+    on_both_databases,
+    submit,
+)
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script
 from tests.waiting import eventually
@@ -21,6 +33,7 @@ from tests.waiting import eventually
 __all__ = ["client", "files_url", "http"]
 
 
+@on_both_databases
 async def test_a_batch_runs_from_upload_to_download(client, world):
     batch = await submit(client, jsonl(*map(line, range(20))), metadata={"for": "a test"})
     assert batch.id.startswith("batch_")
@@ -112,6 +125,7 @@ async def test_models_and_operations_mix(client, world):
     assert batch.request_counts.completed == 2
 
 
+@on_both_databases
 async def test_failed_lines_stand_in_both_files_and_in_their_place(client, world):
     world.chat.script = lambda request: (
         Script([RequestRejected("No.", "messages", "invalid_value")])
@@ -140,6 +154,7 @@ async def test_a_key_s_scopes_hold_for_each_line(client, world):
         await submit(client, jsonl(line(0)), endpoint="/v1/embeddings")
 
 
+@on_both_databases
 async def test_usage_is_counted_once_by_day_and_model(client, batch_stores):
     batch = await finish(client, await submit(client, jsonl(line(0), line(1), line(2, model="none"))))
     async with batch_stores.database.read() as connection:
@@ -255,6 +270,7 @@ async def test_the_eleventh_unfinished_batch_is_refused(world, batch_stores):
         assert (await submit(client, jsonl(line(0)))).status == "validating"
 
 
+@on_both_databases
 async def test_the_tokens_of_unfinished_batches_are_bounded(world, batch_stores):
     limits = {"requests_per_minute": 10_000, "tokens_per_minute": 1_000_000, "enqueued_tokens": 100}
     world.tiers = Tiers.model_validate({"research": limits})
@@ -267,6 +283,7 @@ async def test_the_tokens_of_unfinished_batches_are_bounded(world, batch_stores)
     assert batch.errors.data[0].code == "token_limit_exceeded"
 
 
+@on_both_databases
 async def test_lists_are_paged_and_belong_to_their_account(client, world):
     ids = []
     for _ in range(5):

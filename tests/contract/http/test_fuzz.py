@@ -39,7 +39,7 @@ def requests(draw):
     return path, {**base, **draw(st.dictionaries(fields, values, max_size=3))}
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=requests())
 async def test_any_body_is_answered_with_200_or_4xx(world, asked):
     path, body = asked

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.state import batch_ledger as ledger
@@ -155,7 +155,6 @@ EVENTS = ["step", "step", "step", "step", "kill", "skip", "skew", "pause", "canc
 events = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 2)), max_size=200)
 
 
-@settings(max_examples=600)
 @given(events, st.integers(0, 2**32), st.booleans())
 def test_any_schedule_ends_in_one_output_for_each_line(schedule, seed, may_cancel) -> None:
     run(schedule, seed, may_cancel=may_cancel)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batch.lines import LineFault, LineSplitter, parse_line, read_custom_id, render_answer, render_not_run
@@ -34,7 +34,6 @@ contents = st.lists(st.tuples(texts, st.sampled_from([b"\n", b"\r\n"])), max_siz
 )
 
 
-@settings(max_examples=400)
 @given(contents, texts, st.lists(st.integers(0, 400), max_size=20))
 def test_any_split_gives_the_same_lines(content: bytes, rest: bytes, cuts: list[int]) -> None:
     whole = split(content + rest, [])

@@ -5,7 +5,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serve_app.body import parse_json_body
@@ -98,13 +98,11 @@ def test_any_bytes_are_refused_or_read(schema, raw):
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @given(body=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=6))
-@settings(max_examples=300)
 def test_any_json_in_known_fields_is_refused_or_read(schema, body):
     parse(json.dumps(body).encode(), schema)
 
 
 @given(value=JSON, seed=st.integers(0, 2**32))
-@settings(max_examples=500)
 def test_valid_body_with_one_value_exchanged_is_refused_or_read(value, seed):
     body = json.loads(json.dumps(FULL))
     container, key = random.Random(seed).choice(list(places(body)))
@@ -113,7 +111,6 @@ def test_valid_body_with_one_value_exchanged_is_refused_or_read(value, seed):
 
 
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 4))
-@settings(max_examples=300)
 def test_valid_body_with_parts_taken_away_is_refused_or_read(seed, count):
     body = json.loads(json.dumps(FULL))
     for _ in range(count):
@@ -123,7 +120,6 @@ def test_valid_body_with_parts_taken_away_is_refused_or_read(seed, count):
 
 
 @given(st.data())
-@settings(max_examples=300)
 def test_valid_body_with_bytes_flipped_is_refused_or_read(data):
     raw = bytearray(json.dumps(FULL).encode())
     for _ in range(data.draw(st.integers(1, 5))):

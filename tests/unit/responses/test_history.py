@@ -1,7 +1,7 @@
 """From items to messages: whatever comes, the chat that results is one that the chat interface takes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serve_app.errors import BadRequest
@@ -116,7 +116,6 @@ ITEM = st.one_of(
 )
 
 
-@settings(max_examples=400)
 @given(items=st.lists(ITEM, min_size=1, max_size=14), max_tokens=st.integers(0, 200))
 def test_any_items_are_refused_or_a_chat_and_stay_one_when_they_are_cut(items, max_tokens):
     try:

@@ -4,7 +4,7 @@ from itertools import count
 from typing import Any
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.models.engine import Usage
@@ -285,7 +285,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=500)
 @given(steps=STEPS, is_queued=st.booleans(), is_begun=st.booleans(), num_seen=st.integers(0, 99))
 def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, is_begun, num_seen):  # noqa: C901
     machine = following(("s", "c"))

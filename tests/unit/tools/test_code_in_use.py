@@ -2,7 +2,7 @@
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerFile
@@ -46,7 +46,6 @@ PATHS = st.sets(st.text("ab./- ", min_size=1, max_size=4), min_size=1, max_size=
 TEXTS = st.lists(st.sampled_from([FOLDER, "sandbox:", "a", "b", ".", "/", " ", "-"]), max_size=20).map("".join)
 
 
-@settings(max_examples=300)
 @given(paths=PATHS, text=TEXTS)
 def test_a_place_is_cited_if_one_of_the_names_stands_there_whole(paths, text):
     used = in_use(*paths)

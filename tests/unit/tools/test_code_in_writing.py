@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serve_app.operations.code_interpreter.writing import CodeInWriting, TextMember
@@ -56,7 +56,6 @@ def read(pieces: list[str]) -> tuple[str, str | None]:
     return "".join(member.take(piece) for piece in pieces), member.text
 
 
-@settings(max_examples=300)
 @given(told=OBJECTS, is_ascii=st.booleans(), indent=st.sampled_from([None, 1]), places=CUTS)
 def test_wherever_the_arguments_are_cut_the_code_is_the_same(told, is_ascii, indent, places):
     text = json.dumps(told, ensure_ascii=is_ascii, indent=indent)
@@ -64,7 +63,6 @@ def test_wherever_the_arguments_are_cut_the_code_is_the_same(told, is_ascii, ind
     assert read(list(text)) == (told["code"], told["code"])
 
 
-@settings(max_examples=300)
 @given(text=ANYTHING, places=CUTS)
 def test_what_is_no_json_gives_the_same_text_however_it_comes(text, places):
     shown, whole = read([text])
