@@ -22,7 +22,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 PROFILE := $(shell grep -qs 'device: gpu' $(CONFIG) && echo gpu || echo cpu)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-SIDE_BY_SIDE := --numprocesses $(JOBS) --dist loadgroup
+SIDE_BY_SIDE := --numprocesses $(JOBS)
 LOCKS := configs/locks
 STATE := $${MANTA_STATE_DIR:-.manta}
 

@@ -1,9 +1,14 @@
 """What every test runs with: no property has to be fast, since the machine may be busy with something else."""
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.needs import pytest_runtest_makereport
+
+if TYPE_CHECKING:
+    from tests.side_by_side import GroupScheduling
 
 __all__ = ["pytest_runtest_makereport"]
 
@@ -25,3 +30,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if item.get_closest_marker("exhaustive")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> "GroupScheduling":
+    from tests.side_by_side import GroupScheduling
+
+    return GroupScheduling(config, log)

@@ -1,6 +1,4 @@
-"""Stores for every contract, and which tests share a process when several run side by side."""
-
-import pytest
+"""Stores for every contract."""
 
 from tests.buckets import bucket, objects, s3_endpoint
 from tests.databases import (
@@ -25,23 +23,3 @@ __all__ = [
     "sqlite_at",
     "sqlite_template",
 ]
-
-GROUPS = {
-    "real_engine": "engine",  # Importing vLLM and starting an engine take half a minute.
-    "trained_engine": "engine",
-    "protocols": "engine",
-    "compiler": "compiler",  # One process compiles the schemas of a module.
-    "node": "node",  # The client's package is installed into one folder.
-    "host": "sandbox",  # Sandboxes are made to reach the bounds of the machine.
-    "pod": "sandbox",
-}
-"""The group of tests that use a fixture: pytest-xdist runs a group in one process, one test after the other."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        for fixture in getattr(item, "fixturenames", ()):
-            if fixture in GROUPS:
-                item.add_marker(pytest.mark.xdist_group(GROUPS[fixture]))
-                break

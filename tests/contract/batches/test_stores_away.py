@@ -67,14 +67,16 @@ async def test_a_batch_outlives_a_directory_that_takes_nothing(tmp_path: Path, t
         volume.remove()
 
 
-async def test_a_batch_outlives_its_bucket(bucket: ResolvedObjectStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["refuses", "is silent"])
+async def test_a_batch_outlives_its_bucket(bucket: ResolvedObjectStore, tmp_path: Path, how: str) -> None:
     relay = Relay(int(bucket.options["endpoint"].rpartition(":")[2]))
     await relay.start()
     options = {**bucket.options, "endpoint": f"http://127.0.0.1:{relay.port}"}
     objects = json.dumps({"url": bucket.url, "timeout_s": 2, "options": options})
     places = f"sqlite+aiosqlite:///{tmp_path}/manta.db", objects
     async with running_batch(Runs(*places, await open_all(*places))) as watched:
-        await relay.cut()
+        begin, end = (relay.cut, relay.start) if how == "refuses" else (relay.hold, relay.release)
+        await begin()
         await eventually(watched.has_failed)
-        await relay.start()
+        await end()
     await relay.cut()

@@ -13,6 +13,7 @@ from deployments.state.database import connect
 from deployments.state.usage import Numbered, UsageStore
 from serve_app.cli import main
 from tests.contract.state.records import record
+from tests.databases import more_on_postgresql
 
 SECRET = re.compile(r"sk-manta-[A-Za-z0-9_-]{43}")
 
@@ -92,6 +93,7 @@ def test_a_secret_is_printed_once_for_people_too(operator: Operator) -> None:
     assert "enterprise" in listed
 
 
+@more_on_postgresql
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -1,0 +1,22 @@
+"""Which tests share a process when two processes run them side by side; all others go wherever there is room."""
+
+from xdist.scheduler import LoadScopeScheduling
+
+GROUPS = {
+    "tests/contract/engine/": "engine",  # Importing vLLM and starting its engines take a minute.
+    "tests/contract/schemas/test_engine_reads_dialect.py": "engine",
+    "tests/contract/schemas/test_schema_budget.py": "schemas",  # One process compiles the schemas of all of them.
+    "tests/contract/sandbox/": "sandbox",  # Attempts to take more than a sandbox may, one at a time.
+    "tests/contract/http/test_node_": "node",  # npm installs into one folder.
+}
+"""The group of the tests whose ids begin so. Its tests run in one process, one after the other; the largest first."""
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Gives the groups to processes as a whole and every other test by itself.
+
+    pytest-xdist's own `--dist loadgroup` writes the group into an attribute that pytest 9.2 does not read.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((group for start, group in GROUPS.items() if nodeid.startswith(start)), nodeid)

@@ -1,0 +1,15 @@
+"""The groups of tests that share a process are there."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.side_by_side import GROUPS
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("start", GROUPS)
+def test_each_group_has_tests(start: str) -> None:
+    found = [path for path in ROOT.glob("tests/**/test_*.py") if str(path.relative_to(ROOT)).startswith(start)]
+    assert found
