@@ -1,4 +1,4 @@
-"""What every test runs with: no property has to be fast, since the machine may be busy with something else."""
+"""What every test runs with."""
 
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pytest_runtest_makereport"]
 
+# No property has to be fast, since the machine may be busy with something else.
 settings.register_profile("patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("exhaustive", settings.get_profile("patient"), max_examples=600)
 
@@ -25,6 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the tests that share a running service last, and leave out the exhaustive ones unless they are asked for."""
+    items.sort(key=lambda item: "service" in getattr(item, "fixturenames", ()))
     if config.getoption("exhaustive"):
         return
     left_out = [item for item in items if item.get_closest_marker("exhaustive")]

@@ -1,26 +1,22 @@
-"""One running service for nearly every test; the few that start their own come before it."""
+"""One running service with vLLM's engines for nearly every test."""
 
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import httpx2
 import pytest
 import uvicorn
-from openai import AsyncOpenAI, OpenAI
 
-from tests.cluster.cluster import CHAT, EMBED, LONG, SMALL, TRAINED, Service, read_config
+from tests.clients import async_client, client, http, key
+from tests.service import CHAT, EMBED, LONG, SMALL, TRAINED, Service, read_config
 from tests.twins.web import Web
+
+__all__ = ["async_client", "client", "http", "key"]
 
 QUICK = {"upscale_delay_s": 1, "downscale_delay_s": 10, "metrics_interval_s": 0.5, "look_back_period_s": 4}
 DRAIN_S = 400
 """As long as a slow machine may take to replace everything: long streams run meanwhile."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that share the service last, so that it never runs beside another."""
-    items.sort(key=lambda item: "service" in getattr(item, "fixturenames", ()))
 
 
 def main_config(search_url: str) -> dict[str, Any]:
@@ -79,7 +75,7 @@ def main_config(search_url: str) -> dict[str, Any]:
     return config
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def web() -> Iterator[Web]:
     """A small web and the SearXNG that knows it, in a thread."""
     web = Web()
@@ -93,7 +89,7 @@ def web() -> Iterator[Web]:
         running.join()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(web: Web) -> Iterator[Service]:
     """The service that nearly every test uses."""
     service = Service(main_config(f"http://127.0.0.1:{web.port}"))
@@ -106,35 +102,7 @@ def service(web: Web) -> Iterator[Service]:
         service.remove()
 
 
-@pytest.fixture(scope="session")
-def key(service: Service) -> str:
-    """A key without limits."""
-    return service.issue_unlimited()
-
-
-@pytest.fixture(scope="session")
-def client(service: Service, key: str) -> Iterator[OpenAI]:
-    """OpenAI's client; it repeats nothing by itself."""
-    with OpenAI(base_url=f"{service.url}/v1", api_key=key, max_retries=0, timeout=120) as client:
-        yield client
-
-
-@pytest.fixture
-async def async_client(service: Service, key: str) -> AsyncIterator[AsyncOpenAI]:
-    """OpenAI's client for many requests at once."""
-    async with AsyncOpenAI(base_url=f"{service.url}/v1", api_key=key, max_retries=0, timeout=180) as client:
-        yield client
-
-
-@pytest.fixture
-def http(service: Service, key: str) -> Iterator[httpx2.Client]:
-    """A plain HTTP client, for bodies that OpenAI's client would not send."""
-    headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
-    with httpx2.Client(base_url=service.url, headers=headers, timeout=120) as client:
-        yield client
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def token_ids() -> dict[str, int]:
     """The demo models' vocabulary."""
     from tokenizers import Tokenizer

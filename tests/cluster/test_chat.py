@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from openai import BadRequestError, NotFoundError, OpenAI
 
-from tests.cluster.cluster import CHAT, COLOUR, EMBED, SMALL, Service
+from tests.service import CHAT, COLOUR, EMBED, SMALL, Service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -8,7 +8,7 @@ import pytest
 from openai import NotFoundError, OpenAI
 
 from deployments.tools.code_interpreter.replica import DEPLOYMENT
-from tests.cluster.cluster import TRAINED, Service, eventually
+from tests.service import TRAINED, Service, eventually
 from tests.twins.interpreter import sandbox_host
 from tests.twins.legal import fold, split
 

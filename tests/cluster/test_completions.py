@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from openai import BadRequestError, OpenAI
 
-from tests.cluster.cluster import CHAT
+from tests.service import CHAT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

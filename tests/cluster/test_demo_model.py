@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from tests.cluster.cluster import TRAINED
+from tests.service import TRAINED
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

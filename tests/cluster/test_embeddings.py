@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from openai import BadRequestError, OpenAI
 
-from tests.cluster.cluster import CHAT, EMBED
+from tests.service import CHAT, EMBED
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -8,7 +8,7 @@ import httpx2
 import psutil
 import pytest
 
-from tests.cluster.cluster import CANARY, CHAT, EMBED, SMALL, Replica, Service, describe, eventually, is_living
+from tests.service import CANARY, CHAT, EMBED, SMALL, Replica, Service, describe, eventually, is_living
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -117,19 +117,3 @@ def test_no_process_of_the_dead_is_left(broken: dict[str, Broken], victim: str) 
         return [describe(process) for process in broken[victim].processes if is_living(process)]
 
     eventually(lambda: not left(), 30, f"nothing is left of {broken[victim].model}")
-
-
-def test_killed_ingress_replica_is_replaced_and_the_other_serves_on(service: Service, key: str) -> None:
-    victim = service.running("ingress")[0]
-    psutil.Process(victim.pid).kill()
-
-    def answers_in_a_row() -> bool:
-        return all(ask(service, key, CHAT).status_code == 200 for _ in range(5))
-
-    eventually(answers_in_a_row, 60, "requests are answered")
-    eventually(
-        lambda: [one for one in service.running("ingress") if one.replica_id != victim.replica_id][1:],
-        120,
-        "a second ingress replica runs",
-    )
-    assert all(ask(service, key, CHAT).status_code == 200 for _ in range(20))

@@ -3,7 +3,7 @@
 import pytest
 from openai import OpenAI
 
-from tests.cluster.cluster import TRAINED, Service
+from tests.service import TRAINED, Service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.cluster.cluster import CHAT, EMBED, SMALL, Service
+from tests.service import CHAT, EMBED, SMALL, Service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from openai import AsyncOpenAI, BadRequestError, RateLimitError
 
-from tests.cluster.cluster import LONG, Service, eventually, is_living
+from tests.service import LONG, Service, eventually, is_living
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

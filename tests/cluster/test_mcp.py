@@ -9,8 +9,8 @@ import httpx2
 import pytest
 from openai import OpenAI
 
-from tests.cluster.cluster import CANARY, ROOT, TRAINED, Service, eventually
 from tests.ports import free_port
+from tests.service import CANARY, ROOT, TRAINED, Service, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from openai import OpenAI
 
-from tests.cluster.cluster import CANARY, CHAT, EMBED, SMALL, Service, describe
+from tests.service import CANARY, CHAT, EMBED, SMALL, Service, describe
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

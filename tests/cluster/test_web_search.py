@@ -3,7 +3,7 @@
 import pytest
 from openai import OpenAI
 
-from tests.cluster.cluster import TRAINED
+from tests.service import TRAINED
 from tests.twins.web import SITES, Web
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]

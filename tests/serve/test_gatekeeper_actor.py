@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,16 +22,9 @@ from deployments.state.request_log import ShippedRequestLog
 from deployments.state.tiers import Tiers
 from deployments.state.usage import UsageStore
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.serve
 
 NAME = "gatekeeper-under-test"
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
 
 
 @dataclass
@@ -49,7 +42,7 @@ class Gatekeeping:
 
 
 @pytest.fixture
-async def gatekeeping(cluster: None, tmp_path: Path) -> AsyncIterator[Gatekeeping]:
+async def gatekeeping(ray_cluster: None, tmp_path: Path) -> AsyncIterator[Gatekeeping]:
     state = resolve_state(StateConfig(state_dir=tmp_path), {})
     database = await connect(state.database_url)
     actor = await asyncio.to_thread(start_gatekeeper, state, NAME)

@@ -7,7 +7,7 @@ from typing import Any
 from openai import OpenAI
 from openai.types import Batch
 
-from tests.cluster.cluster import CANARY, CHAT, eventually
+from tests.service import CANARY, CHAT, eventually
 
 URL = "/v1/chat/completions"
 SAID = "Kanarienzeile-5b07"

@@ -30,7 +30,7 @@ from deployments.state.keys import ApiKey, NewKey
 from deployments.state.usage import UsageStore
 from tests.ports import free_port
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
 COMMAND = [sys.executable, "-c", "from serve_app.cli import main; main()"]
 CHAT, SMALL, LONG, EMBED = "manta/demo-chat", "manta/demo-small", "manta/demo-long", "all-minilm-l6-v2"

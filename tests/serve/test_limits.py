@@ -9,9 +9,9 @@ import httpx2
 import pytest
 
 from deployments.state.keys import KeyChange
-from tests.cluster.cluster import CHAT, EMBED, Service, eventually
+from tests.service import CHAT, EMBED, Service, eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
 
 TRIES = 3
 """What holds within a second where the machine has the time for it must have held in one of these."""

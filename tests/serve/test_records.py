@@ -1,4 +1,4 @@
-"""What is known of requests afterwards: the request log, usage by key and model, and metrics."""
+"""What is known of requests afterwards, the request log and usage by key and model; and what probes are told."""
 
 import asyncio
 import json
@@ -8,9 +8,9 @@ import httpx2
 import pytest
 from openai import AsyncOpenAI, NotFoundError
 
-from tests.cluster.cluster import CHAT, EMBED, Service, eventually
+from tests.service import CHAT, EMBED, Service, eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
 
 
 async def test_requests_and_usage_are_kept_for_the_account_holder(service: Service) -> None:
@@ -51,24 +51,6 @@ async def test_requests_and_usage_are_kept_for_the_account_holder(service: Servi
     assert sum(row["num_errors"] for row in rows) == 1
     shown = json.loads(await asyncio.to_thread(service.run_command, "requests", issued.key_id, "--json"))
     assert {record["request_id"] for record in shown} == by_id.keys()
-
-
-def test_metrics_of_service_and_engine_are_shown(service: Service, http: httpx2.Client) -> None:
-    body = {"model": CHAT, "messages": [{"role": "user", "content": "Hi."}], "max_tokens": 5, "stream": True}
-    for _ in range(4):
-        assert http.post("/v1/chat/completions", json=body).status_code == 200
-    pages = "".join(httpx2.get(f"{url}/metrics", timeout=30).text for url in service.ingress_urls())
-    assert f'manta_tokens_total{{model="{CHAT}",tier="enterprise",type="completion"}}' in pages
-    assert f'gen_ai_server_time_to_first_token_seconds_bucket{{le="0.5",model="{CHAT}"}}' in pages
-    wanted = ("manta_requests_total", "manta_tokens_total", "gen_ai_server_time_to_first_token", "ray_vllm_")
-    deadline = time.monotonic() + 120
-    while True:  # Ray's agents gather every ten seconds.
-        shown = "".join(httpx2.get(f"http://{target}/metrics", timeout=30).text for target in service.metrics_targets())
-        missing = [name for name in wanted if name not in shown]
-        if not missing:
-            break
-        assert time.monotonic() < deadline, missing
-        time.sleep(1)
 
 
 def test_probes_answer_without_a_key(service: Service) -> None:

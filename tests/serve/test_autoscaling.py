@@ -12,9 +12,9 @@ import httpx2
 import pytest
 from openai import APIStatusError, AsyncOpenAI
 
-from tests.cluster.cluster import SMALL, Replica, Service
+from tests.service import LONG, SMALL, Replica, Service, eventually, is_living
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
 
 SCALE_S = 240.0
 
@@ -64,7 +64,7 @@ async def load(client: AsyncOpenAI, num_clients: int) -> AsyncIterator[Seen]:
         while not is_over:
             started = time.monotonic()
             try:
-                answer = await client.chat.completions.create(**asked(number, 1000))
+                answer = await client.chat.completions.create(**asked(number, 100))
                 seen.ends[answer.choices[0].finish_reason] += 1
             except APIStatusError as refused:
                 seen.refusals.append(refused)
@@ -104,7 +104,7 @@ async def test_load_brings_replicas_full_queues_say_so_and_streams_outlive_the_w
     assert seen.refusals
     assert {refusal.status_code for refusal in seen.refusals} <= {429, 503}
     assert all(int(refusal.response.headers["retry-after"]) >= 1 for refusal in seen.refusals)
-    assert seen.slowest_refusal_s < 60  # Two engines and a third ingress replica start meanwhile, on two cores.
+    assert seen.slowest_refusal_s < 60  # A model replica and an ingress replica start meanwhile, on two cores.
 
     is_shrinking = asyncio.Event()
 
@@ -112,7 +112,7 @@ async def test_load_brings_replicas_full_queues_say_so_and_streams_outlive_the_w
         """Read one stream after the other; the last is the one that was open when a replica was told to leave."""
         tails = []
         while not is_shrinking.is_set():
-            tails.append(await read_stream(service, key, number, 3900))
+            tails.append(await read_stream(service, key, number, 400))
         return tails
 
     streams = [asyncio.create_task(keep_reading(number)) for number in range(8)]
@@ -132,3 +132,18 @@ async def test_load_brings_replicas_full_queues_say_so_and_streams_outlive_the_w
     assert was_any_open
     await wait_for(service, SMALL, 1)
     await wait_for(service, "ingress", 2)
+
+
+async def test_a_model_that_is_scaled_to_zero_wakes_for_the_first_requests_and_sleeps_again(
+    service: Service, async_client: AsyncOpenAI
+) -> None:
+    assert service.replicas(LONG) == []
+    messages: Any = [{"role": "user", "content": "Hello."}]
+    answers = await asyncio.gather(
+        *[async_client.chat.completions.create(model=LONG, messages=messages, max_tokens=4) for _ in range(3)]
+    )
+    assert [answer.choices[0].finish_reason for answer in answers] == ["length"] * 3
+    (replica,) = service.running(LONG)
+    engine = service.engine_of(replica)
+    eventually(lambda: not service.replicas(LONG), SCALE_S, "no replica is left")
+    eventually(lambda: not is_living(engine), 30, "its engine is gone")

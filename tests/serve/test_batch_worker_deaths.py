@@ -3,14 +3,13 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 import psutil
 import pytest
-import ray
 
 from batch.actor import start_coordinator
 from batch.config import BatchConfig
@@ -26,7 +25,7 @@ from tests.contract.batches.runs import Runs
 from tests.contract.http.answers import MODEL, answer
 from tests.twins.engine import MemoryDirectory, Script, ScriptedEngine, model_card
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
 
 NAME = "batches-under-test"
 POISON = 9
@@ -55,15 +54,8 @@ class PoisonedSetup(BatchSetup):
         return answer(request)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
-
-
 @pytest.fixture
-async def poisoned(cluster: None, tmp_path: Path) -> AsyncIterator[tuple[Runs, Path]]:
+async def poisoned(ray_cluster: None, tmp_path: Path) -> AsyncIterator[tuple[Runs, Path]]:
     """A batch's stores with a coordinator on the cluster, and where deaths are noted."""
     state = resolve_state(StateConfig(state_dir=tmp_path / "state"), {})
     stores = await open_stores(state, max_unfinished=10)

@@ -1,0 +1,95 @@
+"""Ingress replicas one by one, past HAProxy: what one begins the other goes on with."""
+
+from collections.abc import Iterator
+from itertools import cycle, islice
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+
+from tests.service import CANARY, CHAT, Service, eventually
+from tests.twins.legal import read_frame, split
+
+PROMPT = f"{CANARY} tells the river about the hills behind it, and the hills about the sea. " * 4
+
+
+class Ingress:
+    """One ingress replica, asked past HAProxy."""
+
+    def __init__(self, url: str, key: str) -> None:
+        self.http = httpx2.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=120)
+        self.url = url
+
+    def __enter__(self) -> "Ingress":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.http.close()
+
+    def create(self, **body: Any) -> dict[str, Any]:
+        answer = self.http.post("/v1/responses", json={"model": CHAT, "max_output_tokens": 8, **body})
+        assert answer.status_code == 200, answer.text
+        told: dict[str, Any] = answer.json()
+        return told
+
+    def retrieve(self, response_id: str) -> dict[str, Any]:
+        answer = self.http.get(f"/v1/responses/{response_id}")
+        assert answer.status_code == 200, answer.text
+        told: dict[str, Any] = answer.json()
+        return told
+
+    def events(self, response_id: str, after: int = -1) -> list[dict[str, Any]]:
+        answer = self.http.get(f"/v1/responses/{response_id}?stream=true&starting_after={after}")
+        assert answer.status_code == 200, answer.text
+        return split(answer.content)
+
+
+def serving(service: Service) -> list[str]:
+    """Return the addresses of the ingress replicas; none while Serve still names one that is dead."""
+    try:
+        return service.ingress_urls()
+    except psutil.NoSuchProcess:
+        return []
+
+
+@pytest.fixture
+def two(service: Service, key: str) -> Iterator[list[Ingress]]:
+    """Two ingress replicas that both serve."""
+    first, second, *_ = eventually(lambda: urls if len(urls := serving(service)) >= 2 else [], 90, "two replicas run")
+    with Ingress(first, key) as one, Ingress(second, key) as other:
+        yield [one, other]
+
+
+def kill_ingress(service: Service, url: str) -> None:
+    """Kill the ingress replica that listens there."""
+    port = int(url.rpartition(":")[2])
+    for replica in service.running("ingress"):
+        connections = psutil.Process(replica.pid).net_connections("tcp")
+        if any(one.laddr.port == port and one.status == psutil.CONN_LISTEN for one in connections):
+            psutil.Process(replica.pid).kill()
+            return
+    raise AssertionError(f"nobody listens on {port}")
+
+
+def frames_of(answer: httpx2.Response) -> Iterator[dict[str, Any]]:
+    """Yield the events of a stream as they come."""
+    left = b""
+    for piece in answer.iter_bytes():
+        left += piece
+        while b"\n\n" in left:
+            frame, _, left = left.partition(b"\n\n")
+            if frame != b"data: [DONE]":
+                yield read_frame(frame)
+
+
+def text_of(response: dict[str, Any]) -> str:
+    """Return the text of a response's only message."""
+    ((part,),) = (item["content"] for item in response["output"])
+    text: str = part["text"]
+    return text
+
+
+def answer_to(prompt: str, num_tokens: int) -> str:
+    """Return what a scripted engine says."""
+    return "".join(f"{word} " for word in islice(cycle(prompt.split()), num_tokens))

@@ -1,0 +1,191 @@
+"""Batches: from upload to download, beside kills of everything that runs them."""
+
+import os
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+import psutil
+import pytest
+from openai import InternalServerError, OpenAI
+from openai.types import Batch
+
+from tests.serve.batch_calls import ENDED, SAID, check_complete, finish, line, output_of, submit, until_half_done
+from tests.service import CANARY, EMBED, SMALL, Service, eventually, is_living
+
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(900)]
+
+COORDINATOR, WORKER, JOB_WORKER = (
+    "ray::BatchCoordinator",
+    "ray::WorkerProcess",
+    "ray::MapWorker(MapBatches(LineCaller))",
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rest(service: Service, client: OpenAI) -> Iterator[None]:
+    """Leave the models to the next tests as they were: what was killed has been replaced, what was added is gone."""
+    yield
+
+    def is_as_before() -> bool:
+        return [replica.state for replica in service.replicas(SMALL)] == ["RUNNING"] and answers(client)
+
+    eventually(is_as_before, 180, "one replica is left, and it answers")
+
+
+def answers(client: OpenAI) -> bool:
+    try:
+        client.chat.completions.create(model=SMALL, messages=[{"role": "user", "content": "?"}], max_tokens=1)
+    except InternalServerError:  # Until Serve has noticed that an engine is gone.
+        return False
+    return True
+
+
+def test_a_small_batch_starts_at_once(service: Service, client: OpenAI) -> None:
+    finish(client, submit(client, [line(0)]))  # The worker is there from now on, whatever ran before.
+
+    def start_s() -> float:
+        started = time.monotonic()
+        batch = submit(client, [line(number) for number in range(20)])
+        eventually(lambda: client.batches.retrieve(batch.id).status != "validating", 60, "the batch starts", 0.05)
+        started_after_s = time.monotonic() - started
+        check_complete(client, finish(client, batch), 20)
+        return started_after_s
+
+    assert any(start_s() < 1 for _ in range(5))  # A machine that is busy with something else may take longer.
+
+
+def test_a_model_may_have_replicas_for_batches_alone(service: Service, client: OpenAI) -> None:
+    assert service.running(f"batch:{EMBED}") == []
+    online = service.running(EMBED)
+    embed = {"custom_id": "e", "method": "POST", "url": "/v1/embeddings", "body": {"model": EMBED, "input": "cat"}}
+    batch = submit(client, [embed], "/v1/embeddings")
+    eventually(lambda: service.running(f"batch:{EMBED}"), 240, "a replica for batches runs")
+    (one,) = output_of(client, finish(client, batch))
+    there = client.embeddings.create(model=EMBED, input="cat", encoding_format="float").data[0].embedding
+    here = one["response"]["body"]["data"][0]["embedding"]
+    assert len(here) == 384
+    assert max(abs(one - other) for one, other in zip(here, there, strict=True)) < 1e-4
+    assert service.running(EMBED) == online
+    eventually(lambda: not service.replicas(f"batch:{EMBED}"), 120, "it goes when there are no batches")
+
+
+def test_a_large_batch_runs_through_ray_data_and_its_progress_moves(service: Service, client: OpenAI) -> None:
+    batch = submit(client, [line(number, max_tokens=16) for number in range(1500)])
+    seen: list[tuple[float, int]] = []
+    looks: list[float] = []
+
+    def look() -> Batch | None:
+        now = client.batches.retrieve(batch.id)
+        counts = now.request_counts
+        assert counts is not None
+        looks.append(time.monotonic())
+        if not seen or counts.completed > seen[-1][1]:
+            seen.append((time.monotonic(), counts.completed))
+        return now if now.status in ENDED else None
+
+    ended: Batch = eventually(look, 300, "the batch ends", 0.1)  # type: ignore[assignment]
+    check_complete(client, ended, 1500)
+    moves = [after[0] - before[0] for before, after in pairwise(seen[1:-1])]
+    assert len(moves) >= 3
+    between_looks = median(after - before for before, after in pairwise(looks))
+    assert median(moves) < 1 + 2 * between_looks  # Each end of a move is seen late by up to one look.
+    # While a job starts, for which this one and the workers share the machine, all may stand still for a while.
+    assert max(moves) < 60
+    pieces = list(shared_memory(service))
+    assert any(b"ray.data" in piece for piece in pieces)  # What Ray Data did carry is found.
+    assert not any(SAID.encode() in piece for piece in pieces)
+
+
+def shared_memory(service: Service) -> Iterator[bytes]:
+    """Yield what is or was in Ray's object store, as far as nothing has been written over it."""
+    (raylet,) = (one for one in service.processes() if is_living(one) and one.name() == "raylet")
+    places = {link: os.readlink(link) for link in Path(f"/proc/{raylet.pid}/fd").iterdir()}
+    with next(link for link, target in places.items() if "/plasma" in target).open("rb") as memory:
+        end, size = 0, os.fstat(memory.fileno()).st_size
+        while end < size:
+            try:
+                start = os.lseek(memory.fileno(), end, os.SEEK_DATA)
+            except OSError:  # The rest was never written to.
+                return
+            end = os.lseek(memory.fileno(), start, os.SEEK_HOLE)
+            yield os.pread(memory.fileno(), end - start, start)
+
+
+def test_a_batch_is_cancelled_within_seconds(service: Service, client: OpenAI) -> None:
+    batch = submit(client, [line(number, max_tokens=200) for number in range(400)])
+    eventually(lambda: client.batches.retrieve(batch.id).request_counts.completed, 60, "lines are done", 0.1)  # type: ignore[union-attr]
+    client.batches.cancel(batch.id)
+    started = time.monotonic()
+    batch = finish(client, batch, 30)
+    assert time.monotonic() - started < 10
+    assert batch.status == "cancelled"
+    output = output_of(client, batch)
+    assert [one["custom_id"] for one in output] == [f"line-{number}" for number in range(400)]
+    counts = batch.request_counts
+    assert counts is not None
+    done = [one for one in output if one["response"] is not None]
+    assert 0 < counts.completed == len(done) < 400
+    assert counts.completed + counts.failed == counts.total == 400
+
+
+def kill(service: Service, title: str) -> None:
+    process = service.process_named(title)
+    assert process is not None, title
+    process.kill()
+
+
+@pytest.mark.parametrize(
+    ("num_lines", "max_tokens", "victim"),
+    [(400, 96, COORDINATOR), (400, 96, WORKER), (1200, 32, COORDINATOR), (1200, 32, JOB_WORKER)],
+)
+def test_a_batch_survives_kills(service: Service, client: OpenAI, num_lines: int, max_tokens: int, victim: str) -> None:
+    batch = submit(client, [line(number, max_tokens=max_tokens) for number in range(num_lines)])
+    until_half_done(client, batch)
+    kill(service, victim)
+    check_complete(client, finish(client, batch), num_lines)
+
+
+def test_a_batch_survives_a_model_replica_that_is_killed(service: Service, client: OpenAI) -> None:
+    batch = submit(client, [line(number, SMALL, max_tokens=64) for number in range(300)])
+    until_half_done(client, batch)
+    service.engine_of(service.running(SMALL)[0]).kill()
+    batch = finish(client, batch)
+    assert batch.status == "completed"
+    output = output_of(client, batch)
+    assert [one["custom_id"] for one in output] == [f"line-{number}" for number in range(300)]
+    assert {one["response"]["status_code"] for one in output} <= {200, 500, 503}
+    counts = batch.request_counts
+    assert counts is not None
+    assert counts.completed + counts.failed == counts.total == 300
+    done = [one["response"]["body"]["usage"]["total_tokens"] for one in output if one["response"]["status_code"] == 200]
+    assert batch.usage is not None
+    assert batch.usage.total_tokens == sum(done)
+
+
+def test_a_batch_survives_an_ingress_replica_that_is_killed(service: Service, client: OpenAI) -> None:
+    patient = client.with_options(max_retries=8)  # What the killed replica was just answering is asked again.
+    batch = submit(patient, [line(number, max_tokens=96) for number in range(400)])
+    until_half_done(patient, batch)
+    before = service.running("ingress")
+    psutil.Process(before[0].pid).kill()
+    check_complete(patient, finish(patient, batch), 400)
+    eventually(
+        lambda: len({one.replica_id for one in service.running("ingress")} - {before[0].replica_id}) >= len(before),
+        120,
+        "the ingress is whole again",
+    )
+    again = submit(patient, [line(number) for number in range(5)])  # Whichever replica is asked now.
+    check_complete(patient, finish(patient, again), 5)
+
+
+def test_nothing_that_lines_say_is_written_in_the_clear(service: Service, client: OpenAI) -> None:
+    check_complete(client, finish(client, submit(client, [line(number) for number in range(5)])), 5)
+    found = [
+        str(path)
+        for path in service.folder.rglob("*")
+        if path.is_file() and not path.is_symlink() and CANARY.encode() in path.read_bytes()
+    ]
+    assert found == []
