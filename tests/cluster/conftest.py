@@ -9,54 +9,29 @@ import pytest
 import uvicorn
 
 from tests.clients import async_client, client, http, key
-from tests.service import CHAT, EMBED, LONG, SMALL, TRAINED, Service, read_config
+from tests.service import EMBED, TRAINED, Service, read_config
 from tests.twins.web import Web
 
 __all__ = ["async_client", "client", "http", "key"]
 
-QUICK = {"upscale_delay_s": 1, "downscale_delay_s": 10, "metrics_interval_s": 0.5, "look_back_period_s": 4}
-DRAIN_S = 400
-"""As long as a slow machine may take to replace everything: long streams run meanwhile."""
+QUICK = {"upscale_delay_s": 0.5, "downscale_delay_s": 5, "metrics_interval_s": 0.5, "look_back_period_s": 2}
 
 
 def main_config(search_url: str) -> dict[str, Any]:
-    """Return two_chat_models.yaml, scaling quickly, with small queues and tools, and with two more models."""
+    """Return two_chat_models.yaml with tools and two more models, of which one sleeps until it is asked."""
     config = read_config("two_chat_models.yaml")
     args = config["applications"][0]["args"]
-    models = {model["id"]: model for model in args["models"]}
     (long,) = read_config("long_context.yaml")["applications"][0]["args"]["models"]
     trained = read_config("local.yaml")["applications"][0]["args"]["models"][0] | {"id": TRAINED, "aliases": []}
     args["models"] += [long, trained]
     for model in args["models"]:
         model["placement_group_config"] = {"bundles": [{"CPU": 0.15}]}
-    models[CHAT]["autoscaling_config"] = {"min_replicas": 1, "max_replicas": 1}
-    models[SMALL] |= {
-        "max_concurrent_requests": 16,
-        "max_queued_requests": 16,
-        "autoscaling_config": {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 8, **QUICK},
-    }
-    models[EMBED] |= {
-        "autoscaling_config": {"min_replicas": 1, "max_replicas": 1, "target_ongoing_requests": 8, **QUICK},
-        "batch_replicas": {"min_replicas": 0, "max_replicas": 1},
-        "scale_to_zero_wait_s": 180,
-    }
+        model["autoscaling_config"] = {"min_replicas": 1, "max_replicas": 1}
     long |= {
-        "autoscaling_config": {
-            "min_replicas": 0,
-            "max_replicas": 1,
-            "target_ongoing_requests": 8,
-            **QUICK,
-            "downscale_delay_s": 8,
-        },
+        "autoscaling_config": {"min_replicas": 0, "max_replicas": 1, "target_ongoing_requests": 8, **QUICK},
         "scale_to_zero_wait_s": 180,
     }
-    args["ingress"] = {
-        "autoscaling_config": {"min_replicas": 2, "max_replicas": 3, "target_ongoing_requests": 8, **QUICK},
-        "drain_s": DRAIN_S,
-    }
-    for model in models.values():
-        model["drain_s"] = DRAIN_S
-    args["batches"] = {"small_batch_lines": 500}
+    args["ingress"] = {"autoscaling_config": {"min_replicas": 2, "max_replicas": 2}}
     args["tools"] = {
         "outbound": {"allowed_networks": ["127.0.0.0/8"]},
         "code_interpreter": {
@@ -64,14 +39,12 @@ def main_config(search_url: str) -> dict[str, Any]:
             "preload": [],
             "max_containers": 16,
             "max_containers_per_account": 16,
-            "autoscaling_config": {"min_replicas": 1, "max_replicas": 2, **QUICK},
+            "autoscaling_config": {"min_replicas": 1, "max_replicas": 1},
         },
         "mcp": {},
         "file_search": {"embedding_model": EMBED},
         "web_search": {"provider": {"name": "searxng", "url": search_url}},
     }
-    assert {CHAT, SMALL, EMBED} == models.keys()
-    assert long["id"] == LONG
     return config
 
 

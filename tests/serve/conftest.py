@@ -63,7 +63,19 @@ def main_config() -> dict[str, Any]:
         scripted(LONG, autoscaling_config={**scaling, "min_replicas": 0}, scale_to_zero_wait_s=180),
     ]
     ingress = {"autoscaling_config": {**scaling, "min_replicas": 2, "max_replicas": 3}, "drain_s": DRAIN_S}
-    return service_config(models, ingress=ingress, batches={"small_batch_lines": 500, "lease_s": 6})
+    containers = {
+        "num_warm": 1,
+        "preload": [],
+        "max_containers": 16,
+        "max_containers_per_account": 16,
+        "autoscaling_config": {"min_replicas": 1, "max_replicas": 2, **QUICK},
+    }
+    return service_config(
+        models,
+        ingress=ingress,
+        batches={"small_batch_lines": 500, "lease_s": 6},
+        tools={"code_interpreter": containers},
+    )
 
 
 @pytest.fixture(scope="package")

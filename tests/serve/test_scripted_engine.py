@@ -1,0 +1,94 @@
+"""The scripted engine itself: what other tests rely on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import psutil
+import pytest
+
+from deployments.models.config import ModelConfig
+from deployments.models.errors import EngineDied
+from deployments.models.render import parse_events
+from tests.contract.engine.replies import Collected
+from tests.serve.conftest import scripted
+from tests.serve.scripted_engine import ScriptedEngine, start_engine
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.serve
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[ScriptedEngine]:
+    model = scripted("demo", max_concurrent_requests=2, engine_kwargs={"step_s": 0.001})
+    engine = await start_engine(ModelConfig.model_validate(model))
+    yield engine
+    await engine.stop()
+
+
+async def ask(engine: ScriptedEngine, reply: Collected, prompt: str = "one two three", **fields: Any) -> None:
+    header = {"request_id": "req_1", "priority": 0, "render": "wire", "stream": True, **fields.pop("header", {})}
+    body = {"messages": [{"role": "user", "content": prompt}], **fields}
+    await engine.runners["chat"].run(header, orjson.dumps(body), reply)
+
+
+async def test_an_answer_is_the_prompt_s_words_again_and_again(engine: ScriptedEngine) -> None:
+    reply = Collected()
+    await ask(engine, reply, max_tokens=5, header={"stream": False})
+    (choice,) = orjson.loads(b"".join(reply.pieces))["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("one two three one two ", "length")
+    assert reply.summary == {"usage": [4, 5, 0, 0], "finish_reasons": ["length"]}
+
+
+@pytest.mark.parametrize(("stop", "text"), [("two", "one "), ("o th", "one tw"), ("one", "")])
+async def test_an_answer_ends_before_a_stop_string(engine: ScriptedEngine, stop: str, text: str) -> None:
+    reply = Collected()
+    await ask(engine, reply, max_tokens=50, stop=[stop], header={"stream": False})
+    (choice,) = orjson.loads(b"".join(reply.pieces))["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == (text, "stop")
+
+
+@pytest.mark.parametrize("cut", [0, 1, 4, 7])
+async def test_an_answer_goes_on_after_tokens_that_were_written(engine: ScriptedEngine, cut: int) -> None:
+    async def told(written: list[list[int]]) -> tuple[list[list[int]], str, list[int]]:
+        reply = Collected()
+        header = {"render": "events", "tells_tokens": True, "written": written}
+        await ask(engine, reply, max_tokens=7, header=header)
+        ids = [orjson.loads(piece)[0][2] for piece in reply.pieces]
+        events = [event for piece in reply.pieces for event in parse_events(orjson.dumps(orjson.loads(piece)[1:]))]
+        return ids, "".join(event.text for event in events if event.kind == "text"), reply.summary["usage"]
+
+    ids, whole, usage = await told([])
+    rest_ids, rest, rest_usage = await told(ids[:cut])
+    assert len(ids) == 7
+    assert rest_usage == usage == [4, 7, 0, 0]
+    assert [one for one in rest_ids if one] == ids[cut:]
+    assert whole.split()[cut:] == rest.split()
+
+
+async def test_who_leaves_frees_a_place_for_who_waits(engine: ScriptedEngine) -> None:
+    replies = [Collected() for _ in range(3)]
+    asking = [asyncio.create_task(ask(engine, reply, max_tokens=4000)) for reply in replies]
+    await eventually(lambda: sum(len(reply.pieces) > 5 for reply in replies) == 2)
+    assert not replies[2].pieces
+    asking[0].cancel()
+    await eventually(lambda: len(replies[2].pieces) > 5)
+    assert 5 < replies[0].summary["usage"][1] < 4000
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_what_runs_fails_and_the_engine_is_sick_when_its_process_is_killed(engine: ScriptedEngine) -> None:
+    reply = Collected()
+    asking = asyncio.create_task(ask(engine, reply, max_tokens=4000))
+    await eventually(lambda: reply.pieces)
+    (core,) = [one for one in psutil.Process().children() if "EngineCore" in one.cmdline()]
+    core.kill()
+    with pytest.raises(EngineDied):
+        await asking
+    with pytest.raises(EngineDied):
+        await engine.check_health()
+    with pytest.raises(EngineDied):
+        await ask(engine, reply)
