@@ -7,6 +7,8 @@ import socket
 # port that was free stays so until whoever was told of it listens there.
 _PORTS = range(20_000, 30_000)
 _given: set[int] = set()
+_BLOCKS = [range(start, start + 100) for start in range(31_100, 32_700, 100)]
+"""For the replicas of one service, above Serve's own range and below those that the kernel gives to connections."""
 
 
 def free_port() -> int:
@@ -16,6 +18,15 @@ def free_port() -> int:
             _given.add(port)
             return port
     raise RuntimeError("No port is free.")
+
+
+def free_block() -> range:
+    """Return a hundred ports that nobody listens on, for a service whose replicas are not to meet those of another."""
+    for block in random.sample(_BLOCKS, len(_BLOCKS)):
+        if not _given & {*block} and all(map(_is_free, block)):
+            _given.update(block)
+            return block
+    raise RuntimeError("No block of ports is free.")
 
 
 def _is_free(port: int) -> bool:

@@ -28,7 +28,7 @@ from deployments.state.database import connect
 from deployments.state.key_store import KeyStore
 from deployments.state.keys import ApiKey, NewKey
 from deployments.state.usage import UsageStore
-from tests.ports import free_port
+from tests.ports import free_block, free_port
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
@@ -52,7 +52,6 @@ COLOUR = {
 START_S, STOP_S = 300.0, 120.0
 _MARK = "MANTA_CLUSTER_TEST"
 _DASHBOARD = re.compile(r"dashboard at.*?(https?://[\w.:-]+)")
-_REPLICA_PORTS = range(30_000, 31_001)
 
 T = TypeVar("T")
 
@@ -83,6 +82,7 @@ class Service:
         self.folder = Path(mkdtemp(prefix="mt-", dir="/tmp"))  # Short: Ray makes Unix sockets far below it.
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.replica_ports = free_block()  # HAProxy would take a replica of another cluster for its own.
         self.config_path = self.folder / "config.yaml"
         self.state_dir = self.folder / "state"
         self.ray_dir = self.folder / "ray"
@@ -97,6 +97,8 @@ class Service:
             "RAY_TMPDIR": str(self.folder),
             "VLLM_RPC_BASE_PATH": str(self.folder),  # An engine that is killed leaves its socket.
             "RAY_AUTH_TOKEN": self.token,
+            "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(self.replica_ports.start),
+            "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(self.replica_ports.stop - 1),
             "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
             "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
             "COLUMNS": "200",
@@ -263,7 +265,7 @@ class Service:
         for replica in self.running("ingress"):
             connections = psutil.Process(replica.pid).net_connections("tcp")
             ports = {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
-            (port,) = ports & set(_REPLICA_PORTS)
+            (port,) = ports & {*self.replica_ports}
             urls.append(f"http://127.0.0.1:{port}")
         return urls
 
