@@ -100,10 +100,9 @@ class Work:
     batch.
     """
 
-    def __init__(self, service: Service, secret: str) -> None:
-        self._service = service
-        self._ingress = Ingress(service.url, secret)
-        self._client = OpenAI(base_url=f"{service.url}/v1", api_key=secret, max_retries=3, timeout=120)
+    def __init__(self, ingress: Ingress, client: OpenAI) -> None:
+        self._ingress = ingress
+        self._client = client
 
     def begin(self) -> None:
         self._first = self._ingress.create(input=PROMPT)
@@ -146,12 +145,17 @@ def check_kill(service: Service) -> Caller:
     """Kill a service that has just started amid all kinds of work; start it again, and see all of it go on."""
     caller = use_up(service)
     used_at = time.monotonic()
-    work = Work(service, service.issue_unlimited())
-    work.begin()
-    service.kill()
-    service.start()
-    check_limits(service, caller, used_at)
-    work.go_on()
+    secret = service.issue_unlimited()
+    with (
+        Ingress(service.url, secret) as ingress,
+        OpenAI(base_url=f"{service.url}/v1", api_key=secret, max_retries=3, timeout=120) as client,
+    ):
+        work = Work(ingress, client)
+        work.begin()
+        service.kill()
+        service.start()
+        check_limits(service, caller, used_at)
+        work.go_on()
     return caller
 
 
