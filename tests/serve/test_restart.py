@@ -14,7 +14,7 @@ from openai import OpenAI
 from openai.types import Batch
 
 from deployments.state.protocol import RequestRecord
-from tests.contract.state.conftest import postgres_server, postgres_url
+from tests.databases import postgres_server, postgres_url
 from tests.serve.batch_calls import check_complete, finish, line, submit, until_half_done
 from tests.serve.conftest import scripted, service_config
 from tests.serve.ingress import PROMPT, Ingress, answer_to, text_of
