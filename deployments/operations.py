@@ -1,7 +1,7 @@
 """What a key may be allowed to do: the one list from which scopes, models, batches and tools take their names.
 
-`Operation` names all of it. `MODEL_OPERATIONS` says more of those that a model answers. The database keeps the names:
-one that is in use may not change. To add an operation or a tool, its name goes here first.
+`Operation` names everything. `MODEL_OPERATIONS` describes those that a model answers. To add an operation or a tool,
+add its name here first. Databases hold these names in the scopes of keys, so a name must not change.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ Task = Literal["generate", "embed"]
 
 
 class Operation(StrEnum):
-    """An operation, as the scopes of keys name it; a tool of the service's has the name that requests call it."""
+    """An operation or a tool, by the name that the scopes of keys have for it."""
 
     CHAT = "chat"
     COMPLETIONS = "completions"
@@ -31,8 +31,8 @@ class Operation(StrEnum):
 class ModelOperation:
     """An operation that a model answers.
 
-    `task` is what a model must do to offer it. `path` is its URL path, which batches name as their endpoint. `prompt`
-    is the field of its body that a line of a batch must have beside `model`.
+    `task` is the task of the models that offer it. `path` is its URL path, which a batch names as its endpoint.
+    `prompt` is the field of the body that a line of a batch must have beside `model`.
     """
 
     task: Task
@@ -49,5 +49,5 @@ MODEL_OPERATIONS: Mapping[Operation, ModelOperation] = {
 
 
 def operations_of(task: Task) -> frozenset[Operation]:
-    """Return what a model with this task can offer."""
+    """Return the operations that a model with this task can offer."""
     return frozenset(name for name, operation in MODEL_OPERATIONS.items() if operation.task == task)

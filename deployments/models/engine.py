@@ -17,7 +17,7 @@ Render = Literal["wire", "events"]
 class ModelCard:
     """What is known of a model without asking its engine.
 
-    `operations` are those it offers. Responses are among them where it can answer chats for them.
+    `operations` are those it offers: the responses interface is one of them, though engines only know of chats.
     `max_model_len` is its context size in tokens. `created` is in Unix seconds.
     """
 

@@ -33,8 +33,8 @@ TierOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help=f"Which limits hold: {', '.join(Tiers().names)}, or a tier of --config. A key needs its own where the "
-        "tier has none, as enterprise.",
+        help=f"Which limits hold: {', '.join(Tiers().names)}, or a tier of --config. Where the tier has no limits "
+        "(enterprise), the key needs its own.",
     ),
 ]
 RequestsOption = Annotated[int | None, typer.Option(help="Requests in any 60 seconds, instead of the tier's.")]

@@ -2,7 +2,8 @@
 
 A `BuiltIn` is a tool as this deployment has it; `open` makes of it, for one response, a `ToolInUse`, which offers the
 model one function or several and carries its calls out. The loop is in `run`, and knows no tool by name. To add a tool:
-its schema in `schemas.response_tools`, a `BuiltIn`, and its place among those that the service is created with.
+its name in `deployments.operations`, its schema in `schemas.response_tools`, a `BuiltIn`, and its place among those
+that the service is created with.
 """
 
 from abc import abstractmethod
