@@ -9,7 +9,6 @@ import io
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from html.parser import HTMLParser
 from typing import Any
 
 MAX_CHARS = 20_000_000
@@ -21,13 +20,6 @@ _HTML = re.compile(r"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNOR
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w-]{2,40})", re.IGNORECASE)
 _BLANK = re.compile(r"[ \t\r\f\v\xa0]+")
 _MANY_LINES = re.compile(r"\n{3,}")
-_HIDDEN = frozenset({"script", "style", "template", "noscript", "svg"})
-_BLOCKS = frozenset(
-    (  # noqa: SIM905 - as a list it would take forty lines.
-        "address article aside blockquote br dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 "
-        "header hr li main nav ol option p pre section table tbody thead title tr ul"
-    ).split()
-)
 
 SUPPORTED = "Text in UTF-8 (Markdown, HTML, JSON, CSV, code and the like), PDF, .docx, .pptx and .xlsx files are read."
 DAMAGED = "The file is damaged, or is not what it says it is."
@@ -173,10 +165,7 @@ def _read_text(content: bytes, filename: str) -> Iterator[str]:
     if "\0" in text or text.startswith("{\\rtf"):
         raise UnsupportedFile(f"The file is not of a kind that is read. {SUPPORTED}")
     if is_html or _HTML.match(text[:10_000]):
-        parser = _HtmlText()
-        parser.feed(text)
-        parser.close()
-        yield parser.text()
+        yield _html_text(text)
     else:
         yield text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -198,37 +187,12 @@ def _decode(content: bytes, *, is_html: bool) -> str:
         raise UnsupportedFile(f"The file is not of a kind that is read. {SUPPORTED}") from None
 
 
-class _HtmlText(HTMLParser):
-    """Collects what a reader of a page would see, blocks on lines of their own."""
+def _html_text(page: str) -> str:
+    """Return what a reader of a page would see: its title, then each block on lines of its own."""
+    from resiliparse.extract.html2text import extract_plain_text
+    from resiliparse.parse.html import HTMLTree
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._pieces: list[str] = []
-        self._hidden: list[str] = []
-        self._num_pre = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _HIDDEN:
-            self._hidden.append(tag)
-        elif tag in _BLOCKS:
-            self._pieces.append("\n")
-            self._num_pre += tag == "pre"
-        elif tag in ("td", "th"):
-            self._pieces.append(" ")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._hidden:
-            while self._hidden.pop() != tag:
-                pass
-        elif tag in _BLOCKS:
-            self._pieces.append("\n")
-            self._num_pre = max(0, self._num_pre - (tag == "pre"))
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self._pieces.append(data if self._num_pre else re.sub(r"\s+", " ", data))
-
-    def text(self) -> str:
-        """Return what has been collected."""
-        lines = "".join(self._pieces).split("\n")
-        return "\n".join(_BLANK.sub(" ", line).strip() for line in lines)
+    tree = HTMLTree.parse(page)
+    text = extract_plain_text(tree, main_content=False, alt_texts=False, list_bullets=False)
+    lines = [_BLANK.sub(" ", line).strip() for line in text.split("\n")]
+    return "\n".join([tree.title or "", "", *lines]).strip()

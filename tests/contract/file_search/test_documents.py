@@ -43,8 +43,15 @@ async def test_each_kind_of_document_is_read():
             b"<body><h1>Head</h1><p>One&nbsp;&amp; two\n<b>three</b></p><pre>a\n b</pre>"
             b"<table><tr><td>1<td>2</tr></table></body>",
             "page",
-            "T\n\nHead\n\nOne & two three\n\na\nb\n\n1 2",
+            "T\n\nHead\n\nOne & two three\n\na\nb\n1 2",
         ),
+        (
+            b"<html><body><template>no</template><noscript>no</noscript><svg><text>no</text></svg><p>x<ul><li>one<li>two"
+            b"</ul><dl><dt>a<dd>b</dl><img alt='no'></body>",
+            "page",
+            "x\n\none\ntwo\na\nb",
+        ),
+        (b"<html><body>" + b"<div><b>" * 100_000 + b"deep", "page", "deep"),
         (b'<meta charset="latin-1"><p>na\xefve', "a.html", "naïve"),
     ],
 )
