@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from deployments.models.engine import Usage
 from deployments.state.protocol import Principal, RequestLog, RequestRecord
 from serve_app.errors import ApiError
+from serve_app.series import SERIES, Series, samples_of
 from serve_app.storage_errors import translate_error
 
 request_logger = logging.getLogger("manta.requests")
@@ -24,9 +25,6 @@ error_logger = logging.getLogger("manta.errors")
 
 CLIENT_CLOSED_REQUEST = 499
 """The status that records show for a client that left before its answer was complete; never sent to anyone."""
-
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5)
 
 
 @dataclass(slots=True)
@@ -93,18 +91,6 @@ def record_of(exchange: Exchange, *, route: str, ended: float) -> RequestRecord:
     )
 
 
-def route_label(record: RequestRecord) -> str:
-    """Return the route that a record is measured under: lines of batches wait their turn, so they stand apart."""
-    return record.route if record.batch_id is None else f"batch:{record.route}"
-
-
-def mean_inter_token_s(record: RequestRecord) -> float | None:
-    """Return the mean time between a stream's tokens in seconds, None where fewer than two were streamed."""
-    if not record.stream or record.ttft_s is None or record.completion_tokens < 2:
-        return None
-    return (record.total_s - record.ttft_s) / (record.completion_tokens - 1)
-
-
 class Observer:
     """Takes note of every exchange: in the JSON log, in the request log and in the metrics."""
 
@@ -160,53 +146,21 @@ def _frames(trace: TracebackType | None) -> str:
     return " > ".join(places[-20:])
 
 
-@dataclass(frozen=True, slots=True)
-class _Children:
-    """The series that one kind of request is counted in."""
-
-    requests: Counter
-    duration: Histogram
-    ttft: Histogram
-    inter_token: Histogram
-    prompt_tokens: Counter
-    cached_tokens: Counter
-    completion_tokens: Counter
-
-
 class PrometheusMetrics:
-    """Measurements of this process as Prometheus reads them; names follow OpenTelemetry's gen_ai where it has one."""
+    """Measurements of this process as Prometheus reads them."""
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
-        self._children: dict[tuple[str, ...], _Children] = {}
-        self._requests = Counter(
-            "manta_requests", "Requests answered", ["route", "model", "tier", "status", "code"], registry=registry
-        )
-        self._tokens = Counter("manta_tokens", "Tokens used", ["model", "tier", "type"], registry=registry)
         self._in_flight = Gauge("manta_requests_in_flight", "Requests being answered", registry=registry)
-        self._duration = Histogram(
-            "gen_ai_server_request_duration_seconds",
-            "Whole time of an answer",
-            ["route", "model"],
-            registry=registry,
-            buckets=SECONDS,
-        )
-        self._ttft = Histogram(
-            "gen_ai_server_time_to_first_token_seconds",
-            "Time until the first piece of a stream",
-            ["model"],
-            registry=registry,
-            buckets=SECONDS,
-        )
-        self._inter_token = Histogram(
-            "gen_ai_server_time_per_output_token_seconds",
-            "Mean time between the tokens of a stream",
-            ["model"],
-            registry=registry,
-            buckets=TOKEN_SECONDS,
-        )
+        self._metrics = {
+            one: Histogram(one.name, one.description, one.labels, registry=registry, buckets=one.buckets)
+            if one.buckets
+            else Counter(one.name, one.description, one.labels, registry=registry)
+            for one in SERIES
+        }
+        self._adders: dict[tuple[Series, tuple[str, ...]], Callable[[float], None]] = {}
 
     def begin(self) -> None:
         """Count a request that has come in."""
@@ -214,35 +168,17 @@ class PrometheusMetrics:
 
     def end(self, record: RequestRecord) -> None:
         """Count a request that has been answered."""
-        labels = (route_label(record), record.model or "", record.tier or "", str(record.status), record.code or "")
-        children = self._children.get(labels) or self._children_of(labels)
         self._in_flight.dec()
-        children.requests.inc()
-        children.duration.observe(record.total_s)
-        if record.stream and record.ttft_s is not None:
-            children.ttft.observe(record.ttft_s)
-        inter_token_s = mean_inter_token_s(record)
-        if inter_token_s is not None:
-            children.inter_token.observe(inter_token_s)
-        if record.prompt_tokens or record.completion_tokens:
-            children.prompt_tokens.inc(record.prompt_tokens)
-            children.cached_tokens.inc(record.cached_tokens)
-            children.completion_tokens.inc(record.completion_tokens)
+        for series, values, amount in samples_of(record):
+            add = self._adders.get((series, values)) or self._adder_of(series, values)
+            add(amount)
 
-    def _children_of(self, labels: tuple[str, ...]) -> "_Children":
-        """Look the series of one combination of labels up, once: that costs more than counting in them."""
-        route, model, tier, _, _ = labels
-        children = _Children(
-            requests=self._requests.labels(*labels),
-            duration=self._duration.labels(route, model),
-            ttft=self._ttft.labels(model),
-            inter_token=self._inter_token.labels(model),
-            prompt_tokens=self._tokens.labels(model, tier, "prompt"),
-            cached_tokens=self._tokens.labels(model, tier, "cached"),
-            completion_tokens=self._tokens.labels(model, tier, "completion"),
-        )
-        self._children[labels] = children
-        return children
+    def _adder_of(self, series: Series, values: tuple[str, ...]) -> Callable[[float], None]:
+        """Look up what counts under these labels, once: that costs more than counting."""
+        child = self._metrics[series].labels(*values)
+        add = child.observe if isinstance(child, Histogram) else child.inc
+        self._adders[series, values] = add
+        return add
 
     def render(self) -> bytes:
         """Return every measurement as Prometheus reads it."""

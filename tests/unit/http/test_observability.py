@@ -1,9 +1,12 @@
 import io
+import re
+from types import SimpleNamespace
 
 import orjson
 import pytest
 
 from deployments.models.engine import Usage
+from serve_app import cluster_metrics
 from serve_app.observability import (
     Exchange,
     Observer,
@@ -11,10 +14,10 @@ from serve_app.observability import (
     error_logger,
     log_bug,
     log_to,
-    mean_inter_token_s,
     record_of,
     request_logger,
 )
+from serve_app.series import mean_inter_token_s
 from tests.twins.gatekeeper import MemoryRequestLog
 from tests.twins.keys import principal_of_key
 
@@ -95,3 +98,34 @@ def test_bug_is_logged_with_its_causes_and_without_words(caplog):
     assert [entry.split(" at ")[0] for entry in line["chain"]] == ["builtins.RuntimeError", "builtins.KeyError"]
     assert "test_observability.py" in line["chain"][0]
     assert "private" not in caplog.text
+
+
+def test_the_cluster_is_told_the_same_series_as_this_process(monkeypatch):
+    told = {}
+
+    class Recorder:
+        def __init__(self, name, description, tag_keys, boundaries=()):
+            self.name, self.tag_keys = name, set(tag_keys)
+
+        def inc(self, amount, tags):
+            assert set(tags) == self.tag_keys
+            told[self.name, *sorted(tags.items())] = amount
+
+        observe = inc
+
+    monkeypatch.setattr(cluster_metrics, "metrics", SimpleNamespace(Counter=Recorder, Histogram=Recorder))
+    local = PrometheusMetrics()
+    seen = exchange(principal=PRINCIPAL, model="m", stream=True, first_piece_at=10.2, usage=Usage(7, 3, 2))
+    metrics = cluster_metrics.ClusterMetrics(local)
+    metrics.begin()
+    metrics.end(record_of(seen, route="/x", ended=11.0))
+    shown = {
+        (name.removesuffix("_total").removesuffix("_sum"), *sorted(re.findall(r'(\w+)="([^"]*)"', labels))): float(
+            value
+        )
+        for name, labels, value in re.findall(
+            r"^(\w+(?:_total|_sum))\{(.*)\} (\S+)$", local.render().decode(), re.MULTILINE
+        )
+    }
+    assert told == pytest.approx(shown)
+    assert len(told) == 7
