@@ -101,6 +101,7 @@ class Service:
             "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(self.replica_ports.stop - 1),
             "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
             "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
+            "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
             "COLUMNS": "200",
             **(environment or {}),
         }

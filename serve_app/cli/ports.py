@@ -7,7 +7,13 @@ from collections.abc import Mapping
 
 import psutil
 
-_HAPROXY_PORTS = {"RAY_SERVE_HAPROXY_METRICS_PORT": 9101, "RAY_SERVE_HAPROXY_STATS_PORT": 8404}
+# The last is the proxy that HAProxy falls back on. Several may listen there, and the kernel would share out the requests
+# of one cluster among all.
+_HAPROXY_PORTS = {
+    "RAY_SERVE_HAPROXY_METRICS_PORT": 9101,
+    "RAY_SERVE_HAPROXY_STATS_PORT": 8404,
+    "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": 8500,
+}
 
 
 def haproxy_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:

@@ -152,6 +152,7 @@ def isolate(directory: Path, port: int, index: int) -> dict[str, str]:
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(haproxy / "state"),
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(port + 1),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(port + 2),
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(port + 3),
         "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(30000 + 300 * index),
         "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(30299 + 300 * index),
     }

@@ -103,14 +103,24 @@ def test_port_is_named_with_its_holder_when_it_is_taken(console: Console, monkey
     assert "http_options.port" in printed(console)
 
 
-def test_other_cluster_is_suspected_when_its_front_is_there(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("taken", "variable"),
+    [
+        (9101, "RAY_SERVE_HAPROXY_METRICS_PORT"),
+        (8404, "RAY_SERVE_HAPROXY_STATS_PORT"),
+        (8500, "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT"),
+    ],
+)
+def test_other_cluster_is_suspected_when_its_front_is_there(
+    console: Console, monkeypatch: pytest.MonkeyPatch, taken: int, variable: str
+) -> None:
     monkeypatch.setattr(serve, "abandoned_processes", list)
-    monkeypatch.setattr(serve, "is_free", lambda port: port != 9101)
+    monkeypatch.setattr(serve, "is_free", lambda port: port != taken)
     plan = load_plan(CONFIGS / "local.yaml", console)
     with pytest.raises(typer.Exit):
         serve._clear_the_way(plan, console)
     assert "serve deploy" in printed(console)
-    assert "RAY_SERVE_HAPROXY_METRICS_PORT" in printed(console)
+    assert variable in printed(console)
 
 
 def test_first_key_is_issued_once(console: Console) -> None:
