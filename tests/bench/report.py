@@ -1,4 +1,7 @@
-"""Shows figures as tables, and keeps them: JSON in `results/`, the tables at the end of RESULTS.md."""
+"""Shows figures as tables, and keeps them in `results/`: as JSON, and the tables as Markdown beside it.
+
+What holds of them is copied into docs/measurements/index.md by hand.
+"""
 
 import json
 import math
@@ -143,7 +146,7 @@ def keep(
     records: object,
     notes: Sequence[str] = (),
 ) -> Path:
-    """Append a measurement to RESULTS.md and write its figures as JSON; return the JSON file's path."""
+    """Write a measurement's figures as JSON and its tables as Markdown; return the path of the tables."""
     stem = "".join(c if c.isalnum() else "-" for c in f"{machine['date']}-{heading}".replace(" UTC", ""))
     path = HERE / "results" / f"{stem}.json"
     path.parent.mkdir(exist_ok=True)
@@ -151,10 +154,10 @@ def keep(
         json.dumps({"command": command, "machine": machine, "notes": list(notes), "figures": records}) + "\n"
     )
     where = ", ".join(f"{key} {value}" for key, value in machine.items() if key != "date")
-    text = [f"\n## {machine['date']}: {heading}\n", f"`{command}`  ", f"{where}  ", f"[figures](results/{path.name})\n"]
+    text = [f"# {machine['date']}: {heading}\n", f"`{command}`  ", f"{where}  ", f"[figures]({path.name})\n"]
     text += [f"- {note}" for note in notes]
     for title, markdown in sections.items():
         text += [f"\n**{title}**\n", markdown]
-    with (HERE / "RESULTS.md").open("a") as file:
-        file.write("\n".join(text) + "\n")
-    return path
+    page = path.with_suffix(".md")
+    page.write_text("\n".join(text) + "\n")
+    return page

@@ -1,0 +1,156 @@
+"""The programs of the pages, run as a reader would: pasted as they are, with another address, key and model."""
+
+import asyncio
+import json
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.contract.http.answers import MODEL, SECRET, said
+from tests.contract.http.code_interpreter_calls import runs
+from tests.contract.http.file_search_calls import embed
+from tests.contract.http.file_search_calls import searches as searches_files
+from tests.contract.http.mcp_calls import NAILS
+from tests.contract.http.response_calls import calls, script
+from tests.contract.http.web_search_calls import LISBON
+from tests.contract.http.web_search_calls import searches as searches_web
+from tests.pages.blocks import ROOT, blocks, programs
+from tests.ports import free_port
+from tests.waiting import eventually
+
+RUN_HERE = {
+    "batch", "code-interpreter", "conversation", "embeddings", "file-search", "first-tool", "functions", "mcp",
+    "mcp-server", "responses", "snippet", "stream", "structured", "web-search",
+}  # fmt: skip
+
+
+def one(name: str) -> str:
+    """Return the one program that is run under a name."""
+    (block,) = programs(name)
+    return block.code
+
+
+async def run(code: str, address: str, directory: Path, **replaced: str) -> str:
+    """Return what a program prints that talks to the service at an address."""
+    values = {"http://127.0.0.1:8000": address, "sk-manta-...": SECRET, "manta/demo-chat": MODEL, **replaced}
+    for old, new in values.items():
+        code = code.replace(old, new)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, cwd=directory, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    printed, failure = await process.communicate()
+    assert process.returncode == 0, failure.decode()
+    return printed.decode()
+
+
+def test_every_program_is_run_here():
+    assert {block.name for block in blocks("python")} == RUN_HERE
+
+
+@pytest.mark.parametrize("block", [*programs("stream"), *programs("snippet")], ids=str)
+async def test_the_programs_that_stream(live, tmp_path, block):
+    assert await run(block.code, live, tmp_path) == "Hello there!"
+
+
+async def test_the_program_that_holds_a_conversation(live, world, tmp_path):
+    script(world, said("Hi."), said("A fine city."), said("25"), said("You live in Krakow."))
+    printed = await run(one("conversation"), live, tmp_path)
+    assert [line[31:] for line in printed.splitlines()] == ["Hi.", "A fine city.", "25", "You live in Krakow."]
+    history = [message["content"] for message in json.loads(world.chat.requests[-1].body)["messages"]]
+    assert len(history) == 7
+    assert history[0] == "Hello! My name is Ottilie."
+
+
+async def test_the_program_that_brings_functions(live, world, tmp_path):
+    asked = calls(("get_weather", {"city": "Tallinn"}), ("get_weather", {"city": "Kyoto"}))
+    script(world, asked, said("Sunny in both."))
+    printed = await run(one("functions"), live, tmp_path)
+    assert printed.splitlines() == ["The model asks for Tallinn", "The model asks for Kyoto", "Sunny in both."]
+
+
+async def test_the_program_that_asks_for_json(live, world, tmp_path):
+    script(world, said('{"city": "Kyoto", "degrees": 20}'))
+    assert await run(one("structured"), live, tmp_path) == "{'city': 'Kyoto', 'degrees': 20}\n"
+
+
+async def test_the_program_that_compares_texts(live, tmp_path):
+    assert await run(one("embeddings"), live, tmp_path) == "1.0 1.0\n"
+
+
+async def test_the_program_that_keeps_responses(live, world, tmp_path):
+    printed = await run(one("responses"), live, tmp_path)
+    assert printed.startswith("Hello there!")
+    assert printed.splitlines()[-1].endswith("response.completed")
+
+
+@pytest.mark.parametrize("is_valid", [True, False])
+async def test_the_program_that_runs_a_batch(batching, live, tmp_path, is_valid):
+    (line,) = {block.code for block in blocks("json") if "custom_id" in block.code}
+    line = line.replace("manta/demo-chat", MODEL)
+    (tmp_path / "requests.jsonl").write_text(line if is_valid else line + "no JSON\n")
+    printed = await run(one("batch"), live, tmp_path)
+    if is_valid:
+        answer = json.loads(printed.strip().splitlines()[-1])
+        assert answer["custom_id"] == json.loads(line)["custom_id"]
+        assert answer["response"]["body"]["choices"][0]["message"]["content"] == "Hello there!"
+    else:
+        assert "failed" in printed
+        assert "line=2" in printed
+
+
+async def test_the_program_that_shows_a_tool(interpreter, live, world, tmp_path):
+    script(world, runs("123 * 457"), said("56211"))
+    assert await run(one("first-tool"), live, tmp_path) == "56211\n"
+
+
+async def test_the_program_that_uses_the_code_interpreter(interpreter, live, world, tmp_path):
+    script(world, runs("123 * 457"), said("56211"))
+    printed = await run(one("code-interpreter"), live, tmp_path)
+    call, message, file = printed.splitlines()
+    assert call.startswith("code_interpreter_call 123 * 457 [OutputLogs(logs='56211")
+    assert message.startswith("message")
+    assert file == r"/mnt/data/table.csv b'a,b\n1,2\n'"
+
+
+async def test_the_program_that_searches_files(indexer, live, world, tmp_path):
+    world.embeddings.script = embed
+    script(world, searches_files("batches"), said("A batch is a file."))
+    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
+    indexer.watch()
+    try:
+        printed = await run(one("file-search"), live, tmp_path)
+    finally:
+        await indexer.close()
+    assert "README.md" in printed
+    assert printed.splitlines()[-1] == "[('file_search_call', ['batches']), ('message', None)]"
+
+
+async def test_the_program_that_searches_the_web(web, live, world, tmp_path):
+    link = f"[the weather]({web.url(LISBON)})"
+    script(world, searches_web("lisbon"), said(f"Sunny, says {link}."))
+    code = one("web-search").replace("ipma.pt", LISBON.host)
+    printed = await run(code, live, tmp_path, **{"your/model": MODEL})
+    assert printed.splitlines() == [f"Sunny, says {link}.", f"{LISBON.title} {web.url(LISBON)} {link}"]
+
+
+async def test_the_programs_that_use_a_remote_server(mcp_server, live, world, tmp_path):
+    port = free_port()
+    code = one("mcp-server").replace("8765", str(port))
+    server = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        await eventually(lambda: is_open(port))
+        script(world, NAILS, said("There are 7."))
+        printed = await run(one("mcp").replace("8765", str(port)), live, tmp_path)
+    finally:
+        server.kill()
+        await server.wait()
+    asked, items = printed.splitlines()
+    assert asked.startswith("It wants to call [('stock', '{\"thing\":\"nails\"}')]")
+    assert "('mcp_call', 'There are 7 nails.')" in items
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0

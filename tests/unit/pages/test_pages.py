@@ -1,0 +1,237 @@
+"""The pages hold what the code has: languages, commands, settings, paths, links, codes, and the generated pages."""
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+
+from batch.lines import parse_line
+from serve_app.asgi import ROUTES
+from serve_app.cli import main as command_line
+from serve_app.config import ServiceConfig, check_file
+from serve_app.schemas.chat import ChatRequest
+from tests.bench import __main__ as bench
+from tests.pages import codes, reference
+from tests.pages.blocks import ROOT, Block, blocks, blocks_in, pages
+
+LANGUAGES = {"json", "mermaid", "python", "sh", "text", "yaml"}
+PROGRAMS = {
+    "apt-get",
+    "export",
+    "kubectl",
+    "make",
+    "podman",
+    ".venv/bin/manta",
+    ".venv/bin/python",
+    ".venv/bin/serve",
+    ".ci/run",
+}
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+TOP = "serve_app|deployments|batch|configs|tests|docs"
+PATH = re.compile(rf"`((?:{TOP})/[\w./-]*)`|\]\(([^)#\s]+)(#[^)]*)?\)")
+MODEL = {"id": "m", "source": "demo:chat", "device": "cpu", "engine_kwargs": {"max_model_len": 4096}}
+EMBEDDER = {**MODEL, "id": "all-minilm-l6-v2", "task": "embed"}
+
+
+def test_readme_stays_short() -> None:
+    assert pages()["README.md"].count("\n") < 200
+
+
+def test_every_block_has_a_language_that_a_test_reads() -> None:
+    assert [str(block) for block in blocks() if block.language not in LANGUAGES] == []
+    fences = {page: len(re.findall(r"^ *```", text, re.MULTILINE)) for page, text in pages().items()}
+    assert {page: 2 * len(blocks_in(page, text)) for page, text in pages().items()} == fences
+
+
+def test_a_block_without_a_language_is_found() -> None:
+    (block,) = blocks_in("a.md", "# A\n\n```\nx\n```\n")
+    assert (block.language, block.line) == ("", 3)
+
+
+def test_every_program_names_how_it_is_run() -> None:
+    assert [str(block) for block in blocks("python") if block.name is None] == []
+    assert [str(block) for block in blocks() if block.name is not None and block.language != "python"] == []
+
+
+def commands_of(block: Block) -> Iterator[list[str]]:
+    for line in block.code.splitlines():
+        if words := shlex.split(line, comments=True):
+            yield words
+
+
+@pytest.mark.parametrize("block", blocks("sh"), ids=str)
+def test_commands_exist(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "requests.jsonl").touch()
+    for words in commands_of(block):
+        program, *arguments = words
+        assert program in PROGRAMS, words
+        for word in arguments:
+            if word.startswith("configs/"):
+                assert (ROOT / word).exists(), word
+        if program == "make":
+            for word in arguments:
+                assert "=" in word or word in TARGETS, word
+                if word.startswith("CONFIG="):
+                    assert (ROOT / word.removeprefix("CONFIG=")).exists()
+        elif program == ".venv/bin/manta":
+            monkeypatch.chdir(tmp_path)
+            check_command(arguments)
+        elif program == ".venv/bin/serve":
+            assert arguments[0] in ("run", "deploy")
+            assert check_file(ROOT / arguments[1]) == []
+        elif program == ".venv/bin/python":
+            assert arguments[0] == "-m"
+            assert (ROOT / (arguments[1].replace(".", "/") + ".py")).exists()
+
+
+def check_command(arguments: list[str]) -> None:
+    """Parse a command of `manta`, without running it; raises what the command line would refuse it with."""
+    command: Any = typer.main.get_command(command_line)
+    while hasattr(command, "commands"):
+        name, *arguments = arguments
+        command = command.commands[name]
+    command.make_context(command.name, [word.replace("...", "1") for word in arguments])
+
+
+def test_a_command_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(KeyError):
+        check_command(["keys", "forge"])
+    with pytest.raises(Exception, match="--colour"):
+        check_command(["keys", "list", "--colour"])
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_settings_are_accepted(block: Block, tmp_path: Path) -> None:
+    document = yaml.safe_load(block.code)
+    if "applications" in document:
+        (tmp_path / "serve.yaml").write_text(block.code)
+        assert check_file(tmp_path / "serve.yaml") == []
+    elif "models" in document:
+        assert ServiceConfig.model_validate(document).models
+    else:
+        assert set(document) == {"args"}
+        ServiceConfig.model_validate({"models": [MODEL, EMBEDDER], **document["args"]})
+
+
+def test_yaml_in_a_line_of_text_is_accepted_too() -> None:
+    text = " ".join(pages().values())
+    for section in re.findall(r"`((?:state|tools|batches): \{[^`]*\})`", text):
+        ServiceConfig.model_validate({"models": [MODEL, EMBEDDER], **yaml.safe_load(section)})
+
+
+@pytest.mark.parametrize("block", blocks("json"), ids=str)
+def test_json_is_what_it_is_shown_as(block: Block) -> None:
+    value = json.loads(block.code)
+    if "custom_id" in value:
+        request = parse_line(block.code.strip().encode(), "/v1/chat/completions")
+        assert ChatRequest.model_validate(request.body).messages
+    else:
+        assert set(value["error"]) == {"message", "type", "param", "code"}
+
+
+def measuring_commands() -> list[str]:
+    text = "\n".join(pages().values())
+    make = re.findall(r"make (bench(?:-batches)?) ARGS=\"([^\"]*)\"", text)
+    modules = {"bench": "tests.bench", "bench-batches": "tests.bench.batches"}
+    commands = [f"{modules[target]} {arguments}" for target, arguments in make]
+    found = {*commands, *re.findall(r"`python -m (tests\.bench[^`]*)`", text)}
+    return sorted(found - {"tests.bench --help"})
+
+
+@pytest.mark.parametrize("command", measuring_commands())
+def test_measurements_name_commands_that_exist(command: str) -> None:
+    module, *arguments = shlex.split(command)
+    if module == "tests.bench":
+        assert bench.parse_arguments(arguments).rounds >= 1
+    else:
+        source = (ROOT / f"{module.replace('.', '/')}.py").read_text()
+        assert [word for word in arguments if word.startswith("--") and f'"{word}"' not in source] == []
+
+
+def test_routes_in_the_readme_exist() -> None:
+    paths = {route.path for route in ROUTES}
+    section = pages()["README.md"].split("## What it can do", 1)[1].split("\n## ", 1)[0]
+    named = re.findall(r"(?:GET |POST |`)(/[\w/{}.]+)", section)
+    assert len(named) > 10
+    assert [path for path in named if not any(known.startswith(path) for known in paths)] == []
+
+
+def test_every_path_and_link_leads_to_a_file() -> None:
+    missing = []
+    for page, text in pages().items():
+        for path, link, _ in PATH.findall(text):
+            if path and not (ROOT / path).exists():
+                missing.append(f"{page}: {path}")
+            elif link and "://" not in link and not (ROOT / page).parent.joinpath(link).exists():
+                missing.append(f"{page}: {link}")
+    assert missing == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = re.findall(r"- ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(page.removeprefix("docs/") for page in pages() if page.startswith("docs/"))
+
+
+def test_reference_pages_are_what_the_code_generates() -> None:
+    assert reference.find_stale() == [], "run `make docs`"
+
+
+def test_a_reference_page_that_was_edited_is_found(tmp_path: Path) -> None:
+    for name, text in reference.render_pages().items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "errors.md").write_text("# Errors\n")
+    assert reference.find_stale(tmp_path) == ["errors.md"]
+
+
+def test_every_error_code_has_its_cause_and_remedy() -> None:
+    text = pages()["docs/operate/troubleshooting.md"]
+    entries = re.findall(r"^### `(\w+)`\n\n\*\*Cause:\*\* \S.*\n\n\*\*Remedy:\*\* \S", text, re.MULTILINE)
+    assert len(entries) == len(set(entries)) == text.count("\n### ")
+    assert set(entries) == {found.code for found in codes.find_codes()}
+
+
+def test_codes_are_found_in_every_form() -> None:
+    source = """
+class Gone(NotFound):
+    def __init__(self, code: str = "long_gone"): ...
+
+EXPIRED = "thing_expired"
+raise BadRequest("x", code="not_right" if a else "not_left")
+raise NotFound("x", code=EXPIRED)
+raise BadRequest("x", code=f"empty_{noun}")
+raise refusal("too_odd", "x")
+exchange.status, exchange.code = 499, "went_away"
+"""
+    found = {each.code for each in codes.codes_in(source)}
+    assert found == {
+        "long_gone",
+        "thing_expired",
+        "not_right",
+        "not_left",
+        "empty_string",
+        "empty_array",
+        "too_odd",
+        "went_away",
+    }
+    with pytest.raises(KeyError):
+        codes.codes_in('raise BadRequest("x", code=f"{what}_is_wrong")')
+
+
+def test_pages_name_no_machine() -> None:
+    for page, text in pages().items():
+        assert re.search(r"/(home|root|work|opt/wheels)/", text.replace("/home/manta", "")) is None, page
+
+
+def test_documentation_loads_nothing_from_the_network() -> None:
+    settings = (ROOT / "mkdocs.yml").read_text()
+    assert "font: false" in settings
+    assert re.findall(r"https?://", settings) == []
+    tracked = subprocess.run(["git", "ls-files", "site"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert tracked == ""
