@@ -86,7 +86,12 @@ def render_pages() -> dict[str, str]:
         "metrics.md": _metrics(),
         "cli.md": render_commands(),
     }
-    return {name: f"{_NOTE}{text.rstrip()}\n" for name, text in pages.items()}
+    return {name: _with_note(text) for name, text in pages.items()}
+
+
+def _with_note(text: str) -> str:
+    title, _, rest = text.partition("\n")
+    return f"{title}\n\n{_NOTE}{rest.rstrip()}\n"
 
 
 def find_stale(folder: Path = PAGES) -> list[str]:

@@ -156,4 +156,4 @@ def _default_section(value: BaseModel) -> str:
     required = any(field.is_required() for field in type(value).model_fields.values())
     if not required and value == type(value)():
         return "its own"
-    return f"`{value.model_dump(mode='json', exclude_none=True)}`"
+    return f"`{plain(value.model_dump(mode='json', exclude_none=True))}`"

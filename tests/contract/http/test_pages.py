@@ -71,8 +71,8 @@ async def test_the_program_that_brings_functions(live, world, tmp_path):
 
 
 async def test_the_program_that_asks_for_json(live, world, tmp_path):
-    script(world, said('{"city": "Kyoto", "degrees": 20}'))
-    assert await run(one("structured"), live, tmp_path) == "{'city': 'Kyoto', 'degrees': 20}\n"
+    script(world, said('{"name": "Ottilie", "age": 31}'))
+    assert await run(one("structured"), live, tmp_path) == "{'name': 'Ottilie', 'age': 31}\n"
 
 
 async def test_the_program_that_compares_texts(live, tmp_path):
