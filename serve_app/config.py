@@ -34,7 +34,13 @@ class ServedModel(ModelConfig):
 
 
 class HttpConfig(Part):
-    """What is asked of request bodies: a size, and a pace."""
+    """Bounds on request bodies.
+
+    Args:
+        max_body_bytes: the largest body. Uploads of files have bounds of their own.
+        receive_timeout_s: how long a body may take to arrive.
+        min_bytes_per_s: a large body may take a second longer for each so many bytes that have arrived.
+    """
 
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
     receive_timeout_s: float = Field(default=30.0, gt=0)
@@ -42,7 +48,14 @@ class HttpConfig(Part):
 
 
 class IngressConfig(Part):
-    """The ingress deployment, in Ray's own words."""
+    """The ingress deployment, in Ray's own words.
+
+    Args:
+        num_cpus: how many CPUs one replica reserves.
+        max_ongoing_requests: how many requests one replica takes at once.
+        drain_s: how long a replica that stops waits for its running requests.
+        autoscaling_config: as Ray names it.
+    """
 
     num_cpus: float = Field(default=0.1, ge=0)
     max_ongoing_requests: int = Field(default=2000, ge=1)
@@ -53,7 +66,7 @@ class IngressConfig(Part):
 
 
 class ServiceConfig(Part):
-    """Everything an operator may say."""
+    """The whole configuration."""
 
     state: StateConfig = StateConfig()
     http: HttpConfig = HttpConfig()

@@ -38,12 +38,27 @@ class ModelConfig(Part):
     """One model deployment.
 
     Args:
-        id: what clients call it, `<provider>/<name>`, or a bare name.
-        source: a hub id, a path, a bucket's address, or `demo:NAME` and `package:NAME`.
-        max_concurrent_requests: how many run in one replica's engine at once; `max_queued_requests` more may wait.
+        id: the name that clients use, `<provider>/<name>` or a bare name.
+        source: a hub id, a path, a bucket's address, `demo:NAME` or `package:NAME`.
         engine: what runs the model: "vllm", or your own as "package.module:function", a coroutine function from this
             configuration to a `deployments.models.replica.server.RunningEngine`.
-        drain_s: how long a replica that is told to go waits for what runs on it, in seconds.
+        aliases: other names that clients may use.
+        task: `generate` for text, `embed` for vectors.
+        operations: what the model offers; by default all that its task allows.
+        owned_by: `owned_by` of the model object; by default the provider.
+        created: `created` of the model object, in Unix seconds.
+        device: what the engine runs on.
+        accelerator_type: the kind of GPU, as Ray names it.
+        max_model_len: the context in tokens, here or in `engine_kwargs`.
+        tool_parser: vLLM's parser of tool calls; without one the model offers no tools.
+        reasoning_parser: vLLM's parser of reasoning.
+        chat_template: a template in place of the model's own.
+        has_images: whether prompts may hold images.
+        dimensions: the sizes of vectors that clients may ask for.
+        env: environment variables of the engine's processes.
+        max_concurrent_requests: how many requests run in one replica's engine at once.
+        max_queued_requests: how many more may wait for a replica.
+        drain_s: how long a replica that stops waits for its running requests, in seconds.
         stall_s: after how many seconds without any progress an engine is replaced.
         scale_to_zero_wait_s: how long a request waits for a first replica, in seconds.
         max_surge_percent: how many more replicas there may be while a new configuration goes live, in percent. Above

@@ -46,11 +46,19 @@ class LimiterConfig(Section):
 
 
 class StateConfig(Section):
-    """Where keys and counts are kept, and what the tiers may use.
+    """Where state is stored, and the limits of the tiers.
 
-    A `database_url` that carries a password belongs into a reference. None is a SQLite file in the state directory.
-    The `master_key` wraps the keys of all stored content: 32 random bytes in hexadecimal or base64. Whoever loses it
-    loses the content. None is a file in the state directory, as it is for the pepper.
+    Args:
+        state_dir: the directory of everything that has no other place.
+        database_url: SQLite or PostgreSQL; a reference where it carries a password. By default a SQLite file in the
+            state directory.
+        pepper: the secret under which API keys are digested, 32 bytes or more. By default a file in the state
+            directory.
+        master_key: wraps the keys of all stored content, 32 random bytes in hexadecimal or base64. Losing it loses the
+            content. By default a file in the state directory.
+        usage_flush_interval_s: how often request records are written to the database.
+        sweep_interval_s: how often expired rows are deleted.
+        request_log_days: how long the request log is kept.
     """
 
     state_dir: Path | EnvReference = EnvReference(env="MANTA_STATE_DIR", default=".manta")

@@ -16,9 +16,15 @@ _SCHEMES = ("file", "s3", "gs")
 class ObjectStoreConfig(Section):
     """Where the content of files and batches is kept, encrypted.
 
-    `url` is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///DIRECTORY; None is a directory in the state directory.
-    Where no credentials are referred to, the ones of the machine count: its role, or the provider's own variables.
-    `endpoint` is the address of an S3-compatible service other than Amazon's.
+    Without credentials, those of the machine are used: its role, or the provider's own variables.
+
+    Args:
+        url: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///DIRECTORY. By default a directory in the state directory.
+        endpoint: the address of an S3-compatible service other than Amazon's.
+        region: the bucket's region.
+        access_key_id, secret_access_key: the credentials for S3.
+        service_account: the credentials for Google Cloud Storage.
+        timeout_s: how long one request to the object store may take.
     """
 
     url: str | Reference | None = None

@@ -14,10 +14,15 @@ _Days = Annotated[float, Field(gt=0, le=3650)]
 
 
 class FilesConfig(Section):
-    """What may be stored, and for how long. Nothing is kept without an end.
+    """Storage limits and lifetimes of files. Everything expires.
 
-    A file that names no expiry lives `lifetime_days`. The output of a batch lives as long as the retention policy of
-    the key that created it says, or less where the batch asked for less.
+    Args:
+        max_file_bytes: the largest file.
+        max_batch_file_bytes: the largest file with the purpose `batch`.
+        max_account_bytes: how much the files of one account may hold together.
+        lifetime_days: how long a file lives that names no expiry.
+        ephemeral_output_days: how long the output of a batch lives under the retention policy `ephemeral`.
+        stored_output_days: the same under `stored`.
     """
 
     max_file_bytes: Annotated[int, Field(ge=1024)] = 512 * MIB

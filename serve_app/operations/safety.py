@@ -28,8 +28,18 @@ class SafetyConfig(BaseModel):
 
     A text breaks the policy when a pattern (RE2 syntax) is found in it, or when the guard model's answer about it
     matches `guard_verdict`. Patterns see a moving piece of a text, so anchors (^, $) mean nothing in them.
-    `window_chars` of an answer are held back while it streams: a match up to that long is never shown in part.
-    The guard model is asked once about the prompt, then about every `guard_every_chars` of the answer and its end.
+    The guard model is asked once about the prompt, then about each piece of the answer.
+
+    Args:
+        patterns: what prompts and answers must not hold.
+        guard_model: the id of a model that judges texts, one of the service's own.
+        guard_prompt: the question to the guard model; `{text}` is the text.
+        guard_verdict: the pattern of a guard model's answer that means a violation.
+        guard_every_chars: how much of an answer is judged at once.
+        guard_max_chars: the longest text that is sent to the guard model; of a longer one, its end.
+        window_chars: how much of an answer is held back while it streams; a match up to that long is never shown in
+            part.
+        checks_prompt, checks_answer: whether prompts and answers are checked.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
