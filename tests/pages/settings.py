@@ -32,7 +32,7 @@ def render_settings() -> str:
         if model in seen:
             continue
         seen.add(model)
-        meanings = _argument_docs(model)
+        meanings = {name: meaning for kind in reversed(model.__mro__) for name, meaning in _argument_docs(kind).items()}
         parts += [
             f"## `{path}`\n",
             f"{_summary(model)}\n",
@@ -43,7 +43,7 @@ def render_settings() -> str:
         for (name, field), inner in zip(model.model_fields.items(), kinds, strict=True):
             path_of = _path_of(path, name, field.annotation, is_shared=kinds.count(inner) > 1)
             pending += [(path_of if len(inner) == 1 else f"{path_of} ({_tag(kind)})", kind) for kind in inner]
-            linked = ", ".join(f"see `{path_of}`" if len(inner) == 1 else f"`{_tag(kind)}`" for kind in inner[:3])
+            linked = ", ".join(f"See `{path_of}`" if len(inner) == 1 else f"`{_tag(kind)}`" for kind in inner[:3])
             meaning = ". ".join(filter(None, [meanings.get(name, "").rstrip("."), linked])) or " "
             row = (f"`{name}`", _type_name(field), _default(field), meaning)
             parts.append("| " + " | ".join(cell(text) for text in row) + " |")
@@ -56,9 +56,9 @@ def _summary(model: type[BaseModel]) -> str:
     return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
 
 
-def _argument_docs(model: type[BaseModel]) -> dict[str, str]:
+def _argument_docs(model: type) -> dict[str, str]:
     """Return what the `Args:` of a docstring say, by name; one entry may name several."""
-    _, _, listed = (inspect.getdoc(model) or "").partition("Args:\n")
+    _, _, listed = inspect.cleandoc(model.__doc__ or "").partition("Args:\n")
     entries: list[list[str]] = []
     for line in listed.splitlines():
         if not line.strip():
@@ -70,7 +70,10 @@ def _argument_docs(model: type[BaseModel]) -> dict[str, str]:
     meanings = {}
     for entry in entries:
         names, _, meaning = " ".join(entry).partition(": ")
-        meanings |= {name.strip(): meaning[:1].upper() + meaning[1:] for name in names.split(",")}
+        meanings |= {
+            name.strip(): meaning if meaning.startswith("vLLM") else meaning[:1].upper() + meaning[1:]
+            for name in names.split(",")
+        }
     return meanings
 
 
