@@ -229,6 +229,17 @@ def test_pages_name_no_machine() -> None:
         assert re.search(r"/(home|root|work|opt/wheels)/", text.replace("/home/manta", "")) is None, page
 
 
+def test_pages_keep_to_the_words_of_the_glossary() -> None:
+    avoided = re.compile(r"\b(whoever|nobody|somebody|told|(is|are) to be|what it says|as (much|many) again)\b", re.I)
+    found = [
+        f"{page}: {match[0]}"
+        for page, text in pages().items()
+        if page != "docs/explain/glossary.md" and not page.startswith("docs/reference/")
+        for match in avoided.finditer(text)
+    ]
+    assert found == []
+
+
 def test_documentation_loads_nothing_from_the_network() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
     settings = yaml.safe_load(text)
