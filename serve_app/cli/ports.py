@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import psutil
 
-# The last is the proxy that HAProxy falls back on. Several may listen there, and the kernel would share out the requests
-# of one cluster among all.
+# The last is the proxy that HAProxy falls back on. Several may listen there, and the kernel would share the requests
+# of one cluster out among all.
 _HAPROXY_PORTS = {
     "RAY_SERVE_HAPROXY_METRICS_PORT": 9101,
     "RAY_SERVE_HAPROXY_STATS_PORT": 8404,

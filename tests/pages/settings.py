@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -41,7 +41,7 @@ def render_settings() -> str:
         ]
         kinds = [_sections_in(field.annotation) for field in model.model_fields.values()]
         for (name, field), inner in zip(model.model_fields.items(), kinds, strict=True):
-            path_of = _path_of(path, name, field.annotation, is_shared=kinds.count(inner) > 1)
+            path_of = _path_of(path, name, _unwrapped(field.annotation), is_shared=kinds.count(inner) > 1)
             pending += [(path_of if len(inner) == 1 else f"{path_of} ({_tag(kind)})", kind) for kind in inner]
             linked = ", ".join(f"See `{path_of}`" if len(inner) == 1 else f"`{_tag(kind)}`" for kind in inner[:3])
             meaning = ". ".join(filter(None, [meanings.get(name, "").rstrip("."), linked])) or " "
@@ -81,7 +81,15 @@ def _sections_in(annotation: Any) -> list[type[BaseModel]]:
     return [kind for kind in _models_in(annotation) if not kind.__name__.endswith("Reference")]
 
 
+def _unwrapped(annotation: Any) -> Any:
+    """Return what a root model holds; any other annotation as it is."""
+    if isinstance(annotation, type) and issubclass(annotation, RootModel):
+        return annotation.model_fields["root"].annotation
+    return annotation
+
+
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    annotation = _unwrapped(annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in typing.get_args(annotation):
@@ -123,6 +131,7 @@ def _number(value: Any) -> str:
 
 
 def _name_of(annotation: Any) -> str:
+    annotation = _unwrapped(annotation)
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return _name_of(inner[0])
@@ -145,6 +154,8 @@ def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True) if field.default_factory is None else field.default_factory()  # type: ignore[call-arg]
     if value is PydanticUndefined:
         return "required"
+    if isinstance(value, RootModel):
+        return f"`{plain(value.model_dump(mode='json'))}`"
     if isinstance(value, BaseModel):
         return _default_section(value)
     if value is None:
