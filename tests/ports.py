@@ -1,11 +1,15 @@
 """Ports for servers under test."""
 
+import os
 import random
 import socket
 
 # Below those that the kernel gives to connections, above those of Ray's workers, and not those of Serve's replicas: a
-# port that was free stays so until whoever was told of it listens there.
-_PORTS = range(20_000, 30_000)
+# port that was free stays so until whoever was told of it listens there. Processes of tests that run side by side have
+# ports of their own.
+_PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_NUM_PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_PORTS = range(20_000 + _PROCESS, 30_000, _NUM_PROCESSES)
 _given: set[int] = set()
 _BLOCKS = [range(start, start + 100) for start in range(31_100, 32_700, 100)]
 """For the replicas of one service, above Serve's own range and below those that the kernel gives to connections."""
