@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -93,19 +94,22 @@ class PostgresServer:
     def pause(self) -> None:
         """Stop every process of the server where it is: connections stay, and nothing answers."""
         for process in self._processes():
-            process.suspend()
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
 
     def resume(self) -> None:
         """Let the server go on."""
         for process in self._processes():
-            process.resume()
+            with suppress(psutil.NoSuchProcess):  # The first, once it goes on, forgets those that had ended.
+                process.resume()
 
     def kill(self) -> None:
         """End every process of the server at once, as a machine that loses its power does."""
         assert self._process is not None
         processes = self._processes()
         for process in processes:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self._process.wait(timeout=30)
         psutil.wait_procs(processes[1:], timeout=30)  # A new server does not start beside one of an old server's.
 
