@@ -8,7 +8,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.cluster.cluster import CHAT, EMBED, SMALL, TRAINED, Service, deployment_of, eventually
+
+from tests.service import CHAT, EMBED, SMALL, TRAINED, Service, deployment_of, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
