@@ -9,12 +9,12 @@ import ray
 from ray.exceptions import RayError
 
 from batch.coordinator import Coordinator
-from batch.job import RayFleet
+from batch.ray_fleet import RayFleet
 from batch.setup import BatchSetup, log_errors
-from deployments.state.background import BackgroundLoop
-from deployments.state.detached import NAMESPACE, start_detached
-from deployments.state.references import StateError
-from serve_app.observability import log_bug
+from deployments.background_loop import BackgroundLoop
+from deployments.config import ConfigError
+from deployments.detached import NAMESPACE, start_detached
+from serve_app.telemetry.log import log_bug
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class BatchCoordinator:
         while True:
             try:
                 await self._run()
-            except StateError as error:
+            except ConfigError as error:
                 logger.warning("Batches cannot be run: %s", error)
             except (OSError, RayError) as error:
                 logger.warning("Batches cannot be run: %s", type(error).__name__)
@@ -95,7 +95,7 @@ def start_coordinator(setup: BatchSetup, name: str = ACTOR_NAME) -> None:
     """Start the cluster's coordinator, unless it runs with this configuration already. Several may start it at once.
 
     Raises:
-        StateError: something else keeps replacing it.
+        ConfigError: something else keeps replacing it.
     """
     start_detached(BatchCoordinator, setup, setup.fingerprint(), name, _STOP_S)
 

@@ -13,17 +13,19 @@ from sqlalchemy.exc import DBAPIError
 
 from batch.gate import Gate
 from batch.lines import BatchRequest, render_answer
-from deployments.models.engine import Usage
-from deployments.models.errors import EngineDied, Overloaded
-from deployments.state.batch_ledger import Outcome, Tokens
-from deployments.state.database import may_pass
-from deployments.state.objects import StoreUnavailable
-from deployments.state.protocol import Principal, RequestRecord
-from serve_app.body import validate_body
-from serve_app.errors import ApiError, StoresAway
-from serve_app.observability import Exchange, api_error_for, record_of
+from deployments.models.contract.engine import Usage
+from deployments.models.contract.errors import EngineDied, Overloaded
+from deployments.state.batches.ledger import Outcome, Tokens
+from deployments.state.database.connection import may_pass
+from deployments.state.identity.principal import Principal
+from deployments.state.objects.store import StoreUnavailable
+from deployments.state.usage.record import RequestRecord
+from serve_app.errors.api import ApiError, StoresAway
 from serve_app.operations.registry import RunnableOperation
 from serve_app.operations.scopes import check_operation
+from serve_app.telemetry.log import api_error_for
+from serve_app.telemetry.trace import Exchange, record_of
+from serve_app.validation.body import validate_body
 
 MAX_TRIES = 3
 _MAX_WAIT_S = 5.0

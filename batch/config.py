@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from deployments.state.references import Section
+from deployments.config import Section
 
 
 class BatchConfig(Section):

@@ -14,14 +14,14 @@ from batch.config import BatchConfig
 from batch.fleet import Fleet
 from batch.run import BatchRun
 from batch.stores import Stores, worth_telling
-from deployments.state.batch_ledger import Fenced
-from deployments.state.batch_rows import Batch
-from deployments.state.files import ORPHAN_AGE_S
-from deployments.state.objects import StoreUnavailable
+from deployments.state.batches.ledger import Fenced
+from deployments.state.batches.rows import Batch
+from deployments.state.files.store import ORPHAN_AGE_S
+from deployments.state.identity.tiers import Tiers
+from deployments.state.objects.store import StoreUnavailable
 from deployments.state.retention import FilesConfig
-from deployments.state.tiers import Tiers
 from deployments.waiting import wait_at_most
-from serve_app.observability import log_bug
+from serve_app.telemetry.log import log_bug
 
 logger = logging.getLogger(__name__)
 

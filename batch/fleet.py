@@ -12,7 +12,7 @@ class FleetDown(Exception):
 
 
 class Fleet(Protocol):
-    """Workers. Kept by `LocalFleet` and by `batch.job.RayFleet`."""
+    """Workers. Kept by `LocalFleet` and by `batch.ray_fleet.RayFleet`."""
 
     async def run(self, job: Job, places: Sequence[Place]) -> None:
         """Return when the lines have committed outcomes, or the batch is to be stopped, or a worker died over them.

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from deployments.operations import MODEL_OPERATIONS, Operation
-from serve_app.errors import WireError
-from serve_app.json_limits import JsonRefused, parse_json
+from serve_app.errors.api import WireError
+from serve_app.validation.json_limits import JsonRefused, parse_json
 
 MAX_CUSTOM_ID_CHARS = 512
 _BOM = b"\xef\xbb\xbf"

@@ -15,11 +15,11 @@ from batch.lines import read_custom_id, render_not_run
 from batch.segments import SegmentReader
 from batch.stores import Stores
 from batch.validation import LineIndex
-from deployments.state.batch_ledger import BatchState
-from deployments.state.batch_rows import Batch
-from deployments.state.file_content import ContentReader, FileWriter, NewFile
-from deployments.state.files import FileNotFound
-from deployments.state.objects import ContentLost
+from deployments.state.batches.ledger import BatchState
+from deployments.state.batches.rows import Batch
+from deployments.state.files.content import ContentReader, FileWriter, NewFile
+from deployments.state.files.store import FileNotFound
+from deployments.state.objects.store import ContentLost
 
 PURPOSE = "batch_output"
 _WRITE_BYTES = 256 * 1024

@@ -15,13 +15,13 @@ from batch.merge import Merged, Without, merge
 from batch.stores import Stores, at_once, patiently, when_mounted
 from batch.validation import LineIndex, Rules, Validation, index_lines, validate
 from batch.worker import Job, must_stop
-from deployments.state.batch_ledger import BatchState, CannotCancel, Fenced
-from deployments.state.batch_rows import Batch
-from deployments.state.files import FileNotFound, StoredFile
-from deployments.state.objects import ContentLost
+from deployments.state.batches.ledger import BatchState, CannotCancel, Fenced
+from deployments.state.batches.rows import Batch
+from deployments.state.files.store import FileNotFound, StoredFile
+from deployments.state.identity.tiers import Tiers
+from deployments.state.objects.store import ContentLost
 from deployments.state.retention import FilesConfig, keeps_input
-from deployments.state.tiers import Tiers
-from serve_app.errors import ApiError
+from serve_app.errors.api import ApiError
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from batch.calls import Answer
-from deployments.state.account_keys import Vault
-from deployments.state.batch_rows import Entry, Segment, StoredSegment
-from deployments.state.encryption import SealBroken
-from deployments.state.objects import ContentLost, ObjectMissing, ObjectStore
+from deployments.state.batches.rows import Entry, Segment, StoredSegment
+from deployments.state.encryption.sealing import SealBroken
+from deployments.state.encryption.vault import Vault
+from deployments.state.objects.store import ContentLost, ObjectMissing, ObjectStore
 
 MAX_SEGMENT_BYTES = 4 * 1024 * 1024
 _LABEL = b"batch segment"

@@ -13,19 +13,19 @@ from ray import serve
 from batch.config import BatchConfig
 from batch.stores import Stores, open_stores
 from batch.worker import LineWorker
+from deployments.models.client.directory import ConfiguredDirectory
+from deployments.models.client.remote import RemoteEngine
 from deployments.models.config import ModelConfig
-from deployments.models.directory import ConfiguredDirectory
-from deployments.models.remote import RemoteEngine
 from deployments.state.config import ResolvedState
 from deployments.tools.code_interpreter.client import ServeChooser
 from deployments.tools.config import ToolsConfig
-from serve_app.cluster_metrics import ClusterCounts
-from serve_app.observability import error_logger
 from serve_app.operations.built_ins import Foundation, create_tooling
 from serve_app.operations.registry import create_operations
-from serve_app.operations.responses.storage import storage_in
+from serve_app.operations.responses.storage.stores import storage_in
 from serve_app.operations.routing import cache_salts
-from serve_app.operations.safety import SafetyConfig, create_policies
+from serve_app.operations.safety.policy import SafetyConfig, create_policies
+from serve_app.telemetry.log import error_logger
+from serve_app.telemetry.ray_metrics import ClusterCounts
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class BatchSetup:
         """Return the stores, opened.
 
         Raises:
-            StateError: the database or the object store cannot be used.
+            ConfigError: the database or the object store cannot be used.
         """
         return await open_stores(self.state, self.config.max_unfinished_per_account)
 
@@ -80,7 +80,7 @@ class BatchSetup:
         """Return a worker over stores of its own.
 
         Raises:
-            StateError: the database or the object store cannot be used.
+            ConfigError: the database or the object store cannot be used.
         """
         engines = [self._engine(place) for place in self.models]
         aliases = [place.model.aliases for place in self.models]

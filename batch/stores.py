@@ -10,14 +10,14 @@ from typing import TypeVar
 from sqlalchemy.exc import DBAPIError
 
 from batch.segments import SegmentStore
-from deployments.state.account_keys import Vault
-from deployments.state.batch_work import BatchWork
-from deployments.state.batches import BatchStore
+from deployments.state.batches.store import BatchStore
+from deployments.state.batches.work import BatchWork
 from deployments.state.config import ResolvedState
-from deployments.state.database import Database, connect, may_pass
-from deployments.state.files import FileStore
-from deployments.state.objects import ContentLost, ObjectStore, StoreUnavailable
-from deployments.state.store_marker import open_objects
+from deployments.state.database.connection import Database, connect, may_pass
+from deployments.state.encryption.vault import Vault
+from deployments.state.files.store import FileStore
+from deployments.state.objects.marker import open_objects
+from deployments.state.objects.store import ContentLost, ObjectStore, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -53,7 +53,7 @@ async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
     """Return the stores that a configuration names, opened.
 
     Raises:
-        StateError: the database cannot be used, or the object store does not belong to it.
+        ConfigError: the database cannot be used, or the object store does not belong to it.
     """
     database = await connect(state.database_url)
     try:

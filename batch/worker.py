@@ -11,14 +11,15 @@ from batch.gate import Gate
 from batch.lines import Place, parse_line
 from batch.segments import MAX_SEGMENT_BYTES
 from batch.stores import Stores, at_once, patiently
-from deployments.state.batch_ledger import BatchState, Fenced
-from deployments.state.file_content import ContentReader
-from deployments.state.files import StoredFile
-from deployments.state.objects import ContentLost
-from deployments.state.protocol import Principal, RequestRecord
+from deployments.state.batches.ledger import BatchState, Fenced
+from deployments.state.files.content import ContentReader
+from deployments.state.files.store import StoredFile
+from deployments.state.identity.principal import Principal
+from deployments.state.objects.store import ContentLost
+from deployments.state.usage.record import RequestRecord
 from deployments.waiting import wait_at_most
-from serve_app.observability import log_bug
 from serve_app.operations.registry import RunnableOperation
+from serve_app.telemetry.log import log_bug
 
 _MAX_UNWRITTEN_BYTES = 4 * MAX_SEGMENT_BYTES
 

@@ -6,8 +6,8 @@ import ray
 from ray import serve
 from ray.serve.deployment import Application
 
-from deployments.models.builder import build_batch_deployment, build_model_deployment
 from deployments.operations import Operation
+from deployments.replica.builder import build_batch_deployment, build_model_deployment
 from deployments.state.config import check_database, resolve_state
 from deployments.tools.code_interpreter.replica import build_code_interpreter
 from serve_app.config import ServiceConfig
@@ -19,7 +19,7 @@ def build(args: ServiceConfig) -> Application:
 
     Raises:
         pydantic.ValidationError: the configuration is wrong; the message names the field.
-        StateError: a reference in `state` leads nowhere, or the database cannot be shared by the cluster's nodes.
+        ConfigError: a reference in `state` leads nowhere, or the database cannot be shared by the cluster's nodes.
     """
     config = ServiceConfig.model_validate(args)
     if ray.is_initialized():  # It is not when a configuration is only looked at.

@@ -7,10 +7,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
-from serve_app.errors import ClientGone, MethodNotAllowed, UnknownUrl
-from serve_app.middleware import Bounds, Front
+from serve_app.errors.api import ClientGone, MethodNotAllowed, UnknownUrl
+from serve_app.http.middleware import Bounds, Front
 from serve_app.routes import (
-    admin_keys,
     batches,
     containers,
     conversations,
@@ -18,6 +17,7 @@ from serve_app.routes import (
     files,
     generation,
     health,
+    keys,
     models,
     responses,
     responses_socket,
@@ -89,12 +89,12 @@ ROUTES = [
     Route(_STORE + "/file_batches/{batch_id}/files", vector_store_files.list_batch_files),
     Route("/v1/models", models.list_models),
     Route("/v1/models/{model:path}", models.retrieve_model),
-    Route(_KEYS, admin_keys.list_keys),
-    Route(_KEYS, admin_keys.create_key, methods=["POST"]),
-    Route(_KEYS + "/{key_id}", admin_keys.show_key),
-    Route(_KEYS + "/{key_id}", admin_keys.limit_key, methods=["POST"]),
-    Route(_KEYS + "/{key_id}", admin_keys.revoke_key, methods=["DELETE"]),
-    Route(_KEYS + "/{key_id}/rotate", admin_keys.rotate_key, methods=["POST"]),
+    Route(_KEYS, keys.list_keys),
+    Route(_KEYS, keys.create_key, methods=["POST"]),
+    Route(_KEYS + "/{key_id}", keys.show_key),
+    Route(_KEYS + "/{key_id}", keys.limit_key, methods=["POST"]),
+    Route(_KEYS + "/{key_id}", keys.revoke_key, methods=["DELETE"]),
+    Route(_KEYS + "/{key_id}/rotate", keys.rotate_key, methods=["POST"]),
     Route("/openapi.json", documentation.show_document),
     Route("/docs", documentation.show_page),
     Route("/livez", health.report_liveness),

@@ -10,21 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from batch.config import BatchConfig
+from deployments.config import Section
 from deployments.models.config import ModelConfig
 from deployments.operations import Operation
 from deployments.state.config import StateConfig
-from deployments.state.tiers import Tiers
+from deployments.state.identity.tiers import Tiers
 from deployments.tools.config import ToolsConfig
-from serve_app.operations.safety import SafetyConfig
-
-
-class Part(BaseModel):
-    """A part of the configuration: frozen, and a name it does not know is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from serve_app.operations.safety.policy import SafetyConfig
 
 
 class ServedModel(ModelConfig):
@@ -33,7 +28,7 @@ class ServedModel(ModelConfig):
     safety: SafetyConfig | None = None
 
 
-class HttpConfig(Part):
+class HttpConfig(Section):
     """Bounds on request bodies.
 
     Args:
@@ -47,7 +42,7 @@ class HttpConfig(Part):
     min_bytes_per_s: float = Field(default=64 * 1024, gt=0)
 
 
-class IngressConfig(Part):
+class IngressConfig(Section):
     """The ingress deployment, in Ray's own words.
 
     Args:
@@ -65,7 +60,7 @@ class IngressConfig(Part):
     )
 
 
-class ServiceConfig(Part):
+class ServiceConfig(Section):
     """The whole configuration."""
 
     state: StateConfig = StateConfig()

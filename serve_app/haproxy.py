@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
 
-from serve_app.errors import ApiError, Unavailable
+from serve_app.errors.api import ApiError, Unavailable
 
 _NO_SPLICING = "-dS"
 _REUSE_FOR_FIRST, _REUSE_FOR_FOLLOWING = "http-reuse always", "http-reuse safe"

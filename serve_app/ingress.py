@@ -14,36 +14,38 @@ from starlette.types import ASGIApp
 
 from batch.actor import CoordinatorBell, start_coordinator
 from batch.setup import BatchSetup, ModelPlace
+from deployments.limits.actor import RayTransport, start_gatekeeper
+from deployments.limits.client.client import GatekeeperClient
+from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.log_handlers import keep_handlers_open
-from deployments.models.directory import ConfiguredDirectory
-from deployments.models.remote import RemoteEngine
-from deployments.models.startup import ModelStartup
-from deployments.state.account_keys import Vault
-from deployments.state.actor import RayTransport, start_gatekeeper
-from deployments.state.batches import BatchStore
-from deployments.state.client import GatekeeperClient
+from deployments.models.client.directory import ConfiguredDirectory
+from deployments.models.client.remote import RemoteEngine
+from deployments.models.client.startup import ModelStartup
+from deployments.state.batches.store import BatchStore
 from deployments.state.config import ResolvedState
-from deployments.state.database import connect
-from deployments.state.files import FileStore
-from deployments.state.key_store import KeyStore
-from deployments.state.request_log import ShippedRequestLog
-from deployments.state.store_marker import open_objects
+from deployments.state.database.connection import connect
+from deployments.state.encryption.vault import Vault
+from deployments.state.files.store import FileStore
+from deployments.state.identity.key_store import KeyStore
+from deployments.state.objects.marker import open_objects
 from deployments.tools.code_interpreter.client import ServeChooser
-from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
-from serve_app.cluster_metrics import ClusterMetrics
 from serve_app.config import ServiceConfig
-from serve_app.middleware import BodyBounds
-from serve_app.observability import Observer, PrometheusMetrics, log_to
+from serve_app.http.admission import Admission
+from serve_app.http.middleware import BodyBounds
+from serve_app.http.request_ids import OwnRequestIds
 from serve_app.operations.built_ins import Foundation, create_tooling
-from serve_app.operations.file_search.indexing import Indexer
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.background import BackgroundRunner
-from serve_app.operations.responses.storage import storage_in
+from serve_app.operations.responses.storage.stores import storage_in
 from serve_app.operations.routing import cache_salts
-from serve_app.operations.safety import create_policies
-from serve_app.serve_seam import OwnRequestIds
+from serve_app.operations.safety.policy import create_policies
+from serve_app.operations.vector_stores.indexing import Indexer
 from serve_app.services import Services
+from serve_app.telemetry.log import log_to
+from serve_app.telemetry.observer import Observer
+from serve_app.telemetry.prometheus import PrometheusMetrics
+from serve_app.telemetry.ray_metrics import ClusterMetrics
 
 
 def _batch_setup(

@@ -4,21 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from deployments.models.engine import ModelDirectory
-from deployments.models.startup import ModelStartup
-from deployments.state.batches import BatchStore
-from deployments.state.files import FileStore
-from deployments.state.keys import ApiKey, KeyChange, NewKey
-from deployments.state.protocol import Gatekeeper
+from deployments.limits.contract import Gatekeeper
+from deployments.models.client.startup import ModelStartup
+from deployments.models.contract.engine import ModelDirectory
+from deployments.state.batches.store import BatchStore
+from deployments.state.files.store import FileStore
+from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
+from deployments.state.identity.tiers import Tiers
 from deployments.state.retention import FilesConfig
-from deployments.state.tiers import Tiers
-from serve_app.admission import Admission
-from serve_app.middleware import BodyBounds
-from serve_app.observability import Observer
-from serve_app.operations.code_interpreter.containers import Containers
-from serve_app.operations.file_search.search import FileSearch
+from serve_app.http.admission import Admission
+from serve_app.http.middleware import BodyBounds
+from serve_app.operations.containers.service import Containers
 from serve_app.operations.registry import Operations
 from serve_app.operations.responses.background import BackgroundRunner
+from serve_app.operations.vector_stores.search import FileSearch
+from serve_app.telemetry.observer import Observer
 
 _FORM_BYTES = 64 * 1024
 """What a form may take beside the file in it."""
@@ -35,7 +35,7 @@ class MetricsPage(Protocol):
 
 
 class KeyAdmin(Protocol):
-    """The API keys of this service; kept by `deployments.state.key_store.KeyStore`, which says what each raises."""
+    """The API keys of this service; kept by `identity.key_store.KeyStore`, which says what each raises."""
 
     async def create(self, new: NewKey) -> tuple[ApiKey, str]:
         """Issue a key; return it and its secret."""

@@ -4,8 +4,8 @@ import secrets
 
 from sqlalchemy import insert
 
-from deployments.state.database import Database
-from deployments.state.tables import batches
+from deployments.state.database.connection import Database
+from deployments.state.database.tables import batches
 
 
 async def insert_batch(database: Database, **values: object) -> str:

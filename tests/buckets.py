@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deployments.state.object_config import ResolvedObjectStore
-from deployments.state.objects import BucketStore, ObjectStore
+from deployments.state.objects.config import ResolvedObjectStore
+from deployments.state.objects.store import BucketStore, ObjectStore
 from tests.ports import free_port
 from tests.twins.objects import MemoryObjects
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.state.database import Database, connect
+from deployments.state.database.connection import Database, connect
 from tests import needs
 from tests.contract.state.postgres import PostgresServer, create_tables, run_apart
 

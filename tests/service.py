@@ -24,10 +24,10 @@ import psutil
 import yaml
 
 from deployments.state.config import StateConfig, resolve_state
-from deployments.state.database import connect
-from deployments.state.key_store import KeyStore
-from deployments.state.keys import ApiKey, NewKey
-from deployments.state.usage import UsageStore
+from deployments.state.database.connection import connect
+from deployments.state.identity.key_store import KeyStore
+from deployments.state.identity.keys import ApiKey, NewKey
+from deployments.state.usage.store import UsageStore
 from tests.ports import free_block, free_port
 
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,7 @@ GROUPS = {
     "tests/contract/schemas/test_engine_reads_dialect.py": "engine",
     "tests/contract/schemas/test_schema_budget.py": "schemas",  # One process compiles the schemas of all of them.
     "tests/contract/sandbox/": "sandbox",  # Attempts to take more than a sandbox may, one at a time.
-    "tests/contract/http/test_node_": "node",  # npm installs into one folder.
+    "tests/contract/http/clients/test_node_": "node",  # npm installs into one folder.
 }
 """The group of the tests whose ids begin so. Its tests run in one process, one after the other; the largest first."""
 

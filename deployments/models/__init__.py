@@ -1,1 +1,1 @@
-"""Language models: the contract of an engine, the replica that runs vLLM, and the way to reach it."""
+"""Models: their configuration, the contract of their engines, and how other processes reach them."""

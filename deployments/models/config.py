@@ -3,9 +3,10 @@
 import math
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import Field, WithJsonSchema, model_validator
 
-from deployments.models.engine import ModelCard
+from deployments.config import Section
+from deployments.models.contract.engine import ModelCard
 from deployments.operations import MODEL_OPERATIONS, Operation, Task, operations_of
 
 RELEASED = 1767225600  # `created` of a model that does not say: the first day of 2026, so that it never changes.
@@ -15,13 +16,7 @@ _Offered = Annotated[
 ]
 
 
-class Part(BaseModel):
-    """A part of the configuration: frozen, and a name it does not know is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
-
-
-class BatchReplicas(Part):
+class BatchReplicas(Section):
     """Replicas of a model that run nothing but the lines of batches; 0 lets them go when there are none."""
 
     min_replicas: int = Field(default=0, ge=0, le=10_000)
@@ -34,14 +29,14 @@ class BatchReplicas(Part):
         return self
 
 
-class ModelConfig(Part):
+class ModelConfig(Section):
     """One model deployment.
 
     Args:
         id: the name that clients use, `<provider>/<name>` or a bare name.
         source: a hub id, a path, a bucket's address, `demo:NAME` or `package:NAME`.
         engine: what runs the model: "vllm", or your own as "package.module:function", a coroutine function from this
-            configuration to a `deployments.models.replica.server.RunningEngine`.
+            configuration to a `deployments.replica.server.RunningEngine`.
         aliases: other names that clients may use.
         task: `generate` for text, `embed` for vectors.
         operations: what the model offers; by default all that its task allows.

@@ -1,1 +1,1 @@
-"""State that outlives a request: API keys, limits, usage, and the database beneath them."""
+"""What outlives a process, in one database and one object store: keys, files, batches, responses, stores, usage."""

@@ -17,10 +17,11 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from deployments.state.object_config import ObjectStoreConfig, ResolvedObjectStore, resolve_object_store
-from deployments.state.references import EnvReference, FileReference, Section, StateError, follow
+from deployments.config import ConfigError, Section
+from deployments.references import EnvReference, FileReference, follow
+from deployments.state.identity.tiers import Tiers
+from deployments.state.objects.config import ObjectStoreConfig, ResolvedObjectStore, resolve_object_store
 from deployments.state.retention import FilesConfig
-from deployments.state.tiers import Tiers
 
 MIN_PEPPER_BYTES = 32
 MASTER_KEY_BYTES = 32
@@ -96,7 +97,7 @@ def resolve_state(config: StateConfig, environ: Mapping[str, str] | None = None)
     """Follow the references of `config`; make the state directory and first secrets where there are none.
 
     Raises:
-        StateError: a reference leads nowhere, or what it leads to cannot be used.
+        ConfigError: a reference leads nowhere, or what it leads to cannot be used.
     """
     environ = os.environ if environ is None else environ
     state_dir = _resolve_state_dir(config, environ)
@@ -111,7 +112,7 @@ def resolve_state(config: StateConfig, environ: Mapping[str, str] | None = None)
     else:
         pepper = follow(config.pepper, environ, "pepper").encode()
     if len(pepper) < MIN_PEPPER_BYTES:
-        raise StateError(f"The pepper is shorter than {MIN_PEPPER_BYTES} bytes: use a long random one.")
+        raise ConfigError(f"The pepper is shorter than {MIN_PEPPER_BYTES} bytes: use a long random one.")
     master_key = _resolve_master_key(config, state_dir, environ)
     objects = resolve_object_store(config.object_store, state_dir, environ)
     return ResolvedState(config, state_dir, resolved_url, pepper, master_key, objects)
@@ -121,14 +122,14 @@ def parse_master_key(text: str) -> bytes:
     """Return the 32 bytes of a master key that is written in hexadecimal or base64.
 
     Raises:
-        StateError: it is neither, or of another length.
+        ConfigError: it is neither, or of another length.
     """
     try:
         key = bytes.fromhex(text) if len(text) == 2 * MASTER_KEY_BYTES else base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         key = b""
     if len(key) != MASTER_KEY_BYTES:
-        raise StateError(f"The master key is not {MASTER_KEY_BYTES} random bytes in hexadecimal or base64.")
+        raise ConfigError(f"The master key is not {MASTER_KEY_BYTES} random bytes in hexadecimal or base64.")
     return key
 
 
@@ -136,18 +137,18 @@ def parse_database_url(text: str) -> str:
     """Return the URL with the driver that is used for its database, and an absolute path where it is a file's.
 
     Raises:
-        StateError: it is not the URL of a SQLite or PostgreSQL database.
+        ConfigError: it is not the URL of a SQLite or PostgreSQL database.
     """
     scheme, separator, rest = text.strip().partition("://")
     if not separator:
-        raise StateError("database_url is not a URL of the form sqlite:///FILE or postgresql://HOST/NAME.")
+        raise ConfigError("database_url is not a URL of the form sqlite:///FILE or postgresql://HOST/NAME.")
     driver = _DRIVERS.get(scheme.lower())
     if driver is None:
-        raise StateError(f"database_url names {scheme!r}; sqlite and postgresql are supported.")
+        raise ConfigError(f"database_url names {scheme!r}; sqlite and postgresql are supported.")
     if driver.startswith("sqlite"):
         path = rest.removeprefix("/")
         if not path or path == ":memory:" or "?" in path:
-            raise StateError("database_url names no file; an in-memory SQLite database cannot be shared.")
+            raise ConfigError("database_url names no file; an in-memory SQLite database cannot be shared.")
         rest = f"/{Path(path).expanduser().absolute()}"
     return f"{driver}://{rest}"
 
@@ -156,18 +157,18 @@ def check_database(config: StateConfig, num_nodes: int, environ: Mapping[str, st
     """Refuse a database or an object store that `num_nodes` nodes cannot share.
 
     Raises:
-        StateError: more than one node serves and the database is SQLite, or files are in the state directory.
+        ConfigError: more than one node serves and the database is SQLite, or files are in the state directory.
     """
     url = config.database_url
     if url is not None and not isinstance(url, str):
         url = follow(url, os.environ if environ is None else environ, "database_url")
     if num_nodes > 1 and (url is None or parse_database_url(url).startswith("sqlite")):
-        raise StateError(
+        raise ConfigError(
             f"The database is SQLite, a file on one machine, but {num_nodes} nodes serve. "
             "Set state.database_url to a PostgreSQL URL, or serve from one node."
         )
     if num_nodes > 1 and config.object_store.url is None:
-        raise StateError(
+        raise ConfigError(
             f"Files are kept in a directory on one machine, but {num_nodes} nodes serve. Set state.object_store.url to "
             "a bucket, or to a directory that all nodes share."
         )
@@ -180,7 +181,7 @@ def _resolve_state_dir(config: StateConfig, environ: Mapping[str, str]) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise StateError(f"state_dir {path} cannot be made: {error.strerror}.") from None
+        raise ConfigError(f"state_dir {path} cannot be made: {error.strerror}.") from None
     return path
 
 
@@ -209,4 +210,4 @@ def _load_or_make_secret(path: Path, name: str) -> bytes:
     try:
         return path.read_bytes().strip()
     except OSError as error:
-        raise StateError(f"The {name} in {path} cannot be read: {error.strerror}.") from None
+        raise ConfigError(f"The {name} in {path} cannot be read: {error.strerror}.") from None

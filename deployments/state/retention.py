@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from deployments.state.protocol import Retention
-from deployments.state.references import Section
+from deployments.config import Section
+from deployments.state.identity.principal import Retention
 
 MIB = 1024 * 1024
 DAY_S = 86_400.0

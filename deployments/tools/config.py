@@ -3,9 +3,10 @@
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from deployments.state.references import Reference
+from deployments.config import Section
+from deployments.references import Reference
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.sandbox.limits import MIB, Limits
 
@@ -14,13 +15,7 @@ MemoryLimit = Literal["1g", "4g", "16g", "64g"]
 Address = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
 
 
-class Part(BaseModel):
-    """A part of the configuration: frozen, and a name it does not know is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class CodeInterpreterConfig(Part):
+class CodeInterpreterConfig(Section):
     """The code interpreter: replicas that each hold some containers, and keep sandboxes warm for new ones.
 
     Args:
@@ -69,7 +64,7 @@ class CodeInterpreterConfig(Part):
         )
 
 
-class FileSearchConfig(Part):
+class FileSearchConfig(Section):
     """Vector stores and the search over them.
 
     Args:
@@ -90,7 +85,7 @@ class FileSearchConfig(Part):
     read_memory_mib: int = Field(default=1024, ge=256, le=65536)
 
 
-class SearXNGConfig(Part):
+class SearXNGConfig(Section):
     """A SearXNG that the operator runs, whose settings switch the format `json` on; it may be at a private address.
 
     Args:
@@ -104,7 +99,7 @@ class SearXNGConfig(Part):
     language: str | None = None
 
 
-class BraveConfig(Part):
+class BraveConfig(Section):
     """The Brave Search API; `api_key` says where the key is, it never stands here."""
 
     name: Literal["brave"]
@@ -112,7 +107,7 @@ class BraveConfig(Part):
     url: Address = "https://api.search.brave.com"
 
 
-class TavilyConfig(Part):
+class TavilyConfig(Section):
     """The Tavily Search API; `api_key` says where the key is, it never stands here."""
 
     name: Literal["tavily"]
@@ -120,7 +115,7 @@ class TavilyConfig(Part):
     url: Address = "https://api.tavily.com"
 
 
-class WebSearchConfig(Part):
+class WebSearchConfig(Section):
     """Web search: who is asked, and how much of a page is fetched.
 
     Args:
@@ -137,7 +132,7 @@ class WebSearchConfig(Part):
     max_redirects: int = Field(default=5, ge=0, le=20)
 
 
-class OutboundConfig(Part):
+class OutboundConfig(Section):
     """Where the tools may send requests that callers and models ask for: everywhere public, and where this allows.
 
     Args:
@@ -154,7 +149,7 @@ class OutboundConfig(Part):
         return AddressRules(self.allowed_networks, frozenset(host.lower().rstrip(".") for host in self.allowed_hosts))
 
 
-class McpConfig(Part):
+class McpConfig(Section):
     """Remote MCP servers that requests name; `outbound` says where they may be.
 
     Args:
@@ -173,7 +168,7 @@ class McpConfig(Part):
         return self.max_answer_mib * MIB
 
 
-class ToolsConfig(Part):
+class ToolsConfig(Section):
     """The tools that the service runs itself, each off unless it is named; and where they may send requests."""
 
     outbound: OutboundConfig = OutboundConfig()

@@ -2,7 +2,8 @@
 
 import typer
 
-from serve_app.cli import batch, doctor, keys, object_store, serve, usage
+from serve_app.cli import batch, doctor, keys, object_store, usage
+from serve_app.cli.supervise import serve
 
 main = typer.Typer(
     name="manta",

@@ -12,12 +12,12 @@ import yaml
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
+from deployments.config import ConfigError
 from deployments.state.config import ResolvedState, StateConfig, parse_database_url, resolve_state
-from deployments.state.database import Database, connect
-from deployments.state.key_store import KeyNotFound, KeyRefused, KeyStore
-from deployments.state.keys import explain
-from deployments.state.references import StateError
-from deployments.state.usage import UsageStore
+from deployments.state.database.connection import Database, connect
+from deployments.state.identity.key_store import KeyNotFound, KeyRefused, KeyStore
+from deployments.state.identity.keys import explain
+from deployments.state.usage.store import UsageStore
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ def run(place: Place, work: Callable[[Stores], Awaitable[T]], *, may_create: boo
         return asyncio.run(_run(state, work))
     except ValidationError as error:
         fail(explain(error))
-    except (StateError, KeyRefused, KeyNotFound) as error:
+    except (ConfigError, KeyRefused, KeyNotFound) as error:
         fail(str(error.args[0]) if error.args else type(error).__name__)
     except SQLAlchemyError as error:
         fail(f"The database failed: {getattr(error, 'orig', None) or type(error).__name__}.")
@@ -76,7 +76,7 @@ def find_state(place: Place, *, may_create: bool, environ: Mapping[str, str] | N
     """Return the state that is meant, from the configuration file and what overrides it.
 
     Raises:
-        StateError: there is no such file, or what it says cannot be used.
+        ConfigError: there is no such file, or what it says cannot be used.
     """
     config = StateConfig() if place.config is None else _read_config(place.config)
     if place.state_dir is not None:
@@ -103,7 +103,7 @@ def _check_exists(config: StateConfig, url: str | None, environ: Mapping[str, st
         url = parse_database_url(f"sqlite:///{directory.expanduser() / 'manta.db'}")
     path = None if url is None or not url.startswith("sqlite") else Path(url.split(":///", 1)[1])
     if path is not None and not path.exists():
-        raise StateError(
+        raise ConfigError(
             f"There is no database at {path}. Say where it is with --config, --state-dir or --database-url, "
             "or make it with `manta keys create`."
         )
@@ -114,13 +114,13 @@ def _read_config(path: Path) -> StateConfig:
     try:
         document: Any = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise StateError(f"{path} cannot be read: {error}.") from None
+        raise ConfigError(f"{path} cannot be read: {error}.") from None
     applications = document.get("applications") if isinstance(document, dict) else None
     for application in applications or []:
         args = application.get("args") if isinstance(application, dict) else None
         if isinstance(args, dict):
             return StateConfig.model_validate(args.get("state") or {})
-    raise StateError(f"{path} is not a Serve configuration: it lists no application with args.")
+    raise ConfigError(f"{path} is not a Serve configuration: it lists no application with args.")
 
 
 async def _run(state: ResolvedState, work: Callable[[Stores], Awaitable[T]]) -> T:

@@ -15,17 +15,17 @@ import psutil
 import typer
 import yaml
 
+from deployments.config import ConfigError
 from deployments.state.config import ResolvedState, resolve_state
-from deployments.state.database import connect
-from deployments.state.objects import StoreUnavailable
-from deployments.state.references import StateError
-from deployments.state.store_marker import check, create_objects
+from deployments.state.database.connection import connect
+from deployments.state.objects.marker import check, create_objects
+from deployments.state.objects.store import StoreUnavailable
 from deployments.tools.config import CodeInterpreterConfig, ToolsConfig
 from deployments.tools.sandbox.host import prepare_host
 from deployments.tools.sandbox.root import SandboxUnavailable
 from deployments.tools.web_search.setup import create_provider
-from serve_app.cli.ports import describe_holder, haproxy_ports, is_free
-from serve_app.cli.process_tree import abandoned_processes
+from serve_app.cli.supervise.ports import describe_holder, haproxy_ports, is_free
+from serve_app.cli.supervise.process_tree import abandoned_processes
 from serve_app.config import ServiceConfig, check_file
 
 _LOCKS = Path(__file__).parents[2] / "configs" / "locks"
@@ -152,7 +152,7 @@ def _state(config: ServiceConfig) -> Iterator[Finding]:
     try:
         state = resolve_state(config.state)
         yield from asyncio.run(_look_at_state(state))
-    except StateError as error:
+    except ConfigError as error:
         yield Finding("fault", str(error))
 
 
@@ -160,14 +160,14 @@ async def _look_at_state(state: ResolvedState) -> list[Finding]:
     """Return what is found of the database and the object store.
 
     Raises:
-        StateError: the database cannot be used.
+        ConfigError: the database cannot be used.
     """
     database = await connect(state.database_url)
     found = [Finding("ok", "The database answers, and its tables are up to date")]
     try:
         await check(database, create_objects(state.object_store), state.object_store.url)
         found.append(Finding("ok", "The object store answers, and belongs to the database"))
-    except StateError as error:
+    except ConfigError as error:
         found.append(Finding("fault", str(error)))
     except StoreUnavailable:
         message = "does not answer: files and batches will get a 503 until it does"
@@ -180,7 +180,7 @@ async def _look_at_state(state: ResolvedState) -> list[Finding]:
 def _web_search(config: ToolsConfig) -> Finding:
     try:
         create_provider(config)
-    except StateError as error:
+    except ConfigError as error:
         return Finding("fault", str(error))
     return Finding("ok", "The web search has what it needs to ask its provider")
 

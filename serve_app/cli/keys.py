@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from deployments.operations import Operation
-from deployments.state.keys import ApiKey, KeyChange, NewKey
-from deployments.state.tiers import Tiers
+from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
+from deployments.state.identity.tiers import Tiers
 from serve_app.cli.database import ConfigOption, DatabaseUrlOption, JsonOption, Place, StateDirOption, Stores, run
 from serve_app.cli.output import parse_duration, print_json, print_table, render_time
 

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
+from deployments.config import ConfigError
 from deployments.state.config import ResolvedState
-from deployments.state.database import connect
-from deployments.state.objects import StoreUnavailable
-from deployments.state.references import StateError
-from deployments.state.store_marker import adopt, create_objects
+from deployments.state.database.connection import connect
+from deployments.state.objects.marker import adopt, create_objects
+from deployments.state.objects.store import StoreUnavailable
 from serve_app.cli.database import ConfigOption, DatabaseUrlOption, Place, StateDirOption, fail, find_state
 
 
@@ -33,7 +33,7 @@ def adopt_object_store(
                 abort=True,
             )
         asyncio.run(_adopt(state))
-    except StateError as error:
+    except ConfigError as error:
         fail(str(error))
     except StoreUnavailable:
         fail(f"The object store {state.object_store.url} cannot be written. Try again when it can.")

@@ -3,26 +3,26 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from deployments.models.engine import ModelDirectory
-from deployments.state.containers import ContainerStore
-from deployments.state.database import Database
-from deployments.state.files import FileStore
-from deployments.state.object_config import ResolvedObjectStore
-from deployments.state.vector_stores import VectorStores
+from deployments.models.contract.engine import ModelDirectory
+from deployments.state.containers.store import ContainerStore
+from deployments.state.database.connection import Database
+from deployments.state.files.store import FileStore
+from deployments.state.objects.config import ResolvedObjectStore
+from deployments.state.vector_stores.store import VectorStores
 from deployments.tools.code_interpreter.client import RemoteHosts, ServeChooser
 from deployments.tools.config import ToolsConfig
-from deployments.tools.file_search.index import SearchIndex
+from deployments.tools.search_index.index import SearchIndex
 from deployments.tools.web_search.setup import create_provider, create_reader
-from serve_app.operations.code_interpreter import tool as code_interpreter
-from serve_app.operations.code_interpreter.containers import Containers
-from serve_app.operations.code_interpreter.tool import CodeInterpreter
-from serve_app.operations.file_search import tool as file_search
-from serve_app.operations.file_search.embedder import Embedder
-from serve_app.operations.file_search.search import FileSearch
-from serve_app.operations.file_search.stores import StoreDesk
-from serve_app.operations.file_search.tool import FileSearchBuiltIn
-from serve_app.operations.responses.tools import BuiltIn
+from serve_app.operations.containers import tool as code_interpreter
+from serve_app.operations.containers.service import Containers
+from serve_app.operations.containers.tool import CodeInterpreter
+from serve_app.operations.responses.tools.contract import BuiltIn
 from serve_app.operations.routing import CacheSalt
+from serve_app.operations.vector_stores import tool as file_search
+from serve_app.operations.vector_stores.embedder import Embedder
+from serve_app.operations.vector_stores.search import FileSearch
+from serve_app.operations.vector_stores.service import StoreDesk
+from serve_app.operations.vector_stores.tool import FileSearchBuiltIn
 from serve_app.operations.web_search import tool as web_search
 from serve_app.operations.web_search.tool import WebSearch
 

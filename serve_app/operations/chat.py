@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from deployments.models.engine import Engine, EngineRequest, EngineStream, ModelCard, ModelDirectory
-from deployments.models.render import ChatBody, ChatChunks, EventLines, Renderer, parse_events
+from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, ModelCard, ModelDirectory
+from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer, parse_events
 from deployments.operations import Operation
-from deployments.state.protocol import Principal
-from serve_app.errors import BadRequest
+from deployments.state.identity.principal import Principal
+from serve_app.errors.api import BadRequest
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.routing import CacheSalt, affinity_of, find_engine, unsupported_parameter
-from serve_app.operations.safe_stream import SafeStream, Watched
-from serve_app.operations.safety import SafetyPolicy
+from serve_app.operations.safety.policy import SafetyPolicy
+from serve_app.operations.safety.stream import SafeStream, Watched
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.messages import texts_of
 

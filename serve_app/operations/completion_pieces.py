@@ -5,9 +5,9 @@ from typing import Any
 
 import orjson
 
-from deployments.models.engine import Usage
-from deployments.models.events import Event, Finished, Logprobs, TextDelta
-from deployments.models.render import DONE, usage_to_wire
+from deployments.models.contract.engine import Usage
+from deployments.models.contract.events import Event, Finished, Logprobs, TextDelta
+from deployments.models.contract.render import DONE, usage_to_wire
 
 
 def parse_piece(piece: bytes) -> list[Event]:

@@ -4,15 +4,15 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from deployments.models.engine import Engine, EngineRequest, EngineStream, ModelDirectory
-from deployments.models.render import Renderer
+from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, ModelDirectory
+from deployments.models.contract.render import Renderer
 from deployments.operations import Operation
-from deployments.state.protocol import Principal
+from deployments.state.identity.principal import Principal
 from serve_app.operations.completion_pieces import CompletionBody, CompletionChunks, parse_piece
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.routing import CacheSalt, affinity_of, find_engine
-from serve_app.operations.safe_stream import SafeStream, Watched
-from serve_app.operations.safety import SafetyPolicy
+from serve_app.operations.safety.policy import SafetyPolicy
+from serve_app.operations.safety.stream import SafeStream, Watched
 from serve_app.schemas.completions import CompletionRequest
 
 

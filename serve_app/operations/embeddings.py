@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from deployments.models.engine import Engine, EngineRequest, ModelCard, ModelDirectory
+from deployments.models.contract.engine import Engine, EngineRequest, ModelCard, ModelDirectory
 from deployments.operations import Operation
-from deployments.state.protocol import Principal
-from serve_app.errors import BadRequest
+from deployments.state.identity.principal import Principal
+from serve_app.errors.api import BadRequest
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.routing import CacheSalt, find_engine, unsupported_parameter
 from serve_app.schemas.embeddings import EmbeddingRequest

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from deployments.models.engine import EngineStream
+from deployments.models.contract.engine import EngineStream
 
 
 @dataclass(frozen=True, slots=True)

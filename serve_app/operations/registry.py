@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from deployments.models.engine import ModelDirectory
+from deployments.models.contract.engine import ModelDirectory
 from deployments.operations import MODEL_OPERATIONS, Operation
-from deployments.state.protocol import Principal
+from deployments.state.identity.principal import Principal
 from serve_app.operations.chat import ChatOperation
 from serve_app.operations.completions import CompletionOperation
 from serve_app.operations.embeddings import EmbeddingOperation
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.operations.responses.prepare import Preparation
-from serve_app.operations.responses.storage import Storage
-from serve_app.operations.responses.tools import BuiltIns
+from serve_app.operations.responses.prompt.preparation import Preparation
+from serve_app.operations.responses.storage.stores import Storage
+from serve_app.operations.responses.tools.contract import BuiltIns
 from serve_app.operations.routing import CacheSalt
-from serve_app.operations.safety import SafetyPolicy
+from serve_app.operations.safety.policy import SafetyPolicy
 from serve_app.schemas.base import OperationRequest
 
 Body = TypeVar("Body", bound=OperationRequest)

@@ -4,10 +4,10 @@ import hashlib
 import hmac
 from collections.abc import Callable
 
-from deployments.models.engine import Engine, ModelDirectory
+from deployments.models.contract.engine import Engine, ModelDirectory
 from deployments.operations import Operation
-from deployments.state.protocol import Principal
-from serve_app.errors import BadRequest, ModelNotFound
+from deployments.state.identity.principal import Principal
+from serve_app.errors.api import BadRequest, ModelNotFound
 from serve_app.operations.scopes import may_use_model
 
 CacheSalt = Callable[[str], str]

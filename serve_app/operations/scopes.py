@@ -3,8 +3,8 @@
 from fnmatch import fnmatchcase
 
 from deployments.operations import Operation
-from deployments.state.protocol import Principal
-from serve_app.errors import PermissionDenied
+from deployments.state.identity.principal import Principal
+from serve_app.errors.api import PermissionDenied
 
 
 def check_operation(principal: Principal, operation: Operation) -> None:

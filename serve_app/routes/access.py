@@ -7,11 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from deployments.state.protocol import Principal
-from serve_app.auth import authenticate, authenticate_admin
-from serve_app.middleware import EXCHANGE
-from serve_app.observability import Exchange
+from deployments.state.identity.principal import Principal
+from serve_app.http.auth import authenticate, authenticate_admin
+from serve_app.http.middleware import EXCHANGE
 from serve_app.services import Services
+from serve_app.telemetry.trace import Exchange
 
 
 class Deleted(TypedDict):

@@ -4,17 +4,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.operations import Operation
-from deployments.state.batch_ledger import CannotCancel
-from deployments.state.batch_rows import NewBatch
-from deployments.state.batches import BatchNotFound, TooManyBatches
-from deployments.state.protocol import Principal
-from serve_app.body import parse_json_body
-from serve_app.errors import BadRequest, Conflict, NotFound, QuotaExceeded, RetentionForbids, shorten
+from deployments.state.batches.ledger import CannotCancel
+from deployments.state.batches.rows import NewBatch
+from deployments.state.batches.store import BatchNotFound, TooManyBatches
+from deployments.state.identity.principal import Principal
+from serve_app.errors.api import BadRequest, Conflict, NotFound, QuotaExceeded, RetentionForbids
+from serve_app.errors.text import shorten
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query
 from serve_app.schemas.batches import WINDOW_S, BatchCreateRequest, BatchQuery, batch_to_wire
+from serve_app.validation.body import parse_json_body
 
 
 @answers("openai.types.Batch", body=BatchCreateRequest)

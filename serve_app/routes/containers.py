@@ -8,19 +8,18 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from deployments.operations import Operation
-from deployments.state.containers import ContainerPage
-from deployments.state.protocol import Principal
+from deployments.state.containers.store import ContainerPage
+from deployments.state.identity.principal import Principal
 from deployments.tools.code_interpreter.messages import ContainerFile
-from serve_app.body import parse_json_body
-from serve_app.errors import BadRequest, NotFound, RetentionForbids
-from serve_app.forms import FormEvent, PartBegin, PartData
-from serve_app.operations.code_interpreter.containers import Containers, FileCopy, NewContainer, path_in
-from serve_app.operations.code_interpreter.refusals import expired
+from serve_app.errors.api import BadRequest, NotFound, RetentionForbids
+from serve_app.http.content import begin_content
+from serve_app.http.forms import FormEvent, PartBegin, PartData
+from serve_app.operations.containers.refusals import expired
+from serve_app.operations.containers.service import Containers, FileCopy, NewContainer, path_in
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
-from serve_app.routes.storage import begin_content
 from serve_app.routes.upload import form_events
 from serve_app.schemas.containers import (
     ContainerCreateRequest,
@@ -31,6 +30,7 @@ from serve_app.schemas.containers import (
     container_to_wire,
 )
 from serve_app.schemas.paging import PageQuery
+from serve_app.validation.body import parse_json_body
 
 
 @answers("openai.types.ContainerCreateResponse", body=ContainerCreateRequest)

@@ -6,19 +6,20 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from deployments.state.protocol import Principal
-from deployments.state.response_protocol import Conversation, ConversationMissing, Conversations, Item
-from serve_app.body import parse_json_body
-from serve_app.errors import NotFound, RetentionForbids, UnknownUrl, shorten
+from deployments.state.identity.principal import Principal
+from deployments.state.responses.protocol import Conversation, ConversationMissing, Conversations, Item
+from serve_app.errors.api import NotFound, RetentionForbids, UnknownUrl
+from serve_app.errors.text import shorten
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.operations.responses.prepare import strip
-from serve_app.operations.responses.stored_items import items_of
+from serve_app.operations.responses.prompt.preparation import strip
+from serve_app.operations.responses.storage.items import items_of
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.schemas.conversations import ConversationChange, NewConversation, NewConversationItems
 from serve_app.schemas.paging import PageQuery
+from serve_app.validation.body import parse_json_body
 
 Body = TypeVar("Body", bound=BaseModel)
 

@@ -6,15 +6,16 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from deployments.operations import Operation
-from deployments.state.files import FileInUse, FileNotFound, StoredFile
-from deployments.state.files import Page as FilePage
-from deployments.state.protocol import Principal
-from serve_app.errors import Conflict, NotFound, RetentionForbids, shorten
+from deployments.state.files.store import FileInUse, FileNotFound, StoredFile
+from deployments.state.files.store import Page as FilePage
+from deployments.state.identity.principal import Principal
+from serve_app.errors.api import Conflict, NotFound, RetentionForbids
+from serve_app.errors.text import shorten
+from serve_app.http.content import begin_content, parse_range
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query
-from serve_app.routes.storage import begin_content, parse_range
 from serve_app.routes.upload import receive_file
 from serve_app.schemas.files import FileQuery, FileUpload, file_to_wire
 

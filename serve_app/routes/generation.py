@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from serve_app.body import parse_json_body
+from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.registry import Body, RunnableOperation
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, exchange_of, services_of
@@ -11,7 +11,7 @@ from serve_app.routes.contract import answers
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.completions import CompletionChunk, CompletionRequest
 from serve_app.schemas.embeddings import EmbeddingList, EmbeddingRequest
-from serve_app.sse import OutcomeResponse
+from serve_app.validation.body import parse_json_body
 
 
 @answers("openai.types.chat.ChatCompletion", body=ChatRequest, events="openai.types.chat.ChatCompletionChunk")

@@ -6,7 +6,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from deployments.state.protocol import GatekeeperUnavailable
+from deployments.limits.contract import GatekeeperUnavailable
 from serve_app.routes.access import json_response, services_of
 from serve_app.routes.contract import answers
 

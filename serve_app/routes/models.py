@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serve_app.errors import ModelNotFound
+from serve_app.errors.api import ModelNotFound
 from serve_app.operations.scopes import may_use_model
 from serve_app.routes.access import caller, json_response, services_of
 from serve_app.routes.contract import answers

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 from starlette.routing import BaseRoute, Route
 
-from deployments.state.keys import KeyChange, NewKey
-from serve_app.errors import (
+from deployments.state.identity.keys import KeyChange, NewKey
+from serve_app.errors.api import (
     ApiError,
     BadRequest,
     NotFound,

@@ -8,8 +8,9 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from typing_extensions import TypedDict
 
-from serve_app.body import validate_body
-from serve_app.errors import BadRequest, shorten
+from serve_app.errors.api import BadRequest
+from serve_app.errors.text import shorten
+from serve_app.validation.body import validate_body
 
 Item = TypeVar("Item")
 Query = TypeVar("Query", bound=BaseModel)

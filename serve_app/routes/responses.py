@@ -8,24 +8,25 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp
 from typing_extensions import TypedDict
 
-from deployments.state.protocol import Principal
-from deployments.state.response_protocol import Item, StoredTurn
-from serve_app.admission import Ticket
-from serve_app.body import parse_json_body
-from serve_app.errors import BadRequest, NotFound, UnknownUrl, shorten
-from serve_app.observability import Exchange
+from deployments.state.identity.principal import Principal
+from deployments.state.responses.protocol import Item, StoredTurn
+from serve_app.errors.api import BadRequest, NotFound, UnknownUrl
+from serve_app.errors.text import shorten
+from serve_app.http.admission import Ticket
+from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.outcome import Outcome
+from serve_app.operations.responses.events.writer import DONE, frame, new_id
 from serve_app.operations.responses.operation import Question, ResponseOperation
-from serve_app.operations.responses.replay import replay
-from serve_app.operations.responses.turn import Turn
-from serve_app.operations.responses.writer import DONE, frame, new_id
+from serve_app.operations.responses.prompt.turn import Turn
+from serve_app.operations.responses.resume.replay import replay
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import Deleted, caller, deleted_response, exchange_of, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.schemas.paging import PageQuery
-from serve_app.schemas.responses import CompactRequest, InputTokensRequest, ResponseQuery, ResponseRequest
-from serve_app.sse import OutcomeResponse
+from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseQuery, ResponseRequest
+from serve_app.telemetry.trace import Exchange
+from serve_app.validation.body import parse_json_body
 
 KeptItem = TypeVar("KeptItem")
 

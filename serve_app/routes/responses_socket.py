@@ -13,18 +13,19 @@ from typing import Any
 import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from deployments.state.protocol import Principal
-from serve_app.auth import authenticate
-from serve_app.body import parse_json_body
-from serve_app.errors import ApiError, BadRequest, UnknownUrl
-from serve_app.middleware import new_request_id
-from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, api_error_for
-from serve_app.operations.responses.answer import ResponseAnswer
+from deployments.state.identity.principal import Principal
+from serve_app.errors.api import ApiError, BadRequest, UnknownUrl
+from serve_app.http.auth import authenticate
+from serve_app.http.middleware import new_request_id
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.operations.responses.prepare import Remembered
+from serve_app.operations.responses.prompt.preparation import Remembered
+from serve_app.operations.responses.run.answer import ResponseAnswer
 from serve_app.operations.scopes import check_operation
-from serve_app.schemas.responses import ResponseRequest
+from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.services import Services
+from serve_app.telemetry.log import api_error_for
+from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, Exchange
+from serve_app.validation.body import parse_json_body
 
 ROUTE = "/v1/responses (socket)"
 MAX_WAITING = 8

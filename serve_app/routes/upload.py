@@ -7,15 +7,15 @@ from typing import Any
 
 from starlette.requests import Request
 
-from deployments.state.file_content import FileWriter, NewFile
-from deployments.state.files import FileStore, StoredFile
-from deployments.state.protocol import Principal
+from deployments.state.files.content import FileWriter, NewFile
+from deployments.state.files.store import FileStore, StoredFile
+from deployments.state.identity.principal import Principal
 from deployments.state.retention import DAY_S, FilesConfig
-from serve_app.body import validate_body
-from serve_app.errors import BadRequest, BodyTooLarge, QuotaExceeded
-from serve_app.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
+from serve_app.errors.api import BadRequest, BodyTooLarge, QuotaExceeded
+from serve_app.http.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
 from serve_app.routes.paging import parse_number
 from serve_app.schemas.files import FileForm
+from serve_app.validation.body import validate_body
 
 _MAX_FIELD_BYTES = 4096
 _MAX_NAME_CHARS = 255

@@ -6,10 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from deployments.state.vector_store_files import StoreFilePage
-from deployments.state.vector_store_rows import StoreFileMissing
-from serve_app.body import parse_json_body
-from serve_app.operations.file_search.refusals import translated
+from deployments.state.vector_stores.files import StoreFilePage
+from deployments.state.vector_stores.rows import StoreFileMissing
+from serve_app.operations.vector_stores.refusals import translated
 from serve_app.routes.access import Deleted, deleted_response, json_response
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
@@ -22,6 +21,7 @@ from serve_app.schemas.vector_stores import (
     store_batch_to_wire,
     store_file_to_wire,
 )
+from serve_app.validation.body import parse_json_body
 
 Text = TypeVar("Text")
 

@@ -7,17 +7,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from deployments.models.engine import Usage
+from deployments.models.contract.engine import Usage
 from deployments.operations import Operation
-from deployments.state.protocol import Principal
-from deployments.state.vector_store_rows import StoreMissing
-from deployments.state.vector_stores import StorePage
-from serve_app.body import parse_json_body
-from serve_app.errors import BadRequest, NotFound
-from serve_app.operations.file_search.search import FileSearch, Hit, SearchOptions
-from serve_app.operations.file_search.stores import StoreDesk
+from deployments.state.identity.principal import Principal
+from deployments.state.vector_stores.rows import StoreMissing
+from deployments.state.vector_stores.store import StorePage
+from serve_app.errors.api import BadRequest, NotFound
 from serve_app.operations.outcome import Cost
 from serve_app.operations.scopes import check_operation
+from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
+from serve_app.operations.vector_stores.service import StoreDesk
 from serve_app.routes.access import Deleted, caller, deleted_response, exchange_of, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
@@ -25,6 +24,7 @@ from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions, SearchRequest
 from serve_app.schemas.paging import PageQuery
 from serve_app.schemas.vector_stores import StoreCreateRequest, StoreUpdateRequest, store_to_wire
+from serve_app.validation.body import parse_json_body
 
 _DEFAULT_RESULTS = 10
 

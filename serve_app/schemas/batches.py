@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from deployments.state.batch_rows import Batch
+from deployments.state.batches.rows import Batch
 from serve_app.schemas.base import Metadata, WireModel
 from serve_app.schemas.files import ExpiresAfter
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from serve_app.json_limits import is_json_object
 from serve_app.schemas.base import SMALLEST_TEMPERATURE, SMALLEST_TOP_P
 from serve_app.schemas.messages import AssistantMessage, Message
+from serve_app.validation.json_limits import is_json_object
 
 DROPPED = frozenset(
     {

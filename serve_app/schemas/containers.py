@@ -4,11 +4,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from deployments.state.containers import StoredContainer
+from deployments.state.containers.store import StoredContainer
 from deployments.tools.code_interpreter.messages import ContainerFile
 from serve_app.schemas.base import WireModel
 from serve_app.schemas.paging import PageQuery
-from serve_app.schemas.response_tools import ContainerMemory, FileIds, NetworkPolicy
+from serve_app.schemas.responses.tools import ContainerMemory, FileIds, NetworkPolicy
 
 MAX_IDLE_MINUTES = 20
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from serve_app.schemas.base import Metadata, WireModel
-from serve_app.schemas.response_items import InputItem
+from serve_app.schemas.responses.items import InputItem
 
 MAX_NEW_ITEMS = 20
 NewItems = Annotated[list[InputItem], Field(fail_fast=True, max_length=MAX_NEW_ITEMS)]

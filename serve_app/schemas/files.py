@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from deployments.state.files import StoredFile
+from deployments.state.files.store import StoredFile
 from serve_app.schemas.base import WireModel
 
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")

@@ -1,7 +1,7 @@
 """Bounds on the JSON schemas that strangers send, checked before any of it reaches a grammar compiler.
 
 Bounds size, not meaning: whether the schema can be compiled in time and memory shows in
-`deployments.models.schema_budget`. Walks without recursion. Cycles of local references are fine, as nothing
+`deployments.replica.schemas.budget`. Walks without recursion. Cycles of local references are fine, as nothing
 here follows them.
 """
 

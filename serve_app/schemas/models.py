@@ -5,7 +5,7 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from deployments.models.engine import ModelCard
+from deployments.models.contract.engine import ModelCard
 
 
 class Model(TypedDict):

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from deployments.state.vector_store_files import StoredStoreBatch
-from deployments.state.vector_store_rows import FileCounts, FileStatus, StoredStore, StoredStoreFile
+from deployments.state.vector_stores.files import StoredStoreBatch
+from deployments.state.vector_stores.rows import FileCounts, FileStatus, StoredStore, StoredStoreFile
 from serve_app.schemas.base import Metadata, WireModel, refusal
 from serve_app.schemas.file_filters import Attributes
 from serve_app.schemas.paging import PageQuery

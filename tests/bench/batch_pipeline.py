@@ -21,17 +21,17 @@ from batch.coordinator import Coordinator
 from batch.fleet import LocalFleet
 from batch.stores import create_stores
 from batch.worker import LineWorker
-from deployments.models.engine import EngineRequest
-from deployments.state.account_keys import Vault
-from deployments.state.batch_rows import NewBatch
-from deployments.state.batches import BatchStore
-from deployments.state.database import connect
-from deployments.state.file_content import NewFile
-from deployments.state.files import FileStore
-from deployments.state.object_config import ResolvedObjectStore
-from deployments.state.objects import BucketStore
+from deployments.models.contract.engine import EngineRequest
+from deployments.state.batches.rows import NewBatch
+from deployments.state.batches.store import BatchStore
+from deployments.state.database.connection import connect
+from deployments.state.encryption.vault import Vault
+from deployments.state.files.content import NewFile
+from deployments.state.files.store import FileStore
+from deployments.state.identity.tiers import Tiers
+from deployments.state.objects.config import ResolvedObjectStore
+from deployments.state.objects.store import BucketStore
 from deployments.state.retention import FilesConfig
-from deployments.state.tiers import Tiers
 from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
 from tests.contract.http.answers import MODEL, answer

@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 from openai import AsyncOpenAI, OpenAI
 
-from deployments.models.replica.preparing import QUIET_S
+from deployments.replica.scheduling.preparing import QUIET_S
 from tests.bench.offline import OfflineEngine
 from tests.bench.peers import ROOT, Model, Peer, read_model, run_manta
 

@@ -24,7 +24,7 @@ from statistics import fmean
 import uvloop
 from openai import OpenAI
 
-from deployments.models.replica.preparing import QUIET_S
+from deployments.replica.scheduling.preparing import QUIET_S
 from tests.bench.client import Connection, Sample
 from tests.bench.comparison import OUTPUT_TOKENS, PROMPT_TOKENS
 from tests.bench.figures import percentile, ratio_interval, seconds_per_token

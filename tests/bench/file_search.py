@@ -19,21 +19,22 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployments.state.account_keys import Vault
-from deployments.state.database import connect
-from deployments.state.file_content import NewFile
-from deployments.state.files import FileStore
-from deployments.state.object_config import ResolvedObjectStore
-from deployments.state.objects import BucketStore
-from deployments.state.vector_store_rows import StoredStore
+from deployments.state.database.connection import connect
+from deployments.state.encryption.vault import Vault
+from deployments.state.files.content import NewFile
+from deployments.state.files.store import FileStore
+from deployments.state.objects.config import ResolvedObjectStore
+from deployments.state.objects.store import BucketStore
+from deployments.state.vector_stores.rows import StoredStore
 from deployments.tools.config import FileSearchConfig, ToolsConfig
-from serve_app.observability import Observer, PrometheusMetrics
 from serve_app.operations.built_ins import Foundation, create_tooling
-from serve_app.operations.file_search.indexing import Indexer
-from serve_app.operations.file_search.search import FileSearch, SearchOptions
 from serve_app.operations.routing import cache_salts
+from serve_app.operations.vector_stores.indexing import Indexer
+from serve_app.operations.vector_stores.search import FileSearch, SearchOptions
 from serve_app.schemas.file_filters import HybridWeights, RankingOptions
 from serve_app.schemas.vector_stores import StaticChunking, StaticSizes, StoreCreateRequest, StoreFileRequest
+from serve_app.telemetry.observer import Observer
+from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.bench.file_search_held_out import HELD_OUT
 from tests.bench.file_search_questions import QUESTIONS
 from tests.bench.local_embeddings import MODEL, LocalEmbeddings, hash_embeddings, load_minilm
@@ -49,12 +50,12 @@ DOCUMENTS = (
     "*.md",
     "configs/*.yaml",
     "configs/kubernetes/*",
-    "deployments/state/database.py",
-    "deployments/state/encryption.py",
-    "deployments/state/lease_watch.py",
-    "deployments/state/objects.py",
-    "deployments/models/schema_process.py",
-    "serve_app/operations/code_interpreter/tool.py",
+    "deployments/state/database/connection.py",
+    "deployments/state/encryption/sealing.py",
+    "deployments/state/database/lease_watch.py",
+    "deployments/state/objects/store.py",
+    "deployments/replica/schemas/process.py",
+    "serve_app/operations/containers/tool.py",
 )
 NO_DOCUMENTS = ("docs/reference/", "tests/bench/results/")
 MODULES = ("batch/*.py", "deployments/*.py", "serve_app/*.py")

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import uvloop
 
-from deployments.state.client import GatekeeperClient
+from deployments.limits.client.client import GatekeeperClient
+from deployments.limits.contract import Denied, Granted
+from deployments.limits.gatekeeper import Gatekeeper
+from deployments.limits.messages import Exchange, Exchanged, Hello, Identified, Transport
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
-from deployments.state.database import connect
-from deployments.state.gatekeeper import Gatekeeper
-from deployments.state.key_store import KeyStore
-from deployments.state.keys import NewKey
-from deployments.state.messages import Exchange, Exchanged, Hello, Identified, Transport
-from deployments.state.protocol import Denied, Granted
+from deployments.state.database.connection import connect
+from deployments.state.identity.key_store import KeyStore
+from deployments.state.identity.keys import NewKey
 
 ROUNDS = 5
 REQUESTS_PER_ROUND = 20_000
@@ -90,7 +90,7 @@ async def gatekeeper(state: ResolvedState, *, with_ray: bool) -> AsyncIterator[T
     if with_ray:
         import ray
 
-        from deployments.state.actor import RayTransport, start_gatekeeper, stop_gatekeeper
+        from deployments.limits.actor import RayTransport, start_gatekeeper, stop_gatekeeper
 
         ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
         start_gatekeeper(state)

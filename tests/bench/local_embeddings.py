@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import numpy as np
 import orjson
 
-from deployments.models.demo import resolve_source
-from deployments.models.engine import EngineRequest, ModelCard, Summary, Usage
+from deployments.models.contract.engine import EngineRequest, ModelCard, Summary, Usage
+from deployments.models.demo.sources import resolve_source
 
 MODEL = "all-minilm-l6-v2"
 DIMENSIONS = 384

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import yaml
 
-from deployments.models.demo import resolve_source
+from deployments.models.demo.sources import resolve_source
 from tests.bench.processes import ServerTree
 from tests.bench.prompts import Shape, Target, create_requests
 

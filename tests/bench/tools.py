@@ -17,23 +17,23 @@ from typing import Any
 
 import orjson
 
-from deployments.models.engine import EngineRequest
-from deployments.models.events import Finished, TextDelta
-from deployments.models.render import EventLines
-from deployments.state.containers import ContainerStore
+from deployments.models.contract.engine import EngineRequest
+from deployments.models.contract.events import Finished, TextDelta
+from deployments.models.contract.render import EventLines
+from deployments.state.containers.store import ContainerStore
 from deployments.tools.config import CodeInterpreterConfig, McpConfig
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.web_search.providers import Search, SearchProvider
 from deployments.tools.web_search.reader import PageReader
-from serve_app.operations.code_interpreter.containers import Containers
-from serve_app.operations.code_interpreter.tool import CodeInterpreter
-from serve_app.operations.file_search.tool import FileSearchBuiltIn
+from serve_app.operations.containers.service import Containers
+from serve_app.operations.containers.tool import CodeInterpreter
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.operations.responses.storage import Storage
+from serve_app.operations.responses.storage.stores import Storage
 from serve_app.operations.routing import cache_salts
+from serve_app.operations.vector_stores.tool import FileSearchBuiltIn
 from serve_app.operations.web_search.tool import WebSearch
-from serve_app.schemas.responses import ResponseRequest
+from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.schemas.vector_stores import StaticChunking, StaticSizes
 from tests.bench import code_interpreter
 from tests.bench.file_search import DOCUMENTS, HALVES, WHO, Bench, open_bench, read_documents

@@ -80,7 +80,7 @@ def token_ids() -> dict[str, int]:
     """The demo models' vocabulary."""
     from tokenizers import Tokenizer
 
-    from deployments.models.demo import resolve_source
+    from deployments.models.demo.sources import resolve_source
 
     vocabulary: dict[str, int] = Tokenizer.from_file(f"{resolve_source('demo:chat')}/tokenizer.json").get_vocab()
     return vocabulary

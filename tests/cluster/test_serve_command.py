@@ -18,7 +18,7 @@ from tests.ports import free_port
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "import typer; from serve_app.cli.serve import serve; typer.run(serve)"]
+COMMAND = [sys.executable, "-c", "import typer; from serve_app.cli.supervise.serve import serve; typer.run(serve)"]
 START_S = 400
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-NEEDY = ["tests/contract/code_interpreter", "tests/contract/sandbox", "tests/contract/http/test_node_client.py"]
+NEEDY = ["tests/contract/code_interpreter", "tests/contract/sandbox", "tests/contract/http/clients/test_node_client.py"]
 
 
 def test_every_missing_program_is_one_line_of_the_summary_and_no_failure(tmp_path):

@@ -12,10 +12,10 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from deployments.state.protocol import RequestRecord
-from serve_app import errors
+from deployments.state.usage.record import RequestRecord
 from serve_app.asgi import ROUTES
-from serve_app.observability import PrometheusMetrics
+from serve_app.errors import api
+from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.pages.codes import ANSWER, find_codes
 from tests.pages.command_line import render_commands
 from tests.pages.settings import render_settings
@@ -105,12 +105,12 @@ def find_stale(folder: Path = PAGES) -> list[str]:
 
 def _errors() -> str:
     rows = []
-    pending: list[tuple[int, type[errors.ApiError]]] = [(0, errors.ApiError)]
+    pending: list[tuple[int, type[api.ApiError]]] = [(0, api.ApiError)]
     while pending:
         depth, kind = pending.pop(0)
         first = (inspect.getdoc(kind) or "").split("\n")[0]
         rows.append(f"| {'· ' * depth}`{kind.__name__}` | {kind.status} | `{kind.default_type}` | {first} |")
-        pending[:0] = [(depth + 1, below) for below in kind.__subclasses__() if below.__module__ == errors.__name__]
+        pending[:0] = [(depth + 1, below) for below in kind.__subclasses__() if below.__module__ == api.__name__]
     places: dict[str, list[str]] = {}
     for found in find_codes():
         statuses = ", ".join(str(status) for status in sorted(found.statuses)) if found.where == ANSWER else ""

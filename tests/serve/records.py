@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from deployments.state.protocol import RequestRecord
+from deployments.state.usage.record import RequestRecord
 from tests.service import Service
 
 

@@ -23,10 +23,18 @@ import orjson
 
 from deployments.channel.server import Reply, Runner
 from deployments.models.config import ModelConfig
-from deployments.models.engine import Usage
-from deployments.models.errors import EngineDied
-from deployments.models.events import Event, Finished, FinishReason, TextDelta, TokenIds
-from deployments.models.render import DONE, ChatBody, ChatChunks, EventLines, Renderer, render_told, usage_to_wire
+from deployments.models.contract.engine import Usage
+from deployments.models.contract.errors import EngineDied
+from deployments.models.contract.events import Event, Finished, FinishReason, TextDelta, TokenIds
+from deployments.models.contract.render import (
+    DONE,
+    ChatBody,
+    ChatChunks,
+    EventLines,
+    Renderer,
+    render_told,
+    usage_to_wire,
+)
 
 CORE = Path(__file__).with_name("scripted_core.py")
 DIMENSIONS = 384

@@ -16,9 +16,9 @@ from batch.config import BatchConfig
 from batch.setup import BatchSetup
 from batch.stores import open_stores
 from batch.worker import LineWorker
-from deployments.models.engine import EngineRequest
+from deployments.detached import stop_detached
+from deployments.models.contract.engine import EngineRequest
 from deployments.state.config import StateConfig, resolve_state
-from deployments.state.detached import stop_detached
 from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
 from tests.contract.batches.runs import Runs

@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 import ray
 
-from deployments.state.actor import RayTransport, start_gatekeeper, stop_gatekeeper
-from deployments.state.client import GatekeeperClient
+from deployments.limits.actor import RayTransport, start_gatekeeper, stop_gatekeeper
+from deployments.limits.client.client import GatekeeperClient
+from deployments.limits.client.request_log import ShippedRequestLog
+from deployments.limits.contract import Granted
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
-from deployments.state.database import connect
-from deployments.state.key_store import KeyStore
-from deployments.state.keys import NewKey
-from deployments.state.protocol import Granted, RequestRecord
-from deployments.state.request_log import ShippedRequestLog
-from deployments.state.tiers import Tiers
-from deployments.state.usage import UsageStore
+from deployments.state.database.connection import connect
+from deployments.state.identity.key_store import KeyStore
+from deployments.state.identity.keys import NewKey
+from deployments.state.identity.tiers import Tiers
+from deployments.state.usage.record import RequestRecord
+from deployments.state.usage.store import UsageStore
 
 pytestmark = pytest.mark.serve
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from deployments.state.keys import KeyChange
+from deployments.state.identity.keys import KeyChange
 from tests.service import CHAT, EMBED, Service, eventually
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]

@@ -13,7 +13,7 @@ import pytest
 from openai import OpenAI
 from openai.types import Batch
 
-from deployments.state.protocol import RequestRecord
+from deployments.state.usage.record import RequestRecord
 from tests.databases import postgres_server, postgres_url
 from tests.serve.batch_calls import check_complete, finish, line, submit, until_half_done
 from tests.serve.conftest import scripted, service_config

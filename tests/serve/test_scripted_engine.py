@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from deployments.models.config import ModelConfig
-from deployments.models.errors import EngineDied
-from deployments.models.render import parse_events
+from deployments.models.contract.errors import EngineDied
+from deployments.models.contract.render import parse_events
 from tests.contract.engine.replies import Collected
 from tests.serve.conftest import scripted
 from tests.serve.scripted_engine import ScriptedEngine, start_engine

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from deployments.models.engine import Engine, EngineRequest, ModelCard, Summary, Usage
-from deployments.models.errors import EngineError
+from deployments.models.contract.engine import Engine, EngineRequest, ModelCard, Summary, Usage
+from deployments.models.contract.errors import EngineError
 
 CHAT = frozenset({"chat", "completions"})
 

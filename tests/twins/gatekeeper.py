@@ -3,16 +3,10 @@
 import time
 from collections.abc import Callable, Mapping
 
-from deployments.state.limits import KeyLimits, Room
-from deployments.state.protocol import (
-    Decision,
-    Denied,
-    GatekeeperUnavailable,
-    Granted,
-    Principal,
-    Quota,
-    RequestRecord,
-)
+from deployments.limits.contract import Decision, Denied, GatekeeperUnavailable, Granted, Quota
+from deployments.limits.window import KeyLimits, Room
+from deployments.state.identity.principal import Principal
+from deployments.state.usage.record import RequestRecord
 
 
 class TestClock:

@@ -1,10 +1,10 @@
 """Principals as keys make them, through `NewKey` and a row of the database: none is here that no key can become."""
 
-from deployments.state.keys import NewKey, StoredKey
-from deployments.state.protocol import Principal
-from deployments.state.secret import PREFIX
-from deployments.state.tables import api_keys
-from deployments.state.tiers import Tiers
+from deployments.state.database.tables import api_keys
+from deployments.state.identity.keys import NewKey, StoredKey
+from deployments.state.identity.principal import Principal
+from deployments.state.identity.secret import PREFIX
+from deployments.state.identity.tiers import Tiers
 
 
 def principal_of_key(key_id: str = "key_1", tiers: Tiers | None = None, **values: object) -> Principal:

@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from deployments.state.objects import ObjectInfo, ObjectMissing, StoreFull, StoreUnavailable
+from deployments.state.objects.store import ObjectInfo, ObjectMissing, StoreFull, StoreUnavailable
 
 
 class MemoryObjects:

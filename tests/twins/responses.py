@@ -1,4 +1,4 @@
-"""Responses and conversations in this process's memory; they keep the contracts of `response_protocol`."""
+"""Responses and conversations in this process's memory; they keep the contracts of `state.responses.protocol`."""
 
 import copy
 import secrets
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployments.state.lease_watch import LeaseWatch
-from deployments.state.response_protocol import (
+from deployments.state.database.lease_watch import LeaseWatch
+from deployments.state.responses.protocol import (
     Claimed,
     Conversation,
     ConversationMissing,

@@ -14,7 +14,7 @@ from ray.serve.deployment import Application
 from deployments.channel.address import socket_path
 from deployments.channel.server import Bounds, ChannelServer
 from deployments.log_handlers import keep_handlers_open
-from deployments.models.autoscaling import ONGOING
+from deployments.routing.autoscaling import ONGOING
 from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.pool import WarmPool
 from deployments.tools.code_interpreter.runner import ContainerRunner
@@ -87,9 +87,9 @@ def build_code_interpreter(config: CodeInterpreterConfig) -> Application:
             "target_ongoing_requests": max(1, config.max_containers // 2),
             "downscale_delay_s": 60.0 * config.idle_minutes,
             **config.autoscaling_config,
-            "policy": {"policy_function": "deployments.models.autoscaling:desired_replicas"},
+            "policy": {"policy_function": "deployments.routing.autoscaling:desired_replicas"},
         },
-        request_router_config={"request_router_class": "deployments.models.prefix_router:PrefixRouter"},
+        request_router_config={"request_router_class": "deployments.routing.prefix_router:PrefixRouter"},
         ray_actor_options={"num_cpus": 0.1, **config.ray_actor_options},
         max_ongoing_requests=1_000_000,  # Nothing comes over handles; the replica's channel has the real bound.
         max_surge_percent=100,

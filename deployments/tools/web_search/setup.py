@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import httpx2
 
-from deployments.state.references import follow
+from deployments.references import follow
 from deployments.tools.config import BraveConfig, SearXNGConfig, TavilyConfig, ToolsConfig
 from deployments.tools.outbound.fetching import Bounds, Fetcher
 from deployments.tools.web_search.providers import Brave, SearchProvider, SearXNG, Tavily
@@ -19,7 +19,7 @@ def create_provider(config: ToolsConfig, environ: Mapping[str, str] | None = Non
     """Return the service that is asked; as the operator names its host, it may be wherever it is.
 
     Raises:
-        StateError: its API key is not where the configuration says.
+        ConfigError: its API key is not where the configuration says.
     """
     assert config.web_search is not None
     environ = os.environ if environ is None else environ

@@ -14,10 +14,13 @@ from deployments.operations import Operation
 from deployments.tools.mcp.client import McpServers, McpSession
 from deployments.tools.mcp.messages import CallResult, ListedTool, McpFailure, ServerAddress
 from deployments.tools.outbound.errors import AddressRefused
-from serve_app.errors import BadRequest, shorten
-from serve_app.operations.responses.approvals import approved_requests, function_name
-from serve_app.operations.responses.history import CALL_WENT_WRONG, NO_OUTPUT
-from serve_app.operations.responses.tools import (
+from serve_app.errors.api import BadRequest
+from serve_app.errors.text import shorten
+from serve_app.operations.responses.events.writer import Item, new_id
+from serve_app.operations.responses.events.written_call import FieldInWriting
+from serve_app.operations.responses.prompt.history import CALL_WENT_WRONG, NO_OUTPUT
+from serve_app.operations.responses.tools.approvals import approved_requests, function_name
+from serve_app.operations.responses.tools.contract import (
     CUT,
     ApprovedCall,
     RemoteTool,
@@ -26,10 +29,8 @@ from serve_app.operations.responses.tools import (
     ToolContext,
     WritingTool,
 )
-from serve_app.operations.responses.writer import Item, new_id
-from serve_app.operations.responses.written_call import FieldInWriting
 from serve_app.schemas.json_schema import check_json_schema
-from serve_app.schemas.mcp import MAX_TOOL_NAME_CHARS, McpTool
+from serve_app.schemas.responses.mcp import MAX_TOOL_NAME_CHARS, McpTool
 
 TYPE: Final = Operation.MCP
 _CALL = "response.mcp_call"

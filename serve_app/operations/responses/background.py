@@ -14,22 +14,25 @@ from typing import Any, TypeVar
 
 import orjson
 
-from deployments.models.engine import Usage
-from deployments.models.errors import EngineError, RequestRejected
-from deployments.state.principals import principal_of, principal_to_row
-from deployments.state.protocol import Gatekeeper, Granted
-from deployments.state.response_protocol import Claimed, Item, LeaseLost, StoredTurn
+from deployments.limits.contract import Gatekeeper, Granted
+from deployments.models.contract.engine import Usage
+from deployments.models.contract.errors import EngineError, RequestRejected
+from deployments.state.identity.principal import principal_of, principal_to_row
+from deployments.state.responses.protocol import Claimed, Item, LeaseLost, StoredTurn
 from deployments.waiting import wait_at_most
-from serve_app.errors import SERVER_ERROR_MESSAGE, ApiError, translate_engine_error
-from serve_app.observability import CLIENT_CLOSED_REQUEST, Exchange, Observer, log_bug
-from serve_app.operations.responses.answer import stored_turn
-from serve_app.operations.responses.journal import Journal, JournalMismatch, Patience, Shown
+from serve_app.errors.api import SERVER_ERROR_MESSAGE, ApiError
+from serve_app.errors.translate import translate_engine_error
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.operations.responses.replay import reopen
-from serve_app.operations.responses.run import ResponseRun
-from serve_app.operations.responses.turn import Turn
-from serve_app.schemas.mcp import without_secrets
-from serve_app.schemas.responses import ResponseRequest
+from serve_app.operations.responses.prompt.turn import Turn
+from serve_app.operations.responses.resume.journal import Journal, JournalMismatch, Patience, Shown
+from serve_app.operations.responses.resume.replay import reopen
+from serve_app.operations.responses.run.answer import stored_turn
+from serve_app.operations.responses.run.loop import ResponseRun
+from serve_app.schemas.responses.mcp import without_secrets
+from serve_app.schemas.responses.request import ResponseRequest
+from serve_app.telemetry.log import log_bug
+from serve_app.telemetry.observer import Observer
+from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, Exchange
 
 T = TypeVar("T")
 Settle = Callable[[Usage | None], None]

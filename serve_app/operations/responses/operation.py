@@ -7,31 +7,32 @@ from typing import Final
 
 import orjson
 
-from deployments.models.engine import Engine, EngineStream
-from deployments.models.errors import EngineError
-from deployments.models.render import parse_events
+from deployments.models.contract.engine import Engine, EngineStream
+from deployments.models.contract.errors import EngineError
+from deployments.models.contract.render import parse_events
 from deployments.operations import Operation
-from deployments.state.protocol import Principal
-from serve_app.errors import ApiError, BadRequest, translate_engine_error
+from deployments.state.identity.principal import Principal
+from serve_app.errors.api import ApiError, BadRequest
+from serve_app.errors.translate import translate_engine_error
 from serve_app.operations.chat import ChatOperation, cost_of
 from serve_app.operations.outcome import Cost, Outcome
-from serve_app.operations.responses.answer import ResponseAnswer
-from serve_app.operations.responses.dialect import GenerationChat, create_chat_request, param_of
-from serve_app.operations.responses.history import Message
-from serve_app.operations.responses.journal import Journal, JournaledEngine, Patience, Shown
-from serve_app.operations.responses.prepare import Preparation, Remembered
-from serve_app.operations.responses.run import ResponseRun
-from serve_app.operations.responses.state import usage_to_wire
-from serve_app.operations.responses.storage import Storage
-from serve_app.operations.responses.tools import ToolBounds
-from serve_app.operations.responses.turn import Turn
-from serve_app.operations.responses.wire import create_chat
-from serve_app.operations.responses.writer import Item, new_id
+from serve_app.operations.responses.events.state import usage_to_wire
+from serve_app.operations.responses.events.writer import Item, new_id
+from serve_app.operations.responses.prompt.dialect import GenerationChat, create_chat_request, param_of
+from serve_app.operations.responses.prompt.history import Message
+from serve_app.operations.responses.prompt.preparation import Preparation, Remembered
+from serve_app.operations.responses.prompt.turn import Turn
+from serve_app.operations.responses.prompt.wire import create_chat
+from serve_app.operations.responses.resume.journal import Journal, JournaledEngine, Patience, Shown
+from serve_app.operations.responses.run.answer import ResponseAnswer
+from serve_app.operations.responses.run.loop import ResponseRun
+from serve_app.operations.responses.storage.stores import Storage
+from serve_app.operations.responses.tools.contract import ToolBounds
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.chat import ChatRequest
-from serve_app.schemas.response_items import InputItem
-from serve_app.schemas.response_tools import FunctionTool
-from serve_app.schemas.responses import CompactRequest, InputTokensRequest, ResponseRequest
+from serve_app.schemas.responses.items import InputItem
+from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseRequest
+from serve_app.schemas.responses.tools import FunctionTool
 
 _COMPACT = (
     "Summarize the conversation so far for whoever continues it: what was asked, what was found and decided, facts, "

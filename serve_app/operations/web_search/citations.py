@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from serve_app.operations.responses.writer import Item
+from serve_app.operations.responses.events.writer import Item
 
 # Brackets belong to an address in pairs only, so that a Markdown link's own bracket does not.
 _INSIDE = r"(?:[^\s<>()\[\]\"'`{}|\\^]|\([^\s<>()\[\]\"]*\))"

@@ -16,10 +16,10 @@ from deployments.operations import Operation
 from deployments.tools.outbound.errors import OutboundError
 from deployments.tools.web_search.providers import Location, Search, SearchFailed, SearchProvider, is_within
 from deployments.tools.web_search.reader import PageReader, PageText, PageUnreadable
-from serve_app.operations.responses.tools import CitingTool, Tell, ToolAnswer, ToolContext
-from serve_app.operations.responses.writer import Item, new_id
+from serve_app.operations.responses.events.writer import Item, new_id
+from serve_app.operations.responses.tools.contract import CitingTool, Tell, ToolAnswer, ToolContext
 from serve_app.operations.web_search.citations import cite, same, texts_of, titles_of
-from serve_app.schemas.web_search import SearchContextSize, UserLocation, WebSearchPreviewTool, WebSearchTool
+from serve_app.schemas.responses.web_search import SearchContextSize, UserLocation, WebSearchPreviewTool, WebSearchTool
 
 TYPE: Final = Operation.WEB_SEARCH
 SOURCES: Final = "web_search_call.action.sources"

@@ -27,19 +27,19 @@ from batch.fleet import LocalFleet
 from batch.segments import SegmentStore
 from batch.stores import Stores, create_stores, patiently
 from batch.worker import LineWorker
-from deployments.state import database as database_module
-from deployments.state.account_keys import Vault
-from deployments.state.batch_ledger import ENDED
-from deployments.state.batch_work import BatchWork
-from deployments.state.batches import BatchStore
-from deployments.state.database import connect
-from deployments.state.file_content import FileWriter
-from deployments.state.files import FileStore
-from deployments.state.object_config import ResolvedObjectStore
+from deployments.state.batches.store import BatchStore
+from deployments.state.batches.work import BatchWork
+from deployments.state.database import connection as database_module
+from deployments.state.database.batch_status import ENDED
+from deployments.state.database.connection import connect
+from deployments.state.database.tables import batches
+from deployments.state.encryption.vault import Vault
+from deployments.state.files.content import FileWriter
+from deployments.state.files.store import FileStore
+from deployments.state.identity.tiers import Tiers
+from deployments.state.objects.config import ResolvedObjectStore
+from deployments.state.objects.marker import open_objects
 from deployments.state.retention import FilesConfig
-from deployments.state.store_marker import open_objects
-from deployments.state.tables import batches
-from deployments.state.tiers import Tiers
 from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
 from tests.contract.http.answers import MODEL, answer

@@ -12,9 +12,9 @@ import orjson
 from sqlalchemy import select
 
 from batch.stores import Stores
-from deployments.state.batch_rows import NewBatch
-from deployments.state.file_content import NewFile
-from deployments.state.tables import batch_segments, usage
+from deployments.state.batches.rows import NewBatch
+from deployments.state.database.tables import batch_segments, usage
+from deployments.state.files.content import NewFile
 from tests.contract.http.answers import MODEL, USAGE
 from tests.twins.keys import principal_of_key
 

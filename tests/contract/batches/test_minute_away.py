@@ -16,8 +16,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from deployments.state.object_config import ResolvedObjectStore
-from serve_app.errors import STORED_FILES_AWAY
+from deployments.state.objects.config import ResolvedObjectStore
+from serve_app.errors.api import STORED_FILES_AWAY
 from tests.contract.batches.outages import Relay, Watched
 from tests.contract.batches.process import AS_SERVED, open_all
 from tests.contract.batches.runs import NUM_LINES, Runs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.state.object_config import ResolvedObjectStore
+from deployments.state.objects.config import ResolvedObjectStore
 from tests.contract.batches.outages import Relay, Watched
 from tests.contract.batches.process import SLOWLY, open_all
 from tests.contract.batches.runs import Runs

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import select, update
 from typer.testing import CliRunner
 
-from deployments.state.file_content import FileWriter
-from deployments.state.tables import batches
+from deployments.state.database.tables import batches
+from deployments.state.files.content import FileWriter
 from serve_app.cli import main
 from tests.contract.http.answers import MODEL, SECRET, USAGE, answer
 from tests.contract.http.conftest import (  # noqa: F401 - fixtures.

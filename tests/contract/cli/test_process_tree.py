@@ -31,7 +31,7 @@ time.sleep(600)
 OPERATOR = """
 import os, sys, time
 from pathlib import Path
-from serve_app.cli.process_tree import ProcessTree
+from serve_app.cli.supervise.process_tree import ProcessTree
 pid_file, log = Path(sys.argv[1]), Path(sys.argv[2])
 tree = ProcessTree([sys.executable, "-c", sys.argv[3], str(pid_file)], dict(os.environ), log)
 while not pid_file.exists() or not pid_file.read_text():
@@ -65,7 +65,7 @@ def test_abandoned_process_is_found_when_the_operator_was_killed(tmp_path: Path)
     pid = int((tmp_path / "pid").read_text())
     assert psutil.pid_exists(pid)
     find_and_end = (
-        "from serve_app.cli.process_tree import abandoned_processes, end_processes\n"
+        "from serve_app.cli.supervise.process_tree import abandoned_processes, end_processes\n"
         "found = abandoned_processes(); print([process.pid for process in found]); end_processes(found, 0.5)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -80,7 +80,7 @@ def test_abandoned_process_is_found_when_the_operator_was_killed(tmp_path: Path)
 
 
 def test_process_of_a_living_operator_is_not_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from serve_app.cli.process_tree import MARK, abandoned_processes, mark_of_this_process, marked_processes
+    from serve_app.cli.supervise.process_tree import MARK, abandoned_processes, mark_of_this_process, marked_processes
 
     mark = mark_of_this_process()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={MARK: mark}) as child:

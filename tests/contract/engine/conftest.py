@@ -45,9 +45,9 @@ def running_engine(source, *, reasoning_parser="", **options):
     from vllm.entrypoints.openai.api_server import init_app_state
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    from deployments.models.demo import resolve_source
-    from deployments.models.replica.notice import Notice
-    from deployments.models.replica.short_prompts import prepare_short_at_once
+    from deployments.models.demo.sources import resolve_source
+    from deployments.replica.scheduling.notice import Notice
+    from deployments.replica.short_prompts import prepare_short_at_once
 
     arguments = AsyncEngineArgs(
         model=resolve_source(source),
@@ -57,7 +57,7 @@ def running_engine(source, *, reasoning_parser="", **options):
         max_model_len=1024,
         max_num_seqs=32,
         scheduling_policy="priority",
-        scheduler_cls="deployments.models.replica.scheduler.AsyncInteractiveFirst",
+        scheduler_cls="deployments.replica.scheduling.scheduler.AsyncInteractiveFirst",
         structured_outputs_config=StructuredOutputsConfig(
             backend="xgrammar", disable_any_whitespace=True, reasoning_parser=reasoning_parser
         ),

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from deployments.models.errors import EngineError
+from deployments.models.contract.errors import EngineError
 
 
 class Collected:

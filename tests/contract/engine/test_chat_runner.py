@@ -6,7 +6,7 @@ import json
 import orjson
 import pytest
 
-from deployments.models.errors import RequestRejected
+from deployments.models.contract.errors import RequestRejected
 from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
@@ -50,7 +50,7 @@ BODIES = {
 
 @pytest.fixture(scope="module")
 def compiler(real_engine):
-    from deployments.models.schema_budget import SchemaCompiler
+    from deployments.replica.schemas.budget import SchemaCompiler
 
     compiler = SchemaCompiler(any_whitespace=False)
     yield compiler
@@ -59,8 +59,8 @@ def compiler(real_engine):
 
 @pytest.fixture
 def ask(real_engine, compiler):
-    from deployments.models.replica.chat import ChatRunner
-    from deployments.models.replica.preparing import Preparing
+    from deployments.replica.chat import ChatRunner
+    from deployments.replica.scheduling.preparing import Preparing
 
     runner = ChatRunner(real_engine.client, real_engine.serving, compiler, Preparing(), real_engine.model)
 

@@ -20,8 +20,8 @@ BODIES = {
 
 @pytest.fixture
 def ask(real_engine):
-    from deployments.models.replica.completions import CompletionRunner
-    from deployments.models.replica.preparing import Preparing
+    from deployments.replica.completions import CompletionRunner
+    from deployments.replica.scheduling.preparing import Preparing
 
     runner = CompletionRunner(real_engine.completions, Preparing(), real_engine.model)
 

@@ -6,7 +6,7 @@ import json
 import orjson
 import pytest
 
-from deployments.models.errors import EngineDied, EngineError
+from deployments.models.contract.errors import EngineDied, EngineError
 from tests.contract.engine.conftest import BLOCK
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
@@ -92,9 +92,9 @@ class Collected:
 
 @pytest.fixture(scope="module")
 def ask(trained_engine):
-    from deployments.models.replica.chat import ChatRunner
-    from deployments.models.replica.preparing import Preparing
-    from deployments.models.schema_budget import SchemaCompiler
+    from deployments.replica.chat import ChatRunner
+    from deployments.replica.scheduling.preparing import Preparing
+    from deployments.replica.schemas.budget import SchemaCompiler
 
     compiler = SchemaCompiler(any_whitespace=False, cpu_s=10, wall_s=120)
     runner = ChatRunner(trained_engine.client, trained_engine.serving, compiler, Preparing(), trained_engine.model)
@@ -231,8 +231,8 @@ def test_a_guided_answer_does_not_go_on_with_a_scheduler_that_cannot_lead_its_gr
 
 
 def test_both_schedulers_go_on():
-    from deployments.models.replica.grammar import ResumingScheduler
-    from deployments.models.replica.scheduler import AsyncInteractiveFirst, InteractiveFirst
+    from deployments.replica.resume.grammar import ResumingScheduler
+    from deployments.replica.scheduling.scheduler import AsyncInteractiveFirst, InteractiveFirst
 
     for scheduler in (InteractiveFirst, AsyncInteractiveFirst):
         assert scheduler.add_request is ResumingScheduler.add_request

@@ -23,7 +23,7 @@ class Asked:
     def __init__(self, client, prompt_tokens, max_tokens, priority, name, schema=None, stop=NEVER):
         from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 
-        from deployments.models.replica.submit import generate
+        from deployments.replica.submit import generate
 
         self.num_tokens = 0
         self.pieces, self.text = [], ""
@@ -107,7 +107,7 @@ def test_a_few_go_on_beside_an_interactive_answer_and_all_of_them_after_it(real_
 
 
 def test_the_background_has_the_whole_engine_when_nobody_else_has_asked_for_a_while(real_engine):
-    from deployments.models.replica.preparing import QUIET_S
+    from deployments.replica.scheduling.preparing import QUIET_S
 
     async def ask():
         await Asked(real_engine.client, 10, 4, 0, "interactive").task
@@ -249,7 +249,7 @@ def test_what_is_held_of_a_line_is_forgotten_when_it_is_taken_back():
     from vllm.v1.engine import EngineCoreOutput, FinishReason
     from vllm.v1.request import Request
 
-    from deployments.models.replica.pieces import Pieces
+    from deployments.replica.scheduling.pieces import Pieces
 
     def step(*tokens, **more):
         return pieces.ready([EngineCoreOutput("line", list(tokens), **more)], {"line": line})
@@ -267,7 +267,7 @@ def test_what_is_held_of_a_line_is_forgotten_when_it_is_taken_back():
 def test_statistics_add_up_over_steps_and_are_told_when_nothing_is_left():
     from vllm.v1.metrics.stats import PrefixCacheStats
 
-    from deployments.models.replica.pieces import PiecewiseScheduler
+    from deployments.replica.scheduling.pieces import PiecewiseScheduler
 
     cache = PrefixCacheStats()
 

@@ -115,7 +115,7 @@ def test_vllms_statistics_are_added_up_without_losing_any():
     from vllm.v1.metrics import loggers
     from vllm.v1.metrics.stats import IterationStats
 
-    from deployments.models.replica import engine_metrics
+    from deployments.replica import engine_metrics
 
     assert set(vars(IterationStats())) == {
         *engine_metrics._LISTS,
@@ -135,7 +135,7 @@ def test_gathered_statistics_reach_rays_metrics_in_time(monkeypatch):
     from vllm.v1.metrics import ray_wrappers
     from vllm.v1.metrics.stats import IterationStats, SchedulerStats
 
-    from deployments.models.replica import engine_metrics
+    from deployments.replica import engine_metrics
 
     recorded = []
     monkeypatch.setattr(ray_wrappers.RayPrometheusStatLogger, "record", lambda self, *told: recorded.append(told))
@@ -172,7 +172,7 @@ def test_gathered_statistics_reach_rays_metrics_in_time(monkeypatch):
 def test_time_between_tokens_that_come_in_pieces_is_that_of_each():
     from vllm.v1.metrics.stats import IterationStats
 
-    from deployments.models.replica import engine_metrics
+    from deployments.replica import engine_metrics
 
     logger = engine_metrics.GatheringStatLogger.__new__(engine_metrics.GatheringStatLogger)
     step = IterationStats()

@@ -23,7 +23,7 @@ from ray.serve._private.common import ServeComponentType
 from ray.serve._private.logging_utils import configure_component_logger
 from ray.serve.schema import LoggingConfig
 from deployments.models.config import ModelConfig
-from deployments.models.replica.server import ModelReplica
+from deployments.replica.server import ModelReplica
 
 configure_component_logger(  # As Serve does before it makes a replica.
     component_name="manta_model", component_id="r", component_type=ServeComponentType.REPLICA, buffer_size=1_000,

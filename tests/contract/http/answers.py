@@ -5,9 +5,9 @@ from base64 import b64encode
 
 import orjson
 
-from deployments.models.engine import EngineRequest, Usage
-from deployments.models.events import Event, Finished, TextDelta
-from deployments.models.render import ChatBody, ChatChunks, EventLines, usage_to_wire
+from deployments.models.contract.engine import EngineRequest, Usage
+from deployments.models.contract.events import Event, Finished, TextDelta
+from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, usage_to_wire
 from serve_app.operations.completion_pieces import CompletionBody, CompletionChunks
 from tests.twins.engine import Script
 

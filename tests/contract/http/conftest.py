@@ -19,39 +19,41 @@ from batch.coordinator import Coordinator
 from batch.fleet import LocalFleet
 from batch.stores import Stores, create_stores
 from batch.worker import LineWorker
-from deployments.models.startup import ModelStartup
-from deployments.state.account_keys import Vault
-from deployments.state.batches import BatchStore
-from deployments.state.containers import ContainerStore
-from deployments.state.database import connect
-from deployments.state.files import FileStore
-from deployments.state.key_store import KeyStore
-from deployments.state.object_config import ResolvedObjectStore
-from deployments.state.protocol import Principal, RequestRecord
+from deployments.models.client.startup import ModelStartup
+from deployments.state.batches.store import BatchStore
+from deployments.state.containers.store import ContainerStore
+from deployments.state.database.connection import connect
+from deployments.state.encryption.vault import Vault
+from deployments.state.files.store import FileStore
+from deployments.state.identity.key_store import KeyStore
+from deployments.state.identity.principal import Principal
+from deployments.state.identity.tiers import Tiers
+from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.retention import FilesConfig
-from deployments.state.tiers import Tiers
+from deployments.state.usage.record import RequestRecord
 from deployments.tools.config import CodeInterpreterConfig, FileSearchConfig, ToolsConfig
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.outbound.fetching import Fetcher
 from deployments.tools.web_search.providers import SearchProvider
 from deployments.tools.web_search.reader import PageReader
 from deployments.tools.web_search.setup import create_provider
-from serve_app.admission import Admission
 from serve_app.asgi import create_asgi_app
-from serve_app.middleware import BodyBounds
-from serve_app.observability import Observer, PrometheusMetrics
+from serve_app.http.admission import Admission
+from serve_app.http.middleware import BodyBounds
 from serve_app.operations.built_ins import Foundation, create_tooling
-from serve_app.operations.code_interpreter.containers import Containers
-from serve_app.operations.code_interpreter.tool import CodeInterpreter
-from serve_app.operations.file_search.indexing import Indexer
-from serve_app.operations.file_search.search import FileSearch
+from serve_app.operations.containers.service import Containers
+from serve_app.operations.containers.tool import CodeInterpreter
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.background import BackgroundRunner, Timing
-from serve_app.operations.responses.storage import Storage
+from serve_app.operations.responses.storage.stores import Storage
 from serve_app.operations.routing import cache_salts
-from serve_app.operations.safety import SafetyConfig, create_policies
+from serve_app.operations.safety.policy import SafetyConfig, create_policies
+from serve_app.operations.vector_stores.indexing import Indexer
+from serve_app.operations.vector_stores.search import FileSearch
 from serve_app.operations.web_search.tool import WebSearch
 from serve_app.services import Services
+from serve_app.telemetry.observer import Observer
+from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock

@@ -9,7 +9,7 @@ from base64 import b64encode
 import orjson
 import pytest
 
-from serve_app.operations.file_search.indexing import Indexer
+from serve_app.operations.vector_stores.indexing import Indexer
 from tests.contract.http.answers import EMBEDDING_MODEL, answer
 from tests.contract.http.response_calls import calls, of_type, stream_of
 from tests.twins.engine import Script

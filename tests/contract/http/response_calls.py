@@ -7,8 +7,8 @@ import orjson
 from batch.calls import LineCalls
 from batch.gate import Gate
 from batch.lines import BatchRequest
-from deployments.models.engine import Usage
-from deployments.models.events import Finished, TextDelta, ToolArgumentsDelta, ToolCallStart
+from deployments.models.contract.engine import Usage
+from deployments.models.contract.events import Finished, TextDelta, ToolArgumentsDelta, ToolCallStart
 from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
 from tests.contract.http.answers import MODEL, USAGE, pieces

@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployments.models.engine import Usage
-from serve_app.operations.responses.tools import ToolAnswer
+from deployments.models.contract.engine import Usage
+from serve_app.operations.responses.tools.contract import ToolAnswer
 from tests.contract.http.response_calls import calling
 
 

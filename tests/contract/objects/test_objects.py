@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deployments.state.object_config import ResolvedObjectStore
-from deployments.state.objects import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
+from deployments.state.objects.config import ResolvedObjectStore
+from deployments.state.objects.store import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
 
 PART = 5 * 1024 * 1024
 

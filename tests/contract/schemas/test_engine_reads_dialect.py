@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from serve_app.body import parse_json_body
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.completions import CompletionRequest
 from serve_app.schemas.embeddings import EmbeddingRequest
+from serve_app.validation.body import parse_json_body
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

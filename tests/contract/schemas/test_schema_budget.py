@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from deployments.models.errors import Overloaded, RequestRejected
-from deployments.models.schema_budget import DEFAULT_PARAM, SchemaCompiler, describe_tokenizer, schemas_to_compile
+from deployments.models.contract.errors import Overloaded, RequestRejected
+from deployments.replica.schemas.budget import DEFAULT_PARAM, SchemaCompiler, describe_tokenizer, schemas_to_compile
 
 STRING = {"type": "string"}
 SMALL = json.dumps({"type": "object", "properties": {"a": STRING}, "required": ["a"]})

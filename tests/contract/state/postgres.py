@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from deployments.state.database import connect
+from deployments.state.database.connection import connect
 from tests.ports import free_port
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").exists() else []

@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+from deployments.limits.gatekeeper import Gatekeeper
+from deployments.limits.messages import Exchange, Exchanged, Hello, Identified
 from deployments.state.config import LimiterConfig, ResolvedState, StateConfig, resolve_state
-from deployments.state.gatekeeper import Gatekeeper
-from deployments.state.messages import Exchange, Exchanged, Hello, Identified
 
 
 def resolved(database_url: str, state_dir: Path) -> ResolvedState:

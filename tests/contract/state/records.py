@@ -1,6 +1,6 @@
 """Records of requests for tests of the request log."""
 
-from deployments.state.protocol import RequestRecord
+from deployments.state.usage.record import RequestRecord
 
 NOON = 1_700_049_600.0  # 2023-11-15 12:00 UTC.
 

@@ -1,9 +1,9 @@
 """A file store for tests: a real database over objects in memory."""
 
-from deployments.state.account_keys import Vault
-from deployments.state.database import Database
-from deployments.state.file_content import NewFile
-from deployments.state.files import FileStore, StoredFile
+from deployments.state.database.connection import Database
+from deployments.state.encryption.vault import Vault
+from deployments.state.files.content import NewFile
+from deployments.state.files.store import FileStore, StoredFile
 from tests.twins.gatekeeper import TestClock
 from tests.twins.objects import MemoryObjects
 

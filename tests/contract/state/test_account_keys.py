@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from sqlalchemy import func, select
 
-from deployments.state.account_keys import Vault
-from deployments.state.database import Database, connect
-from deployments.state.encryption import SealBroken
-from deployments.state.tables import account_keys
+from deployments.state.database.connection import Database, connect
+from deployments.state.database.tables import account_keys
+from deployments.state.encryption.sealing import SealBroken
+from deployments.state.encryption.vault import Vault
 
 MASTER = b"m" * 32
 

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import select
 
-from deployments.state.response_protocol import LeaseLost, TurnUnfinished
-from deployments.state.tables import metadata
+from deployments.state.database.tables import metadata
+from deployments.state.responses.protocol import LeaseLost, TurnUnfinished
 from tests.contract.state.turns import ME, OTHER, begin, ids, stores, turn
 
 __all__ = ["stores"]

@@ -8,19 +8,19 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state import batches as batches_module
-from deployments.state.account_keys import Vault
-from deployments.state.batch_ledger import Fenced, Outcome, Tokens
-from deployments.state.batch_rows import Batch, Entry, NewBatch, Segment
-from deployments.state.batch_work import BatchWork
-from deployments.state.batches import BatchNotFound, BatchStore, TooManyBatches
-from deployments.state.database import Database, connect
-from deployments.state.file_content import NewFile
-from deployments.state.files import FileStore
-from deployments.state.protocol import RequestRecord
-from deployments.state.tables import batch_segments, batches, usage
-from deployments.state.usage import UsageStore
-from serve_app.observability import Exchange, record_of
+from deployments.state.batches import store as batches_module
+from deployments.state.batches.ledger import Fenced, Outcome, Tokens
+from deployments.state.batches.rows import Batch, Entry, NewBatch, Segment
+from deployments.state.batches.store import BatchNotFound, BatchStore, TooManyBatches
+from deployments.state.batches.work import BatchWork
+from deployments.state.database.connection import Database, connect
+from deployments.state.database.tables import batch_segments, batches, usage
+from deployments.state.encryption.vault import Vault
+from deployments.state.files.content import NewFile
+from deployments.state.files.store import FileStore
+from deployments.state.usage.record import RequestRecord
+from deployments.state.usage.store import UsageStore
+from serve_app.telemetry.trace import Exchange, record_of
 from tests.twins.gatekeeper import TestClock
 from tests.twins.keys import principal_of_key
 from tests.twins.objects import MemoryObjects

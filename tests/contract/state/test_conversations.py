@@ -2,7 +2,7 @@
 
 import pytest
 
-from deployments.state.response_protocol import ConversationMissing
+from deployments.state.responses.protocol import ConversationMissing
 from tests.contract.state.turns import DAY, ME, OTHER, begin, message, save, stores, turn
 
 __all__ = ["stores"]

@@ -16,10 +16,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from deployments.state import database as database_module
-from deployments.state.database import Database, _create_sqlite, connect, head_revision
-from deployments.state.references import StateError
-from deployments.state.tables import metadata
+from deployments.config import ConfigError
+from deployments.state.database import connection as database_module
+from deployments.state.database.connection import Database, _create_sqlite, connect, head_revision
+from deployments.state.database.tables import metadata
 from tests.contract.state.postgres import PostgresServer
 
 MIGRATIONS = Path(database_module.__file__).parent / "migrations"
@@ -64,7 +64,7 @@ async def test_opening_again_changes_nothing(database_url: str) -> None:
 def test_several_processes_may_start_at_once(database_url: str) -> None:
     code = (
         "import asyncio, sys\n"
-        "from deployments.state.database import connect\n"
+        "from deployments.state.database.connection import connect\n"
         "async def main():\n"
         "    database = await connect(sys.argv[1])\n"
         "    await database.close()\n"
@@ -110,7 +110,7 @@ async def test_a_database_of_a_newer_version_is_refused(database_url: str) -> No
     async with database.write() as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = 'v9999_later'"))
     await database.close()
-    with pytest.raises(StateError, match=r"v9999_later.*newer version"):
+    with pytest.raises(ConfigError, match=r"v9999_later.*newer version"):
         await connect(database_url)
 
 
@@ -154,7 +154,7 @@ async def test_sqlite_is_durable_and_private(tmp_path: Path) -> None:
     "url", ["sqlite+aiosqlite:////proc/none/manta.db", "postgresql+asyncpg://who:hidden@127.0.0.1:1/x"]
 )
 async def test_a_database_that_cannot_be_used_says_so_without_its_password(url: str) -> None:
-    with pytest.raises(StateError) as refused:
+    with pytest.raises(ConfigError) as refused:
         await connect(url)
     assert "hidden" not in str(refused.value)
     assert "database" in str(refused.value).lower()

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select, update
 
-from deployments.state.database import Database
-from deployments.state.files import FileInUse, FileNotFound, Page
-from deployments.state.objects import StoreFull, StoreUnavailable
-from deployments.state.tables import files
+from deployments.state.database.connection import Database
+from deployments.state.database.tables import files
+from deployments.state.files.store import FileInUse, FileNotFound, Page
+from deployments.state.objects.store import StoreFull, StoreUnavailable
 from tests.batches import insert_batch
 from tests.contract.state.shelf import Shelf
 

@@ -4,11 +4,11 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import text
 
-from deployments.state.database import Database
-from deployments.state.key_store import MAX_OVERLAP_S, KeyNotFound, KeyRefused, KeyStore
-from deployments.state.keys import KeyChange, NewKey, explain
-from deployments.state.secret import digest_of
-from deployments.state.tiers import Tiers
+from deployments.state.database.connection import Database
+from deployments.state.identity.key_store import MAX_OVERLAP_S, KeyNotFound, KeyRefused, KeyStore
+from deployments.state.identity.keys import KeyChange, NewKey, explain
+from deployments.state.identity.secret import digest_of
+from deployments.state.identity.tiers import Tiers
 from tests.twins.gatekeeper import TestClock
 
 PEPPER = b"pepper" * 8

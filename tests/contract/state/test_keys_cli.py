@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from deployments.operations import Operation
-from deployments.state.database import connect
-from deployments.state.usage import Numbered, UsageStore
+from deployments.state.database.connection import connect
+from deployments.state.usage.store import Numbered, UsageStore
 from serve_app.cli import main
 from tests.contract.state.records import record
 from tests.databases import more_on_postgresql

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Engine, event, func, select, text
 
-from deployments.state.account_keys import Vault
-from deployments.state.clock import PastClock
-from deployments.state.conversations import ConversationStore
-from deployments.state.database import connect
-from deployments.state.gatekeeper import Gatekeeper
-from deployments.state.response_protocol import StoredTurn, TurnMissing
-from deployments.state.responses import ResponseStore
-from deployments.state.tables import metadata, responses
+from deployments.limits.gatekeeper import Gatekeeper
+from deployments.state.database.clock import PastClock
+from deployments.state.database.connection import connect
+from deployments.state.database.tables import metadata, responses
+from deployments.state.encryption.vault import Vault
+from deployments.state.responses.conversations import ConversationStore
+from deployments.state.responses.protocol import StoredTurn, TurnMissing
+from deployments.state.responses.store import ResponseStore
 from tests.contract.state.processes import resolved
 from tests.contract.state.turns import DAY, ME, OTHER, begin, ids, message, over, save, stores, turn
 from tests.twins.gatekeeper import TestClock

@@ -10,16 +10,16 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from batch.stores import open_stores
-from deployments.state import store_marker
+from deployments.config import ConfigError
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
-from deployments.state.database import Database, connect
-from deployments.state.object_config import ResolvedObjectStore
-from deployments.state.objects import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
-from deployments.state.references import StateError
-from deployments.state.store_marker import MARKER_KEY, adopt, check, mark, open_objects
-from deployments.state.tables import object_stores
+from deployments.state.database.connection import Database, connect
+from deployments.state.database.tables import object_stores
+from deployments.state.objects import marker as store_marker
+from deployments.state.objects.config import ResolvedObjectStore
+from deployments.state.objects.marker import MARKER_KEY, adopt, check, mark, open_objects
+from deployments.state.objects.store import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
 from serve_app.cli import main
-from serve_app.cli.serve import _open_state
+from serve_app.cli.supervise.serve import _open_state
 from tests.twins.objects import MemoryObjects
 
 URL = "file:///files"
@@ -45,7 +45,7 @@ async def test_a_store_that_is_empty_or_another_one_is_refused(database: Databas
     await mark(database, objects, URL)
     await objects.delete(MARKER_KEY)
     for look in (mark, check):
-        with pytest.raises(StateError, match=r"file:///files is empty or another one than before") as refused:
+        with pytest.raises(ConfigError, match=r"file:///files is empty or another one than before") as refused:
             await look(database, objects, URL)
     assert "state.object_store.url, and whether its disk is mounted" in str(refused.value)
     assert "`manta adopt-object-store`" in str(refused.value)
@@ -53,7 +53,7 @@ async def test_a_store_that_is_empty_or_another_one_is_refused(database: Databas
         await marker_of(objects)
     await objects.put(MARKER_KEY, b"another")
     for look in (mark, check):
-        with pytest.raises(StateError, match=r"belongs to another database than this one. Look at state.object_store"):
+        with pytest.raises(ConfigError, match=r"belongs to another database than this one. Look at state.object_store"):
             await look(database, objects, URL)
     assert await marker_of(objects) == b"another"
 
@@ -63,7 +63,7 @@ async def test_an_empty_database_is_not_given_a_store_that_is_another_s(
 ) -> None:
     await objects.put(MARKER_KEY, b"another")
     for look in (mark, check):
-        with pytest.raises(StateError, match="another database than this one, which has no files") as refused:
+        with pytest.raises(ConfigError, match="another database than this one, which has no files") as refused:
             await look(database, objects, URL)
     assert "Look at state.database_url" in str(refused.value)
     assert await marker_of(objects) == b"another"
@@ -89,7 +89,7 @@ async def test_a_start_that_is_killed_before_it_has_written_the_marker_harms_no_
     await check(database, objects, URL)
     await mark(database, objects, URL)
     objects.objects.clear()
-    with pytest.raises(StateError):
+    with pytest.raises(ConfigError):
         await mark(database, objects, URL)
 
 
@@ -156,7 +156,7 @@ async def test_an_upload_during_which_the_disk_goes_away_has_failed(database: Da
 
 async def test_a_directory_that_cannot_be_made_is_named(database: Database, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StateError, match=r"state.object_store.url, file:///.*/file/objects, cannot be made: Not a"):
+    with pytest.raises(ConfigError, match=r"state.object_store.url, file:///.*/file/objects, cannot be made: Not a"):
         await open_objects(database, ResolvedObjectStore((tmp_path / "file" / "objects").as_uri()))
 
 
@@ -171,12 +171,12 @@ def test_an_operator_is_told_of_a_disk_that_is_not_mounted_and_may_go_on_without
 
     asyncio.run(start())
     shutil.rmtree(state.state_dir / "objects")
-    with pytest.raises(StateError, match="whether its disk is mounted"):
+    with pytest.raises(ConfigError, match="whether its disk is mounted"):
         asyncio.run(start())
     command = ["adopt-object-store", "--state-dir", str(state.state_dir), "--database-url", state.database_url]
     refused = CliRunner().invoke(main, command, input="n\n")
     assert refused.exit_code == 1
-    with pytest.raises(StateError):
+    with pytest.raises(ConfigError):
         asyncio.run(start())
     done = CliRunner().invoke(main, [*command, "--yes"])
     assert done.exit_code == 0, done.output
@@ -188,5 +188,5 @@ def test_manta_serve_refuses_before_it_starts_anything(state: ResolvedState) -> 
     assert asyncio.run(_open_state(state)) is not None
     assert asyncio.run(_open_state(state)) is None
     shutil.rmtree(state.state_dir / "objects")
-    with pytest.raises(StateError, match="whether its disk is mounted"):
+    with pytest.raises(ConfigError, match="whether its disk is mounted"):
         asyncio.run(_open_state(state))

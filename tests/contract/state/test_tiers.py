@@ -8,10 +8,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from deployments.state.client import GatekeeperClient
+from deployments.limits.client.client import GatekeeperClient
+from deployments.limits.contract import Denied, Granted
+from deployments.limits.gatekeeper import Gatekeeper
 from deployments.state.config import resolve_state
-from deployments.state.gatekeeper import Gatekeeper
-from deployments.state.protocol import Denied, Granted
 from serve_app.cli import main
 from serve_app.config import ServiceConfig, check_file
 from tests.contract.state.processes import DirectTransport

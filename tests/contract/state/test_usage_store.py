@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from deployments.state.clock import PastClock
-from deployments.state.database import Database
-from deployments.state.gatekeeper import Gatekeeper
-from deployments.state.messages import TransportDown
-from deployments.state.request_log import ShippedRequestLog
-from deployments.state.usage import LogTrim, Numbered, UsageRow, UsageStore
+from deployments.limits.client.request_log import ShippedRequestLog
+from deployments.limits.gatekeeper import Gatekeeper
+from deployments.limits.messages import TransportDown
+from deployments.state.database.clock import PastClock
+from deployments.state.database.connection import Database
+from deployments.state.usage.store import LogTrim, Numbered, UsageRow, UsageStore
 from tests.contract.state.processes import DirectTransport, kill, resolved
 from tests.contract.state.records import NOON, record
 from tests.twins.gatekeeper import TestClock
@@ -86,7 +86,7 @@ async def test_the_last_requests_come_newest_first_and_in_pages(database: Databa
 
 
 async def test_old_records_are_dropped_and_usage_stays(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deployments.state.usage._DROPPED_AT_ONCE", 2)
+    monkeypatch.setattr("deployments.state.usage.store._DROPPED_AT_ONCE", 2)
     store = UsageStore(database)
     fresh = replace(record(9), at=time.time())
     await store.add([*(Numbered(str(number), record(number)) for number in range(5)), Numbered("9", fresh)])
@@ -188,7 +188,7 @@ async def test_a_log_that_is_behind_catches_up_and_no_gap_in_it_takes_time(datab
 async def test_the_gatekeeper_trims_the_log(
     database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deployments.state.gatekeeper._TRIM_EVERY_S", 0.02)
+    monkeypatch.setattr("deployments.limits.gatekeeper._TRIM_EVERY_S", 0.02)
     store = UsageStore(database)
     await store.add([Numbered("old", record(at=NOON)), Numbered("fresh", record(at=time.time()))])
     gatekeeper = Gatekeeper(resolved(database_url, tmp_path / "state"))
@@ -239,7 +239,7 @@ async def test_recording_never_fails_and_is_bounded_while_the_gatekeeper_is_away
         async def record(self, *_: object) -> tuple[str, int]:
             raise TransportDown("away")
 
-    monkeypatch.setattr("deployments.state.request_log.MAX_KEPT", 100)
+    monkeypatch.setattr("deployments.limits.client.request_log.MAX_KEPT", 100)
     log = ShippedRequestLog(Away(), background=False)  # type: ignore[arg-type]
     for number in range(250):
         log.record(record(number))

@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import select
 
-from deployments.state.database import Database
-from deployments.state.tables import vector_store_files, vector_stores
-from deployments.state.vector_store_files import StoreFilePage, VectorStoreFiles
-from deployments.state.vector_store_rows import (
+from deployments.state.database.connection import Database
+from deployments.state.database.tables import vector_store_files, vector_stores
+from deployments.state.vector_stores.files import StoreFilePage, VectorStoreFiles
+from deployments.state.vector_stores.rows import (
     NewStore,
     NewStoreFile,
     StoreBatchMissing,
@@ -15,8 +15,8 @@ from deployments.state.vector_store_rows import (
     StoreHasExpired,
     StoreMissing,
 )
-from deployments.state.vector_store_work import MAX_CLAIMS, VectorStoreWork
-from deployments.state.vector_stores import KEPT_EXPIRED_S, StoreChange, StorePage, VectorStores
+from deployments.state.vector_stores.store import KEPT_EXPIRED_S, StoreChange, StorePage, VectorStores
+from deployments.state.vector_stores.work import MAX_CLAIMS, VectorStoreWork
 from tests.contract.http.conftest import principal
 from tests.contract.state.shelf import Shelf
 from tests.twins.gatekeeper import TestClock

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from deployments.state.account_keys import Vault
-from deployments.state.background_responses import BackgroundStore
-from deployments.state.conversations import ConversationStore
-from deployments.state.database import connect
-from deployments.state.response_protocol import StoredTurn
-from deployments.state.responses import ResponseStore
+from deployments.state.database.connection import connect
+from deployments.state.encryption.vault import Vault
+from deployments.state.responses.background import BackgroundStore
+from deployments.state.responses.conversations import ConversationStore
+from deployments.state.responses.protocol import StoredTurn
+from deployments.state.responses.store import ResponseStore
 from tests.twins.gatekeeper import TestClock
 from tests.twins.responses import MemoryBackground, MemoryConversations, MemoryResponses, MemoryState
 

@@ -3,7 +3,7 @@
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from deployments.state.references import StateError
+from deployments.config import ConfigError
 from deployments.tools.config import ToolsConfig
 from deployments.tools.web_search.providers import Location, Search, SearchFailed, is_within
 from deployments.tools.web_search.setup import create_provider
@@ -97,7 +97,7 @@ async def test_a_wrong_key_fails_and_is_not_told(web, name):
 
 @pytest.mark.parametrize("name", ["brave", "tavily"])
 def test_a_key_that_is_nowhere_is_named(web, name):
-    with pytest.raises(StateError, match=f"{name.upper()}_KEY, which is not set"):
+    with pytest.raises(ConfigError, match=f"{name.upper()}_KEY, which is not set"):
         provider(web, name, {})
 
 

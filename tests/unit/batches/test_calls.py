@@ -10,8 +10,8 @@ import pytest
 from batch.calls import LineCalls
 from batch.gate import Gate
 from batch.lines import BatchRequest
-from deployments.models.engine import Summary
-from deployments.models.errors import Overloaded
+from deployments.models.contract.engine import Summary
+from deployments.models.contract.errors import Overloaded
 from serve_app.schemas.chat import ChatRequest
 from tests.twins.keys import principal_of_key
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.state import batch_ledger as ledger
-from deployments.state.batch_ledger import ENDED, BatchState, CannotCancel, Fenced, Outcome, Tokens
-from deployments.state.lease_watch import LeaseWatch
+from deployments.state.batches import ledger
+from deployments.state.batches.ledger import BatchState, CannotCancel, Fenced, Outcome, Tokens
+from deployments.state.database.batch_status import ENDED
+from deployments.state.database.lease_watch import LeaseWatch
 from tests.twins.gatekeeper import TestClock
 
 LEASE_S = 10.0

@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
-from deployments.state import batch_ledger as ledger
-from deployments.state.batch_ledger import BatchState, CannotCancel, Fenced, Outcome, Tokens
+from deployments.state.batches import ledger
+from deployments.state.batches.ledger import BatchState, CannotCancel, Fenced, Outcome, Tokens
+from deployments.state.database import batch_status
 
 NEW = BatchState("validating", created_at=0.0, expires_at=100.0)
 
@@ -150,7 +151,7 @@ def test_what_was_found_invalid_has_failed() -> None:
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "expired", "finalizing"])
-def test_what_is_too_far_cannot_be_cancelled(status: ledger.Status) -> None:
+def test_what_is_too_far_cannot_be_cancelled(status: batch_status.Status) -> None:
     with pytest.raises(CannotCancel) as refused:
         ledger.request_cancel(BatchState(status, 0.0, 1.0), 5.0)
     assert refused.value.status == status

@@ -6,7 +6,7 @@ import pytest
 
 from batch import stores
 from batch.stores import at_once, patiently
-from deployments.state.objects import ContentLost, StoreUnavailable
+from deployments.state.objects.store import ContentLost, StoreUnavailable
 
 
 class Store:

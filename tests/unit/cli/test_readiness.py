@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from serve_app.cli import readiness
-from serve_app.cli.readiness import Progress, ReadinessProbe
+from serve_app.cli.supervise import readiness
+from serve_app.cli.supervise.readiness import Progress, ReadinessProbe
 
 DASHBOARD = "http://127.0.0.1:8265"
 

@@ -10,8 +10,8 @@ import typer
 from annotated_types import Le
 from rich.console import Console
 
-from serve_app.cli import serve
-from serve_app.cli.serve import load_plan, serving_environment
+from serve_app.cli.supervise import serve
+from serve_app.cli.supervise.serve import load_plan, serving_environment
 from serve_app.config import IngressConfig
 
 CONFIGS = Path(__file__).parents[3] / "configs"

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from deployments.models.config import ModelConfig
-from serve_app.cli.welcome import render_welcome
+from serve_app.cli.supervise.welcome import render_welcome
 
 CHAT = ModelConfig(id="manta/demo-chat", source="demo:chat", max_model_len=4096)
 EMBEDDING = ModelConfig(id="all-minilm-l6-v2", source="package:x", task="embed", max_model_len=256)

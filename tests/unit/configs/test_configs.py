@@ -8,7 +8,7 @@ import pytest
 import yaml
 from ray.serve.schema import ServeDeploySchema
 
-from deployments.models.demo import DEMO_MODELS
+from deployments.models.demo.sources import DEMO_MODELS
 from serve_app.config import ServiceConfig
 
 CONFIGS = Path(__file__).parents[3] / "configs"

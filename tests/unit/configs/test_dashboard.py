@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployments.models.engine import Usage
-from serve_app.observability import Exchange, Observer, PrometheusMetrics
+from deployments.models.contract.engine import Usage
+from serve_app.telemetry.observer import Observer
+from serve_app.telemetry.prometheus import PrometheusMetrics
+from serve_app.telemetry.trace import Exchange
 from tests.twins.gatekeeper import MemoryRequestLog
 from tests.twins.keys import principal_of_key
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from serve_app.operations.code_interpreter.tool import CodeInUse
-from serve_app.operations.file_search.tool import FileSearchInUse
-from serve_app.operations.responses.tools import ToolContext
+from serve_app.operations.containers.tool import CodeInUse
+from serve_app.operations.responses.tools.contract import ToolContext
+from serve_app.operations.vector_stores.tool import FileSearchInUse
 from serve_app.operations.web_search.tool import SearchInUse, _marked
-from serve_app.schemas.response_tools import FileSearchTool
-from serve_app.schemas.web_search import WebSearchTool
+from serve_app.schemas.responses.tools import FileSearchTool
+from serve_app.schemas.responses.web_search import WebSearchTool
 from tests.demo_model.built_in import CODE, FILES, PAGES, UNTRUSTED, WEB
 from tests.demo_model.export import TEMPLATE
 

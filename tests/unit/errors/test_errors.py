@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from deployments.models import errors as engine_errors
-from deployments.state.objects import StoreFull, StoreUnavailable
-from deployments.state.protocol import Denied
-from serve_app import errors
-from serve_app.errors import ApiError
-from serve_app.storage_errors import translate_error
+from deployments.limits.contract import Denied
+from deployments.models.contract import errors as engine_errors
+from deployments.state.objects.store import StoreFull, StoreUnavailable
+from serve_app.errors import api, translate
+from serve_app.errors import text as text_module
+from serve_app.errors.api import ApiError
+from serve_app.errors.translate import translate_error
 
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
 FIXED = "The server had an error processing your request. Sorry about that!"
@@ -23,7 +24,7 @@ def every_subclass(cls):
 GOLDEN = [
     (ApiError(), 500, "server_error", None, None, FIXED),
     (
-        errors.UnparsableBody("It is empty."),
+        api.UnparsableBody("It is empty."),
         400,
         "invalid_request_error",
         None,
@@ -31,7 +32,7 @@ GOLDEN = [
         "We could not parse the JSON body of your request. It is empty. (HINT:",
     ),
     (
-        errors.ContextLengthExceeded(8192, 9000),
+        api.ContextLengthExceeded(8192, 9000),
         400,
         "invalid_request_error",
         "context_length_exceeded",
@@ -39,7 +40,7 @@ GOLDEN = [
         "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
     ),
     (
-        errors.UnknownPreviousResponse("resp_1"),
+        api.UnknownPreviousResponse("resp_1"),
         400,
         "invalid_request_error",
         "previous_response_not_found",
@@ -47,7 +48,7 @@ GOLDEN = [
         "Previous response with id 'resp_1' not found.",
     ),
     (
-        errors.Unauthenticated(),
+        api.Unauthenticated(),
         401,
         "invalid_request_error",
         None,
@@ -56,7 +57,7 @@ GOLDEN = [
         "(i.e. Authorization: Bearer YOUR_KEY).",
     ),
     (
-        errors.InvalidKey(SECRET),
+        api.InvalidKey(SECRET),
         401,
         "invalid_request_error",
         "invalid_api_key",
@@ -64,7 +65,7 @@ GOLDEN = [
         "Incorrect API key provided: sk-ab***wxyz.",
     ),
     (
-        errors.PermissionDenied("This API key may not create embeddings."),
+        api.PermissionDenied("This API key may not create embeddings."),
         403,
         "invalid_request_error",
         None,
@@ -72,7 +73,7 @@ GOLDEN = [
         "This API key may not create embeddings.",
     ),
     (
-        errors.RetentionForbids("files", "purpose"),
+        api.RetentionForbids("files", "purpose"),
         403,
         "invalid_request_error",
         "retention_policy",
@@ -80,7 +81,7 @@ GOLDEN = [
         "This API key's retention policy does not allow files.",
     ),
     (
-        errors.NotFound("No such File object: file-x"),
+        api.NotFound("No such File object: file-x"),
         404,
         "invalid_request_error",
         None,
@@ -88,7 +89,7 @@ GOLDEN = [
         "No such File object: file-x",
     ),
     (
-        errors.ModelNotFound("acme/chat"),
+        api.ModelNotFound("acme/chat"),
         404,
         "invalid_request_error",
         "model_not_found",
@@ -96,7 +97,7 @@ GOLDEN = [
         "The model `acme/chat` does not exist or you do not have access to it.",
     ),
     (
-        errors.UnknownUrl("POST", "/v1/x"),
+        api.UnknownUrl("POST", "/v1/x"),
         404,
         "invalid_request_error",
         "unknown_url",
@@ -104,7 +105,7 @@ GOLDEN = [
         "Invalid URL (POST /v1/x)",
     ),
     (
-        errors.MethodNotAllowed("GET", "/v1/embeddings", ("POST",)),
+        api.MethodNotAllowed("GET", "/v1/embeddings", ("POST",)),
         405,
         "invalid_request_error",
         None,
@@ -112,7 +113,7 @@ GOLDEN = [
         "Not allowed to GET on /v1/embeddings.",
     ),
     (
-        errors.ReceiveTimeout(30),
+        api.ReceiveTimeout(30),
         408,
         "invalid_request_error",
         None,
@@ -120,7 +121,7 @@ GOLDEN = [
         "The body of your request did not arrive within 30 seconds.",
     ),
     (
-        errors.Conflict("Cannot cancel a batch with status 'completed'."),
+        api.Conflict("Cannot cancel a batch with status 'completed'."),
         409,
         "invalid_request_error",
         None,
@@ -128,7 +129,7 @@ GOLDEN = [
         "Cannot cancel a batch with status 'completed'.",
     ),
     (
-        errors.BodyTooLarge(1024, "file"),
+        api.BodyTooLarge(1024, "file"),
         413,
         "invalid_request_error",
         None,
@@ -136,7 +137,7 @@ GOLDEN = [
         "The body of your request is larger than the limit of 1024 bytes.",
     ),
     (
-        errors.UnsupportedMediaType(),
+        api.UnsupportedMediaType(),
         415,
         "invalid_request_error",
         "unsupported_media_type",
@@ -144,7 +145,7 @@ GOLDEN = [
         "Unsupported content type. Please send the body as 'application/json'.",
     ),
     (
-        errors.RateLimited(Denied("requests", 10, 10, 1, 6.0), "org-a", "acme/chat"),
+        api.RateLimited(Denied("requests", 10, 10, 1, 6.0), "org-a", "acme/chat"),
         429,
         "requests",
         "rate_limit_exceeded",
@@ -153,7 +154,7 @@ GOLDEN = [
         "Requested 1. Please try again in 6s.",
     ),
     (
-        errors.RateLimited(Denied("tokens", 50000, 47949, 3006, 1.146), "org-a"),
+        api.RateLimited(Denied("tokens", 50000, 47949, 3006, 1.146), "org-a"),
         429,
         "tokens",
         "rate_limit_exceeded",
@@ -162,7 +163,7 @@ GOLDEN = [
         "Please try again in 1.146s.",
     ),
     (
-        errors.RateLimited(Denied("tokens", 30000, 0, 34307, None), "org-a", "acme/chat"),
+        api.RateLimited(Denied("tokens", 30000, 0, 34307, None), "org-a", "acme/chat"),
         429,
         "tokens",
         "rate_limit_exceeded",
@@ -171,7 +172,7 @@ GOLDEN = [
         "The input or output tokens must be reduced in order to run successfully.",
     ),
     (
-        errors.RateLimited(Denied("requests", 0, 0, 1, None), "org-a"),
+        api.RateLimited(Denied("requests", 0, 0, 1, None), "org-a"),
         429,
         "requests",
         "rate_limit_exceeded",
@@ -179,17 +180,17 @@ GOLDEN = [
         "Request too large in organization org-a on requests per min (RPM): Limit 0, Requested 1. Ask the operator",
     ),
     (
-        errors.QuotaExceeded(),
+        api.QuotaExceeded(),
         429,
         "insufficient_quota",
         "insufficient_quota",
         None,
         "You exceeded your current quota.",
     ),
-    (errors.ClientGone(), 499, "invalid_request_error", "request_cancelled", None, "The request was cancelled"),
-    (errors.Unavailable("The state is away."), 503, "server_error", None, None, "The state is away."),
+    (api.ClientGone(), 499, "invalid_request_error", "request_cancelled", None, "The request was cancelled"),
+    (api.Unavailable("The state is away."), 503, "server_error", None, None, "The state is away."),
     (
-        errors.EngineOverloaded(),
+        api.EngineOverloaded(),
         503,
         "server_error",
         None,
@@ -200,9 +201,9 @@ GOLDEN = [
 
 
 GOLDEN += [
-    (errors.RangeNotSatisfiable(10), 416, "invalid_request_error", None, None, "The file has 10 bytes;"),
-    (errors.StoresAway("The database is away."), 503, "server_error", None, None, "The database is away."),
-    (errors.InsufficientStorage(), 507, "server_error", None, None, "There is no room left to store this."),
+    (api.RangeNotSatisfiable(10), 416, "invalid_request_error", None, None, "The file has 10 bytes;"),
+    (api.StoresAway("The database is away."), 503, "server_error", None, None, "The database is away."),
+    (api.InsufficientStorage(), 507, "server_error", None, None, "There is no room left to store this."),
 ]
 
 
@@ -221,33 +222,33 @@ def test_wire_body_of_each_error_is_as_recorded(error, status, kind, code, param
 
 def test_every_class_of_the_tree_has_a_recorded_body():
     recorded = {type(error) for error, *_ in GOLDEN}
-    assert every_subclass(ApiError) - recorded == {errors.BadRequest}
+    assert every_subclass(ApiError) - recorded == {api.BadRequest}
 
 
 def test_every_class_stands_in_the_tree_drawn_at_the_top():
     for cls in every_subclass(ApiError):
-        line = next(line for line in errors.__doc__.splitlines() if f" {cls.__name__} " in f"{line} ")
+        line = next(line for line in api.__doc__.splitlines() if f" {cls.__name__} " in f"{line} ")
         assert f" {cls.status} " in line
 
 
 def test_messages_name_no_classes():
     for error, *_ in GOLDEN:
         for cls in every_subclass(ApiError):
-            assert cls.__name__ not in error.message or cls is errors.Conflict
+            assert cls.__name__ not in error.message or cls is api.Conflict
 
 
 @pytest.mark.parametrize(
     ("error", "expected", "message"),
     [
-        (engine_errors.RequestRejected("No.", "tools", "invalid_value"), errors.BadRequest, "No."),
-        (engine_errors.Overloaded("full", 2.5), errors.EngineOverloaded, "The engine is currently overloaded"),
-        (engine_errors.EngineDied("secret path"), errors.Unavailable, "The model stopped while"),
-        (engine_errors.Cancelled("x"), errors.ClientGone, "The request was cancelled"),
+        (engine_errors.RequestRejected("No.", "tools", "invalid_value"), api.BadRequest, "No."),
+        (engine_errors.Overloaded("full", 2.5), api.EngineOverloaded, "The engine is currently overloaded"),
+        (engine_errors.EngineDied("secret path"), api.Unavailable, "The model stopped while"),
+        (engine_errors.Cancelled("x"), api.ClientGone, "The request was cancelled"),
         (engine_errors.EngineError("secret path"), ApiError, FIXED),
     ],
 )
 def test_engine_error_is_translated(error, expected, message):
-    translated = errors.translate_engine_error(error)
+    translated = translate.translate_engine_error(error)
     assert type(translated) is expected
     assert translated.message.startswith(message)
     assert "secret" not in translated.message
@@ -263,16 +264,16 @@ def test_every_kind_of_engine_error_has_a_translation_of_its_own():
     # Errors that other modules derive are translated as what they are derived from.
     own = {cls for cls in every_subclass(engine_errors.EngineError) if cls.__module__ == engine_errors.__name__}
     for cls in own - {engine_errors.EngineError}:
-        assert type(errors.translate_engine_error(made[cls])) is not ApiError
+        assert type(translate.translate_engine_error(made[cls])) is not ApiError
 
 
 def test_rejected_request_keeps_param_and_code():
-    error = errors.translate_engine_error(engine_errors.RequestRejected("No.", "tools", "invalid_value"))
+    error = translate.translate_engine_error(engine_errors.RequestRejected("No.", "tools", "invalid_value"))
     assert (error.param, error.code) == ("tools", "invalid_value")
 
 
 def test_overloaded_engine_says_when_to_come_back():
-    error = errors.translate_engine_error(engine_errors.Overloaded("full", 2.5))
+    error = translate.translate_engine_error(engine_errors.Overloaded("full", 2.5))
     assert error.headers == {"retry-after": "3", "retry-after-ms": "2500"}
 
 
@@ -280,22 +281,22 @@ def test_overloaded_engine_says_when_to_come_back():
     ("wait_s", "seconds", "milliseconds"), [(6.0, "6", "6000"), (1.146, "2", "1146"), (0.0, "1", "1")]
 )
 def test_rate_limit_headers_carry_the_true_wait(wait_s, seconds, milliseconds):
-    error = errors.RateLimited(Denied("tokens", 10, 10, 1, wait_s), "org-a")
+    error = api.RateLimited(Denied("tokens", 10, 10, 1, wait_s), "org-a")
     assert error.headers == {"retry-after": seconds, "retry-after-ms": milliseconds}
 
 
 def test_request_that_never_fits_is_not_to_be_retried():
-    error = errors.RateLimited(Denied("tokens", 10, 0, 11, None), "org-a")
+    error = api.RateLimited(Denied("tokens", 10, 0, 11, None), "org-a")
     assert error.headers == {"x-should-retry": "false"}
 
 
 def test_conflict_is_not_to_be_retried():
-    assert errors.Conflict("no").headers == {"x-should-retry": "false"}
+    assert api.Conflict("no").headers == {"x-should-retry": "false"}
 
 
 def test_method_not_allowed_lists_methods():
-    assert errors.MethodNotAllowed("GET", "/x", ("POST", "HEAD")).headers == {"allow": "POST, HEAD"}
-    assert errors.MethodNotAllowed("GET", "/x").headers == {}
+    assert api.MethodNotAllowed("GET", "/x", ("POST", "HEAD")).headers == {"allow": "POST, HEAD"}
+    assert api.MethodNotAllowed("GET", "/x").headers == {}
 
 
 @pytest.mark.parametrize(
@@ -315,12 +316,12 @@ def test_method_not_allowed_lists_methods():
     ],
 )
 def test_duration_is_printed_as_go_does(seconds, text):
-    assert errors.render_duration(seconds) == text
+    assert text_module.render_duration(seconds) == text
 
 
 @given(st.floats(min_value=0, max_value=1e6))
 def test_duration_is_never_shorter_than_the_time(seconds):
-    text = errors.render_duration(seconds)
+    text = text_module.render_duration(seconds)
     scale = {"h": 3600, "m": 60, "s": 1}
     total, number = 0.0, ""
     for char in text.replace("ms", "_"):
@@ -337,19 +338,19 @@ def test_duration_is_never_shorter_than_the_time(seconds):
 
 @given(st.text())
 def test_shortened_scalar_is_short_and_printable(text):
-    shown = errors.shorten(text)
+    shown = text_module.shorten(text)
     assert len(shown) <= 64
     assert shown.isprintable()
 
 
 @pytest.mark.parametrize("secret", ["", "sk-1", "' OR 1=1 --", "x" * 15])
 def test_short_secret_is_hidden_whole(secret):
-    assert errors.mask(secret) == "***"
+    assert text_module.mask(secret) == "***"
 
 
 def test_masked_secret_shows_its_ends_only():
-    assert errors.mask("sk-ab" + "0" * 100 + "wxyz") == "sk-ab***wxyz"
-    assert errors.mask("\x00\n\r\t\x1b" + "0" * 100 + "wxyz") == "?????***wxyz"
+    assert text_module.mask("sk-ab" + "0" * 100 + "wxyz") == "sk-ab***wxyz"
+    assert text_module.mask("\x00\n\r\t\x1b" + "0" * 100 + "wxyz") == "?????***wxyz"
 
 
 @pytest.mark.parametrize(
@@ -371,6 +372,6 @@ def test_failure_of_a_store_has_a_status_of_its_own(error, status):
 
 
 def test_every_engine_error_and_every_refusal_is_translated():
-    refusal = errors.BadRequest("No.")
+    refusal = api.BadRequest("No.")
     assert translate_error(refusal) is refusal
     assert translate_error(engine_errors.Overloaded("full", 2.5)).status == 503

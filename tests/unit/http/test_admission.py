@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.models.engine import Usage
-from deployments.state.protocol import Quota
-from serve_app.admission import UNKNOWN_COMPLETION_TOKENS, Admission, Habits, PromptRatios, quota_headers
-from serve_app.errors import RateLimited
+from deployments.limits.contract import Quota
+from deployments.models.contract.engine import Usage
+from serve_app.errors.api import RateLimited
+from serve_app.http.admission import UNKNOWN_COMPLETION_TOKENS, Admission, Habits, PromptRatios, quota_headers
 from serve_app.operations.outcome import Cost
 from tests.twins.gatekeeper import MemoryGatekeeper, TestClock
 from tests.twins.keys import principal_of_key

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.models.engine import EngineRequest, Usage
-from deployments.models.errors import EngineDied, EngineError, Overloaded
-from serve_app.admission import Admission
-from serve_app.observability import Exchange
+from deployments.models.contract.engine import EngineRequest, Usage
+from deployments.models.contract.errors import EngineDied, EngineError, Overloaded
+from serve_app.http.admission import Admission
+from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.outcome import Cost, Outcome
-from serve_app.sse import OutcomeResponse
+from serve_app.telemetry.trace import Exchange
 from tests.twins.engine import Script, ScriptedStream
 from tests.twins.gatekeeper import MemoryGatekeeper, TestClock
 from tests.twins.keys import principal_of_key

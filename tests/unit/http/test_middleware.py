@@ -3,12 +3,13 @@ import asyncio
 import orjson
 import pytest
 
-from deployments.models.errors import Overloaded
-from deployments.state.objects import StoreFull, StoreUnavailable
-from serve_app.admission import Admission
-from serve_app.errors import ApiError, BodyTooLarge, InvalidKey, ReceiveTimeout
-from serve_app.middleware import EXCHANGE, BodyBounds, Bounds, Front
-from serve_app.observability import Observer, PrometheusMetrics
+from deployments.models.contract.errors import Overloaded
+from deployments.state.objects.store import StoreFull, StoreUnavailable
+from serve_app.errors.api import ApiError, BodyTooLarge, InvalidKey, ReceiveTimeout
+from serve_app.http.admission import Admission
+from serve_app.http.middleware import EXCHANGE, BodyBounds, Bounds, Front
+from serve_app.telemetry.observer import Observer
+from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.keys import principal_of_key
 

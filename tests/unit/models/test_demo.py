@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
-from deployments.models import demo
-from deployments.models.demo import build_demo_model, model_cache_dir, resolve_source
+from deployments.models.demo import sources
+from deployments.models.demo.sources import build_demo_model, model_cache_dir, resolve_source
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def digest_of(directory: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(directory.iterdir())}
 
 
-@pytest.mark.parametrize("name", sorted(demo.DEMO_MODELS))
+@pytest.mark.parametrize("name", sorted(sources.DEMO_MODELS))
 def test_built_model_is_the_same_when_built_twice(name: str, cache_dir: Path, tmp_path: Path) -> None:
     first = build_demo_model(name, cache_dir)
     second = build_demo_model(name, tmp_path)
@@ -39,22 +39,22 @@ def test_nothing_is_left_when_a_build_fails(tmp_path: Path, monkeypatch: pytest.
     def fail(*_: object) -> None:
         raise OSError("The disk is full.")
 
-    monkeypatch.setattr(demo, "_draw_weights", fail)
+    monkeypatch.setattr(sources, "_draw_weights", fail)
     with pytest.raises(OSError, match="disk is full"):
         build_demo_model("small", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_other_process_wins_when_both_build(cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_model = demo._write_model
+    write_model = sources._write_model
 
-    def write_while_another_finishes(model: demo.DemoModel, directory: Path) -> None:
+    def write_while_another_finishes(model: sources.DemoModel, directory: Path) -> None:
         write_model(model, directory)
         finished = tmp_path / directory.name[1:].rsplit("-", 1)[0]
         finished.mkdir()
         (finished / "config.json").write_text("{}")
 
-    monkeypatch.setattr(demo, "_write_model", write_while_another_finishes)
+    monkeypatch.setattr(sources, "_write_model", write_while_another_finishes)
     directory = build_demo_model("small", tmp_path)
     assert (directory / "config.json").read_text() == "{}"
     assert list(tmp_path.iterdir()) == [directory]
@@ -115,7 +115,7 @@ def test_demo_source_is_built_in_the_configured_state_directory(
 def test_models_are_kept_in_the_checkout_when_no_state_directory_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MANTA_STATE_DIR", raising=False)
     assert model_cache_dir().parts[-2:] == (".manta", "models")
-    monkeypatch.setattr(demo, "_HERE", Path("/nowhere/site-packages/deployments/models"))
+    monkeypatch.setattr(sources, "_HERE", Path("/nowhere/site-packages/deployments/models/demo"))
     assert model_cache_dir().parts[-3:] == (".cache", "manta", "models")
 
 
@@ -123,7 +123,7 @@ def test_trained_model_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     directory = Path(resolve_source("demo:trained"))
     assert directory.parts[-3:] == ("configs", "models", "demo")
     assert sum(file.stat().st_size for file in directory.iterdir()) <= 12 * 1024 * 1024
-    monkeypatch.setattr(demo, "_HERE", Path("/nowhere/site-packages/deployments/models"))
+    monkeypatch.setattr(sources, "_HERE", Path("/nowhere/site-packages/deployments/models/demo"))
     with pytest.raises(ValueError, match="from a checkout"):
         resolve_source("demo:trained")
 

@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from deployments.channel.errors import ChannelError, parse_error, render_error
-from deployments.models import errors
+from deployments.models.contract import errors
 
 EVERY_ERROR = [
     errors.EngineError("broken"),

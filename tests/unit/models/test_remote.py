@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 from ray.serve.exceptions import DeploymentUnavailableError
 
-from deployments.models import remote
-from deployments.models.engine import EngineRequest, ModelCard, Usage
-from deployments.models.errors import Overloaded
-from deployments.models.remote import RemoteEngine
+from deployments.models.client import remote
+from deployments.models.client.remote import RemoteEngine
+from deployments.models.contract.engine import EngineRequest, ModelCard, Usage
+from deployments.models.contract.errors import Overloaded
 from tests.waiting import eventually
 
 CARD = ModelCard(id="manta/one", operations=frozenset({"chat"}), max_model_len=64, created=0, owned_by="manta")

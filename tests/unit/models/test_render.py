@@ -3,8 +3,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.models.engine import Usage
-from deployments.models.events import (
+from deployments.models.contract.engine import Usage
+from deployments.models.contract.events import (
     Finished,
     Logprobs,
     ReasoningDelta,
@@ -13,7 +13,7 @@ from deployments.models.events import (
     ToolArgumentsDelta,
     ToolCallStart,
 )
-from deployments.models.render import ChatBody, ChatChunks, EventLines, parse_events, render_told
+from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, parse_events, render_told
 
 TEXT = st.text(max_size=20)
 CHOICE = st.integers(0, 2)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve_app.errors import BadRequest
-from serve_app.operations.responses.approvals import approved_requests, check_approvals, function_name
-from serve_app.operations.responses.history import NO_OUTPUT, History
-from serve_app.operations.responses.stored_items import items_of
+from serve_app.errors.api import BadRequest
+from serve_app.operations.responses.prompt.history import NO_OUTPUT, History
+from serve_app.operations.responses.storage.items import items_of
+from serve_app.operations.responses.tools.approvals import approved_requests, check_approvals, function_name
 
 USER = {"role": "user", "content": "a"}
 SAID = {"role": "assistant", "content": "a"}

@@ -4,9 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve_app.errors import BadRequest
-from serve_app.operations.responses.history import NOT_KEPT, History, ServerRun, drop_oldest_turns, message_tokens
-from serve_app.operations.responses.stored_items import items_of
+from serve_app.errors.api import BadRequest
+from serve_app.operations.responses.prompt.history import (
+    NOT_KEPT,
+    History,
+    ServerRun,
+    drop_oldest_turns,
+    message_tokens,
+)
+from serve_app.operations.responses.storage.items import items_of
 from serve_app.schemas.chat import ChatRequest
 
 PNG = "data:image/png;base64,AA=="

@@ -6,10 +6,10 @@ from typing import Any
 import orjson
 import pytest
 
-from deployments.models.engine import EngineRequest, Usage
-from deployments.models.errors import EngineDied, EngineError, Overloaded, RequestRejected
-from serve_app.operations.responses.journal import Journal, JournaledEngine, JournalMismatch, Patience, Shown
-from serve_app.operations.responses.writer import EventWriter
+from deployments.models.contract.engine import EngineRequest, Usage
+from deployments.models.contract.errors import EngineDied, EngineError, Overloaded, RequestRejected
+from serve_app.operations.responses.events.writer import EventWriter
+from serve_app.operations.responses.resume.journal import Journal, JournaledEngine, JournalMismatch, Patience, Shown
 from tests.twins.engine import Script, ScriptedEngine, model_card
 
 REQUEST = EngineRequest("chat", "req_1", b"{}", stream=True, render="events")

@@ -7,13 +7,20 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.models.engine import Usage
-from deployments.models.events import Finished, Logprobs, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
-from deployments.state.response_protocol import StoredTurn
-from serve_app.operations.code_interpreter.writing import CodeInWriting
-from serve_app.operations.responses.replay import reopen, replay
-from serve_app.operations.responses.state import NO_TOOLS, RefusalDelta, ResponseState
-from serve_app.operations.responses.writer import DONE, frame, type_of
+from deployments.models.contract.engine import Usage
+from deployments.models.contract.events import (
+    Finished,
+    Logprobs,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStart,
+)
+from deployments.state.responses.protocol import StoredTurn
+from serve_app.operations.containers.writing import CodeInWriting
+from serve_app.operations.responses.events.state import NO_TOOLS, RefusalDelta, ResponseState
+from serve_app.operations.responses.events.writer import DONE, frame, type_of
+from serve_app.operations.responses.resume.replay import reopen, replay
 from tests.twins.legal import fold, split
 
 USAGE = Usage(prompt_tokens=5, completion_tokens=3, cached_tokens=2, reasoning_tokens=1)

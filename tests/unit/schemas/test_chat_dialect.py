@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from serve_app.body import parse_json_body
 from serve_app.schemas.chat import ChatRequest
+from serve_app.validation.body import parse_json_body
 
 HI = {"role": "user", "content": "hi"}
 TOOL = {"type": "function", "function": {"name": "f"}}

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from serve_app.schemas.mcp import McpTool, redacted, without_secrets
-from serve_app.schemas.responses import ResponseRequest
+from serve_app.schemas.responses.mcp import McpTool, redacted, without_secrets
+from serve_app.schemas.responses.request import ResponseRequest
 
 TOOL = {"type": "mcp", "server_label": "store", "server_url": "https://example.com/mcp"}
 

@@ -7,11 +7,11 @@ import pytest
 from openai.types import completion_create_params, embedding_create_params
 from pydantic import ValidationError
 
-from deployments.models.engine import ModelCard
-from serve_app.body import parse_json_body
+from deployments.models.contract.engine import ModelCard
 from serve_app.schemas.completions import CompletionRequest
 from serve_app.schemas.embeddings import EmbeddingRequest
 from serve_app.schemas.models import models_to_wire
+from serve_app.validation.body import parse_json_body
 
 
 def completion(**fields):

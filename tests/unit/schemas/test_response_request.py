@@ -5,9 +5,9 @@ import time
 import orjson
 import pytest
 
-from serve_app.body import parse_json_body
-from serve_app.errors import BadRequest
-from serve_app.schemas.responses import CompactRequest, InputTokensRequest, ResponseRequest
+from serve_app.errors.api import BadRequest
+from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseRequest
+from serve_app.validation.body import parse_json_body
 
 PNG, TEXT = "data:image/png;base64,AA==", "data:text/plain;base64,AA=="
 FUNCTION = {"type": "function", "name": "f", "description": "F.", "parameters": {"type": "object"}}

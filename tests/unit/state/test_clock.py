@@ -1,6 +1,6 @@
 """Clocks that nobody can set."""
 
-from deployments.state.clock import PastClock, SteadyClock, uptime
+from deployments.state.database.clock import PastClock, SteadyClock, uptime
 from tests.twins.gatekeeper import TestClock
 
 

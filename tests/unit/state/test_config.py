@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from deployments.config import ConfigError
+from deployments.references import EnvReference, FileReference
 from deployments.state.config import (
     StateConfig,
     check_database,
     parse_database_url,
     resolve_state,
 )
-from deployments.state.object_config import ObjectStoreConfig
-from deployments.state.references import EnvReference, FileReference, StateError
+from deployments.state.objects.config import ObjectStoreConfig
 
 
 def test_the_default_is_a_sqlite_file_in_the_state_directory(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_the_master_key_is_read_in_hexadecimal_or_base64(tmp_path: Path, written
 @pytest.mark.parametrize("written", ["short", "ab" * 31, "zz" * 32, "q6ur"])
 def test_a_master_key_of_another_size_is_refused(tmp_path: Path, written: str) -> None:
     config = StateConfig(state_dir=tmp_path, master_key=EnvReference(env="MASTER"))
-    with pytest.raises(StateError, match="32 random bytes") as refused:
+    with pytest.raises(ConfigError, match="32 random bytes") as refused:
         resolve_state(config, {"MASTER": written})
     assert written not in str(refused.value)
 
@@ -108,13 +109,13 @@ def test_the_same_is_read_from_yaml_values(tmp_path: Path) -> None:
 )
 def test_a_reference_that_leads_nowhere_is_refused(tmp_path: Path, values: dict[str, object], message: str) -> None:
     config = StateConfig(**{"state_dir": tmp_path, **values})  # type: ignore[arg-type]
-    with pytest.raises(StateError, match=message):
+    with pytest.raises(ConfigError, match=message):
         resolve_state(config, {"SHORT": "short"})
 
 
 def test_a_pepper_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pepper").mkdir()
-    with pytest.raises(StateError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         resolve_state(StateConfig(state_dir=tmp_path), {})
 
 
@@ -142,7 +143,7 @@ def test_a_wrong_value_is_refused_with_its_path(values: dict[str, object], place
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///x?mode=memory"])
 def test_a_database_in_memory_is_refused(url: str) -> None:
-    with pytest.raises(StateError, match="names no file"):
+    with pytest.raises(ConfigError, match="names no file"):
         parse_database_url(url)
 
 
@@ -150,7 +151,7 @@ def test_a_database_in_memory_is_refused(url: str) -> None:
 def test_sqlite_is_refused_for_more_than_one_node(url: str | EnvReference | None) -> None:
     config = StateConfig(database_url=url)
     check_database(config, 1, {"URL": "sqlite:///x.db"})
-    with pytest.raises(StateError, match="2 nodes serve"):
+    with pytest.raises(ConfigError, match="2 nodes serve"):
         check_database(config, 2, {"URL": "sqlite:///x.db"})
 
 
@@ -160,7 +161,7 @@ def test_postgresql_serves_any_number_of_nodes() -> None:
 
 
 def test_a_directory_of_one_node_is_refused_where_more_serve() -> None:
-    with pytest.raises(StateError, match=r"object_store\.url"):
+    with pytest.raises(ConfigError, match=r"object_store\.url"):
         check_database(StateConfig(database_url="postgresql://db/manta"), 2)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.state.encryption import (
+from deployments.state.encryption.sealing import (
     CHUNK_BYTES,
     SALT_BYTES,
     AccountKey,

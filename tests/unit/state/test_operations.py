@@ -8,12 +8,12 @@ from pydantic import ValidationError
 
 from deployments.models.config import ModelConfig
 from deployments.operations import MODEL_OPERATIONS, Operation, Task, operations_of
-from deployments.state.keys import NewKey
+from deployments.state.identity.keys import NewKey
 from deployments.tools.config import ToolsConfig
 from serve_app.asgi import ROUTES
 from serve_app.operations.scopes import check_operation
-from serve_app.schemas.built_in_tool import BuiltInTool
-from serve_app.schemas.response_tools import CodeInterpreterTool
+from serve_app.schemas.responses.built_in_tool import BuiltInTool
+from serve_app.schemas.responses.tools import CodeInterpreterTool
 from tests.twins.keys import principal_of_key
 
 TOOLS = {tool: tool.tool for tool in BuiltInTool.__subclasses__()}

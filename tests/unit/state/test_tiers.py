@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from deployments.state.config import StateConfig
-from deployments.state.tiers import TierLimits, Tiers
+from deployments.state.identity.tiers import TierLimits, Tiers
 from serve_app.config import ServiceConfig
 
 MODEL = {"id": "m", "source": "demo:chat", "max_model_len": 8}

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.tools.file_search.chunks import _TOKEN, split
-from deployments.tools.file_search.filters import meets
-from deployments.tools.file_search.ranking import fuse
-from deployments.tools.file_search.terms import TermCoder, words_of
+from deployments.tools.documents.chunks import _TOKEN, split
+from deployments.tools.search_index.filters import meets
+from deployments.tools.search_index.ranking import fuse
+from deployments.tools.search_index.terms import TermCoder, words_of
 
 
 def num_tokens(text: str) -> int:

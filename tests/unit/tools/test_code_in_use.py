@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerFile
-from serve_app.operations.code_interpreter import tool as module
-from serve_app.operations.code_interpreter.tool import CodeInUse
-from serve_app.operations.responses.tools import ToolContext
-from serve_app.schemas.response_tools import AutoContainer
+from serve_app.operations.containers import tool as module
+from serve_app.operations.containers.tool import CodeInUse
+from serve_app.operations.responses.tools.contract import ToolContext
+from serve_app.schemas.responses.tools import AutoContainer
 from tests.twins.keys import principal_of_key
 
 WHO = principal_of_key(account="acct_1")

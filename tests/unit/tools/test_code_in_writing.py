@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve_app.operations.code_interpreter.writing import CodeInWriting, TextMember
+from serve_app.operations.containers.writing import CodeInWriting, TextMember
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=6) | st.just("code"),

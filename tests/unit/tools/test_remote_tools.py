@@ -2,8 +2,8 @@
 
 from deployments.tools.mcp.messages import ListedTool
 from serve_app.operations.mcp.tool import McpInUse
-from serve_app.operations.responses.tools import ToolContext
-from serve_app.schemas.mcp import McpTool
+from serve_app.operations.responses.tools.contract import ToolContext
+from serve_app.schemas.responses.mcp import McpTool
 from tests.twins.keys import principal_of_key
 
 WHO = principal_of_key(account="acct_1")

@@ -1,0 +1,226 @@
+"""Workers on the cluster: one that is always there, for small batches and the first lines of large ones, and a Ray Data
+job for the rest of each large one.
+
+Only places of lines travel to them, and only counts come back: what lines say never goes through Ray.
+"""
+
+import asyncio
+import logging
+import os
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import ray
+from ray.exceptions import RayActorError, RayError
+
+from batch.fleet import FleetDown
+from batch.lines import Place
+from batch.setup import BatchSetup, log_errors
+from batch.worker import Job, LineWorker
+from deployments.background_loop import BackgroundLoop
+from deployments.state.batches.ledger import Fenced
+from serve_app.telemetry.log import log_bug
+
+logger = logging.getLogger(__name__)
+
+_START_TIMEOUT_S = 60.0
+_MAX_CALLS = 64
+_PLACE = struct.Struct("<III")
+
+
+class WorkerProcess:
+    """A `LineWorker` in a process of its own: an actor for small batches, a caller in a Ray Data job for large ones."""
+
+    def __init__(self, setup: BatchSetup) -> None:
+        log_errors()
+        self._loop = BackgroundLoop("batch-worker")
+        self._worker: LineWorker = self._loop.run(setup.create_worker(), _START_TIMEOUT_S)
+
+    def ready(self) -> int:
+        """Return the process's id."""
+        return os.getpid()
+
+    def run(self, job: Job, packed: bytes) -> int:
+        """Return how many lines were tried; see `LineWorker.run`.
+
+        Raises:
+            Fenced: somebody else works on the batch now.
+        """
+        places = unpack_places(packed)
+        try:
+            self._loop.run(self._worker.run(job, places))
+        except Fenced as fenced:
+            raise Fenced(str(fenced)) from None
+        except Exception as error:  # Its words may hold anything, and Ray would write them down.
+            log_bug(job.batch_id, error)
+            raise RuntimeError("A worker failed; its error log says where.") from None
+        return len(places)
+
+
+class LineCaller:
+    """What a Ray Data job maps slices of a batch with: places of lines in, counts out."""
+
+    def __init__(self, setup: BatchSetup, job: Job) -> None:
+        self._process = WorkerProcess(setup)
+        self._job = job
+
+    def __call__(self, rows: dict[str, Any]) -> dict[str, Any]:
+        """Run the lines of the slices."""
+        return {"num_lines": np.array([self._process.run(self._job, packed) for packed in rows["places"]])}
+
+
+class RayFleet:
+    """Keeps `batch.fleet.Fleet` on a Ray cluster. Its processes end with the one that holds it."""
+
+    def __init__(self, setup: BatchSetup) -> None:
+        self._setup = setup
+        self._config = setup.config
+        self._shared: asyncio.Task[Any] | None = None
+        self._alone: dict[str, Any] = {}
+        self._jobs = asyncio.Semaphore(setup.config.max_jobs)
+        self._num_jobs = 0
+
+    async def warm_up(self) -> None:
+        """Start the worker for small batches.
+
+        Raises:
+            FleetDown: it does not start.
+        """
+        await self._shared_worker()
+
+    async def run(self, job: Job, places: Sequence[Place]) -> None:
+        """Run the first lines in the worker that is there already; where there are more, a job for those starts."""
+        first = self._config.small_batch_lines
+        work = [self._run_shared(job, places[:first])] if first else []
+        if len(places) > first:
+            work.append(self._run_in_job(job, places[first:]))
+        for result in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _run_shared(self, job: Job, places: Sequence[Place]) -> None:
+        worker = await self._shared_worker()
+        held = self._shared
+        if not await _call(worker, job, places) and self._shared is held:
+            self._shared = None
+
+    async def _run_in_job(self, job: Job, places: Sequence[Place]) -> None:
+        async with self._jobs:
+            self._num_jobs += 1
+            try:
+                await asyncio.to_thread(self._run_job, job, places)
+            finally:
+                self._num_jobs -= 1
+
+    async def run_alone(self, job: Job, place: Place) -> None:
+        """Run one line in a process that runs nothing else."""
+        worker = self._alone.get(job.batch_id)
+        if worker is None:
+            worker = self._alone[job.batch_id] = await _start_worker(self._setup)
+        if not await _call(worker, job, [place]):
+            del self._alone[job.batch_id]
+
+    async def forget(self, batch_id: str) -> None:
+        """Let the process go that ran single lines of a batch."""
+        worker = self._alone.pop(batch_id, None)
+        if worker is not None:
+            ray.kill(worker)
+
+    async def close(self) -> None:
+        """Let all processes go."""
+        for worker in self._alone.values():
+            ray.kill(worker)
+        self._alone.clear()
+        if self._shared is not None:
+            self._shared.cancel()
+            if self._shared.done() and not self._shared.cancelled() and self._shared.exception() is None:
+                ray.kill(self._shared.result())
+            self._shared = None
+
+    async def _shared_worker(self) -> Any:
+        if self._shared is None:
+            self._shared = asyncio.create_task(_start_worker(self._setup))
+        starting = self._shared
+        try:
+            return await asyncio.shield(starting)
+        except FleetDown:
+            if self._shared is starting:
+                self._shared = None
+            raise
+
+    def _run_job(self, job: Job, places: Sequence[Place]) -> None:
+        """Run a Ray Data job; one that breaks off has left lines undone, which its caller looks for."""
+        from ray.data import ActorPoolStrategy, DataContext, from_items  # 3 s to import, for large batches only.
+
+        config = self._config
+        context = DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        share = max(1, config.max_lines_in_flight // (self._num_jobs * config.num_workers))
+        shared = config.model_copy(update={"max_lines_in_flight": share})
+        setup = replace(self._setup, config=shared)
+        size = config.slice_lines
+        rows = [{"places": pack_places(places[start : start + size])} for start in range(0, len(places), size)]
+        data = from_items(rows, override_num_blocks=len(rows)).map_batches(
+            LineCaller,
+            fn_constructor_args=(setup, job),
+            batch_size=1,
+            # Two slices at a time, so that the end of one does not leave the models idle.
+            compute=ActorPoolStrategy(
+                size=config.num_workers,
+                max_tasks_in_flight_per_actor=2,
+                max_concurrent_calls_per_actor=2,
+                enable_true_multi_threading=True,
+            ),
+            num_cpus=config.num_cpus,
+            max_restarts=0,
+            max_task_retries=0,
+        )
+        try:
+            for _ in data.iter_batches(batch_size=None, prefetch_batches=0):
+                continue
+        except Exception as error:  # What workers said has been logged where it happened.
+            logger.warning("The job of %s broke off: %s", job.batch_id, type(error).__name__)
+
+
+def pack_places(places: Iterable[Place]) -> bytes:
+    """Return places as bytes, 12 for each."""
+    return b"".join(_PLACE.pack(*place) for place in places)
+
+
+def unpack_places(packed: bytes) -> list[Place]:
+    """Return what `pack_places` packed."""
+    return [Place(*place) for place in _PLACE.iter_unpack(packed)]
+
+
+async def _start_worker(setup: BatchSetup) -> Any:
+    options = {
+        "num_cpus": setup.config.num_cpus,
+        "max_restarts": 0,
+        "max_task_retries": 0,
+        "max_concurrency": _MAX_CALLS,
+    }
+    worker = ray.remote(WorkerProcess).options(**options).remote(setup)
+    try:
+        await asyncio.wait_for(worker.ready.remote(), _START_TIMEOUT_S)
+    except (RayError, TimeoutError) as error:
+        ray.kill(worker)
+        raise FleetDown(f"A worker does not start: {type(error).__name__}.") from None
+    return worker
+
+
+async def _call(worker: Any, job: Job, places: Sequence[Place]) -> bool:
+    """Run lines in a worker; return whether it is still there."""
+    try:
+        await worker.run.remote(job, pack_places(places))
+    except RayActorError:
+        logger.warning("A worker died over lines of %s.", job.batch_id)
+        return False
+    except Fenced:  # As it comes it holds a trace of the other process.
+        raise Fenced("Somebody else works on the batch now.") from None
+    except RayError as error:
+        logger.warning("A worker failed over lines of %s: %s", job.batch_id, type(error).__name__)
+    return True

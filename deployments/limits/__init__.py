@@ -1,0 +1,1 @@
+"""The rate limiter: the gatekeeper, and how ingress replicas share it."""

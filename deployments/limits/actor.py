@@ -1,0 +1,106 @@
+"""The gatekeeper as a Ray actor, and how ingress replicas reach it."""
+
+import asyncio
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError
+
+from deployments.channel.client import Address
+from deployments.detached import NAMESPACE, start_detached, stop_detached
+from deployments.limits.exchange_channel import ExchangeClient, ExchangeListener
+from deployments.limits.gatekeeper import Gatekeeper, fingerprint
+from deployments.limits.messages import Exchange, Exchanged, Hello, Identified, TransportDown
+from deployments.state.config import ResolvedState
+
+ACTOR_NAME = "manta-gatekeeper"
+_CALL_TIMEOUT_S = 2.0
+_STOP_S = 15.0
+
+
+class GatekeeperActor(Gatekeeper):
+    """The gatekeeper in its process on the cluster: it is called through Ray, and exchanges come over a channel."""
+
+    def __init__(self, state: ResolvedState) -> None:
+        super().__init__(state)
+        name = f"gatekeeper-{ray.get_runtime_context().get_actor_id()}"
+        self._listener = ExchangeListener(self.exchange, ray.util.get_node_ip_address(), name)
+
+    def channel(self) -> Address:
+        """Return where exchanges are taken."""
+        return self._listener.address
+
+    def stop(self) -> None:
+        """Save everything, and answer nobody any more."""
+        self._listener.close()
+        super().stop()
+
+
+def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
+    """Return the handle of the cluster's gatekeeper, started if there is none or if it runs with another configuration.
+
+    It outlives whoever starts it, and comes back by itself when it is killed. Several may start it at once.
+
+    Raises:
+        ConfigError: something else keeps replacing it.
+    """
+    return start_detached(GatekeeperActor, state, fingerprint(state), name, _STOP_S, max_concurrency=1)
+
+
+def stop_gatekeeper(name: str = ACTOR_NAME) -> None:
+    """Have the gatekeeper save everything, then end it for good; nothing happens where there is none."""
+    stop_detached(name, _STOP_S)
+
+
+class RayTransport:
+    """Calls the gatekeeper actor by its name; exchanges, for which requests wait, go over a channel to it."""
+
+    def __init__(self, name: str = ACTOR_NAME) -> None:
+        self._name = name
+        self._handle: Any = None
+        self._exchanges = ExchangeClient(self._find_channel)
+
+    async def hello(self) -> Hello:
+        """Return what every client must know."""
+        hello: Hello = await self._call("hello")
+        return hello
+
+    async def identify(self, digest: bytes) -> Identified:
+        """Return who the digest stands for."""
+        identified: Identified = await self._call("identify", digest)
+        return identified
+
+    async def exchange(self, exchange: Exchange) -> Exchanged:
+        """Carry one exchange."""
+        return await self._exchanges.exchange(exchange, _CALL_TIMEOUT_S)
+
+    async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
+        """Hand over request records."""
+        marks: tuple[str, int] = await self._call("record", client_id, first, rows)
+        return marks
+
+    async def refresh_keys(self) -> None:
+        """Have the gatekeeper look at the database now: a key that was just changed counts from here on."""
+        await self._call("refresh_keys")
+
+    def close(self) -> None:
+        """Close the channel."""
+        self._exchanges.close()
+
+    async def _find_channel(self) -> Address:
+        address: Address = await self._call("channel")
+        return address
+
+    async def _call(self, method: str, *args: object) -> Any:
+        try:
+            if self._handle is None:
+                self._handle = await asyncio.to_thread(ray.get_actor, self._name, NAMESPACE)
+            return await asyncio.wait_for(getattr(self._handle, method).remote(*args), _CALL_TIMEOUT_S)
+        except TransportDown:
+            raise
+        except (RayActorError, ValueError) as error:
+            # It is away: restarting under the same handle, or for good, and then there is another of this name.
+            self._handle = None
+            raise TransportDown(f"The gatekeeper is away: {type(error).__name__}.") from None
+        except (RayError, TimeoutError) as error:
+            raise TransportDown(f"The gatekeeper does not answer: {type(error).__name__}.") from None

@@ -1,0 +1,233 @@
+"""The gatekeeper as an ingress replica sees it: keys from a cache, room from leases.
+
+An allowed request with a cached key and a warm lease touches nothing but this process's memory. `tick` runs ten times
+a second while there is traffic: it gives back what leases did not use, tells what was settled, and hears of changed
+keys, so that a cached key is never trusted for long without news.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from deployments.limits.client.exchanger import Exchanger
+from deployments.limits.client.key_cache import KeyCache
+from deployments.limits.client.leases import KeyLeases
+from deployments.limits.contract import Decision, Denied, GatekeeperUnavailable, Granted, Quota
+from deployments.limits.messages import Ask, Transport
+from deployments.limits.window import WINDOW_S
+from deployments.state.identity.principal import Principal
+from deployments.state.identity.secret import can_be_secret
+
+TICK_S = 0.1
+_ALONE_RETRY_S = 0.5
+_SPARE = 2
+"""A lease holds room for so many more requests at least. Those that come one by one then seldom wait for one."""
+_RENEW_S = 1.0
+"""Leases of a key that has been used in so many seconds are renewed before they end, so that nobody waits for them."""
+_ACTIVE_S = WINDOW_S + 2.0
+_FORGET_S = 3 * WINDOW_S
+_GRANTED = Granted()
+
+
+class GatekeeperClient:
+    """Keeps `protocol.Gatekeeper` over a transport. `counts` says how often what happened, for metrics.
+
+    `tick` is called by a task of its own unless `background` is false.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        background: bool = True,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._keys = KeyCache(transport, self.counts, clock, wall, sleep)
+        self._exchanger = Exchanger(transport, self._keys, self.counts, clock, wall, sleep)
+        self._states = self._exchanger.states
+        self._clock = clock
+        self._sleep = sleep
+        self._background = background
+        self._ticking: asyncio.Task[None] | None = None
+        self._active_at = float("-inf")
+        self._swept_at = float("-inf")
+
+    async def identify(self, secret: str) -> Principal | None:
+        """Return who holds the secret; None if it is unknown, revoked or expired.
+
+        Raises:
+            GatekeeperUnavailable: it is not cached and the gatekeeper is away, or it has been away for too long.
+        """
+        if not can_be_secret(secret):
+            return None
+        keys = self._keys
+        if keys.hello is None:
+            await keys.say_hello()
+        digest = keys.digest(secret)
+        known = keys.get(digest)
+        if known is None or self._clock() >= keys.trusted_until:
+            return await self._identify_slowly(digest)
+        return keys.accepted(known)
+
+    async def admit(self, principal: Principal) -> Decision:
+        """Take one request out of the key's minute."""
+        state = self._states.get(principal.key_id) or self._new_state(principal)
+        state.used_at = now = self._clock()
+        if state.requests.take(1, now):
+            return state.requests.granted
+        return await self._ask(state, principal, 1, 0, now)
+
+    async def reserve(self, principal: Principal, tokens: int) -> Decision:
+        """Take tokens out of the key's minute, before they are used."""
+        if tokens <= 0:
+            return _GRANTED
+        state = self._states.get(principal.key_id) or self._new_state(principal)
+        state.used_at = now = self._clock()
+        if state.tokens.take(tokens, now):
+            return state.tokens.granted
+        if tokens > principal.tokens_per_minute:
+            used = principal.tokens_per_minute - state.quota(principal, now).remaining_tokens
+            return Denied("tokens", principal.tokens_per_minute, used, tokens, None)
+        return await self._ask(state, principal, 0, tokens, now)
+
+    def settle(self, principal: Principal, *, granted: Granted, reserved: int, used: int) -> None:
+        """Correct a reservation to what was really used; the gatekeeper hears of it within a tick."""
+        unused = reserved - used
+        if unused == 0:
+            return
+        state = self._states.get(principal.key_id) or self._new_state(principal)
+        if unused > 0:
+            state.refund("tokens", granted.at, unused)
+        else:
+            state.charge(self._exchanger.now_at(), -unused)
+        self._exchanger.owing.add(state)
+        if self._ticking is None:
+            self._start_ticking()
+
+    def quota(self, principal: Principal) -> Quota:
+        """Return what the key has left, from local knowledge."""
+        state = self._states.get(principal.key_id) or self._new_state(principal)
+        return state.quota(principal, self._clock())
+
+    async def tick(self) -> None:
+        """Renew leases, give back what was not used, tell what is owed, and hear of changed keys when it is time to."""
+        exchanger, now = self._exchanger, self._clock()
+        if exchanger.away_since is None:
+            for state in exchanger.live:
+                if now - state.used_at < _RENEW_S and not state.is_asking:
+                    self._renew(state, now)
+        for state in [state for state in exchanger.live if state.expire(now)]:
+            exchanger.live.discard(state)
+            if state.refunds:
+                exchanger.owing.add(state)
+        if now - self._swept_at >= WINDOW_S:
+            self._swept_at = now
+            self._forget(now)
+        elapsed = now - exchanger.tried_at
+        if exchanger.away_since is not None:
+            is_due = elapsed >= _ALONE_RETRY_S
+        else:
+            interval_s = self._keys.hello.sync_interval_s if self._keys.hello else TICK_S
+            is_due = exchanger.has_waiting or exchanger.owes or elapsed >= interval_s - TICK_S / 2
+        if is_due:
+            await exchanger.synchronise()
+
+    async def close(self) -> None:
+        """Give everything back and stop."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+        exchanger = self._exchanger
+        for state in self._states.values():
+            state.release("requests")
+            state.release("tokens")
+            if state.refunds:
+                exchanger.owing.add(state)
+        if exchanger.owes and exchanger.away_since is None:
+            await exchanger.synchronise()
+        await exchanger.stop()
+
+    async def _identify_slowly(self, digest: bytes) -> Principal | None:
+        keys, exchanger = self._keys, self._exchanger
+        self._active_at = now = self._clock()
+        if self._ticking is None:
+            self._start_ticking()
+        if now >= keys.trusted_until and exchanger.away_since is None:
+            await exchanger.synchronise()
+        known = keys.get(digest)
+        if known is None:
+            return await keys.look_up(digest, exchanger.patience_s if exchanger.away_since is None else 0.0)
+        if exchanger.away_since is not None and keys.hello is not None:
+            if self._clock() - exchanger.away_since > keys.hello.away_grace_s:
+                self.counts["unavailable"] += 1
+                raise GatekeeperUnavailable("The gatekeeper has been away for too long.")
+            self.counts["identified_alone"] += 1
+        return keys.accepted(known)
+
+    async def _ask(self, state: KeyLeases, principal: Principal, requests: int, tokens: int, now: float) -> Decision:
+        self._active_at = state.used_at = now
+        state.principal = principal
+        denied = state.recall(requests, tokens, now)
+        if denied is not None:
+            self.counts["denied_from_memory"] += 1
+            return denied
+        if self._ticking is None:
+            self._start_ticking()
+        exchanger = self._exchanger
+        if exchanger.away_since is not None:
+            return exchanger.decide_alone(state, requests, tokens)
+        if tokens and state.tokens.left:
+            state.release("tokens")
+            exchanger.owing.add(state)
+        spare_requests = spare_tokens = 0
+        if not state.is_asking:
+            state.grow(state.requests if requests else state.tokens, now)
+            if requests or now >= state.requests.until:
+                spare_requests = state.requests.spare_for(_SPARE)
+            if tokens or now >= state.tokens.until:  # Who is admitted will need tokens next.
+                spare_tokens = state.tokens.spare_for(_SPARE + requests)
+        state.is_asking = True
+        ask = Ask(state.key_id, requests, tokens, spare_requests, spare_tokens)
+        decision = await exchanger.ask(state, ask)
+        held = state.requests if requests else state.tokens
+        if isinstance(decision, Denied) and held.take(requests + tokens, self._clock()):
+            return held.granted  # Of many who asked at once, one before this one got more than it needed.
+        return decision
+
+    def _renew(self, state: KeyLeases, now: float) -> None:
+        """Ask for new leases where those that a key has run out before the next tick."""
+        soon = now + 1.5 * TICK_S
+        of_requests, of_tokens = (held.runs_out(now, soon) for held in (state.requests, state.tokens))
+        if of_requests or of_tokens:
+            state.is_asking = True
+            spare_requests = state.requests.renew_for(_SPARE) if of_requests else 0
+            spare_tokens = state.tokens.renew_for(_SPARE) if of_tokens else 0
+            self._exchanger.ask_ahead(state, Ask(state.key_id, 0, 0, spare_requests, spare_tokens))
+
+    def _new_state(self, principal: Principal) -> KeyLeases:
+        state = self._states[principal.key_id] = KeyLeases(principal)
+        state.used_at = self._clock()
+        return state
+
+    def _start_ticking(self) -> None:
+        if self._background:
+            self._ticking = asyncio.get_running_loop().create_task(self._tick_while_active())
+
+    async def _tick_while_active(self) -> None:
+        exchanger = self._exchanger
+        try:
+            while self._clock() - self._active_at < _ACTIVE_S or exchanger.owes or exchanger.live:
+                await self._sleep(TICK_S)
+                await self.tick()
+        finally:
+            self._ticking = None
+
+    def _forget(self, now: float) -> None:
+        """Drop the keys that were not used for a while."""
+        for key_id, state in list(self._states.items()):
+            if state.is_idle(now, _FORGET_S):
+                del self._states[key_id]

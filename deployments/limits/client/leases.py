@@ -1,0 +1,253 @@
+"""What one process holds of one key's minute: leases, what must be given back, and what the gatekeeper last said.
+
+Times named `at` are on the gatekeeper's clock, all others on this process's monotonic clock. Nothing here waits.
+"""
+
+from deployments.limits.contract import Denied, Granted, Quota
+from deployments.limits.messages import Lease, Posting, Standing
+from deployments.limits.window import Dimension, KeyLimits, Shortage
+from deployments.state.identity.principal import Principal
+
+# A refusal is remembered this long: what others give back must not stay unseen for longer.
+DENIAL_S = 0.25
+
+_MAX_SPARE = 1_000_000_000
+
+
+class Held:
+    """What is left of a lease in one dimension, usable until `until`.
+
+    `spare` is what the next one should hold beyond the need. `need` is the most that a single request has needed of
+    late; each lease forgets an eighth of it.
+    """
+
+    __slots__ = ("granted", "left", "need", "size", "spare", "until")
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.size = 0
+        self.spare = 0
+        self.need = 0
+        self.until = 0.0
+        self.granted = Granted()
+
+    def take(self, amount: int, now: float) -> bool:
+        """Take an amount out of the lease; False where there is not as much, or its time is over."""
+        if amount > self.need:
+            self.need = amount
+        if self.left < amount or now >= self.until:
+            return False
+        self.left -= amount
+        return True
+
+    def runs_out(self, now: float, soon: float) -> bool:
+        """Say whether what was leased beyond a need is used up, or ends by `soon`."""
+        if now >= self.until:
+            return False
+        return self.left > 0 if self.until <= soon else self.left < self.need < self.size
+
+    def renew_for(self, requests: int) -> int:
+        """Return what a lease should hold that replaces this one before its end, which nobody has needed yet."""
+        if self.left >= self.need:
+            self.spare = self.size - self.left
+        elif self.size:
+            self.spare = min(2 * self.spare, _MAX_SPARE)
+        return self.spare_for(requests)
+
+    def spare_for(self, requests: int) -> int:
+        """Return what the next lease should hold beyond the need: as much as was used, room for so many at least."""
+        self.spare = max(self.spare, requests * self.need)
+        self.need -= self.need // 8
+        return self.spare
+
+
+class KeyLeases:
+    """One key as this process knows it; `principal` is as it was when it last asked.
+
+    `mirror` counts what this process alone was granted in the last minute.
+    """
+
+    __slots__ = (
+        "_denied_at",
+        "_denied_requests",
+        "_denied_tokens",
+        "charges",
+        "is_asking",
+        "key_id",
+        "mirror",
+        "principal",
+        "refunds",
+        "requests",
+        "standing",
+        "standing_at",
+        "tokens",
+        "used_at",
+    )
+
+    def __init__(self, principal: Principal) -> None:
+        self.key_id = principal.key_id
+        self.principal = principal
+        self.requests = Held()
+        self.tokens = Held()
+        self.mirror = KeyLimits(0, 0)
+        self.refunds: dict[tuple[Dimension, float], int] = {}
+        self.charges: list[Posting] = []
+        self.standing: Standing | None = None
+        self.standing_at = 0.0
+        self.used_at = 0.0
+        self.is_asking = False
+        self._denied_requests: Denied | None = None
+        self._denied_tokens: Denied | None = None
+        self._denied_at = 0.0
+
+    def accept(self, lease: Lease, requests: int, tokens: int, until: float, now: float) -> Granted:
+        """Take a lease of which `requests` and `tokens` are used at once; keep the rest until `until`."""
+        granted = Granted(lease.at)
+        if lease.requests:
+            self.mirror.requests.expire(lease.at)
+            self.mirror.requests.charge(lease.at, lease.requests)
+            self._keep("requests", lease.requests, requests, granted, until, now)
+        if lease.tokens:
+            self.mirror.tokens.expire(lease.at)
+            self.mirror.tokens.charge(lease.at, lease.tokens)
+            self._keep("tokens", lease.tokens, tokens, granted, until, now)
+        return granted
+
+    def refund(self, dimension: Dimension, at: float, amount: int) -> None:
+        """Note that this much of what was charged at `at` is given back."""
+        place = (dimension, at)
+        self.refunds[place] = self.refunds.get(place, 0) + amount
+        if dimension == "tokens":
+            self._denied_tokens = None
+        else:
+            self._denied_requests = None
+
+    def grow(self, held: Held, now: float) -> None:
+        """Have the next lease be larger where the last one was used up before its end."""
+        if held.size and not held.left and now < held.until:
+            held.spare = min(2 * held.spare, _MAX_SPARE)
+
+    def release(self, dimension: Dimension) -> None:
+        """Give back what is left of a lease."""
+        held = self.requests if dimension == "requests" else self.tokens
+        if held.left:
+            self.refund(dimension, held.granted.at, held.left)
+            held.left = 0
+
+    def expire(self, now: float) -> bool:
+        """Give back what was not used of leases that ended, and expect that much next time; False if some go on."""
+        is_over = True
+        dimension: Dimension
+        for dimension in ("requests", "tokens"):
+            held = self.requests if dimension == "requests" else self.tokens
+            if not held.left:
+                continue
+            if now < held.until:
+                is_over = False
+                continue
+            held.spare = held.size - held.left
+            self.release(dimension)
+        return is_over
+
+    def remember(self, denied: Denied, now: float) -> None:
+        """Keep a refusal for a moment."""
+        self._denied_at = now
+        if denied.dimension == "requests":
+            self._denied_requests = denied
+        else:
+            self._denied_tokens = denied
+
+    def recall(self, requests: int, tokens: int, now: float) -> Denied | None:
+        """Return the refusal that still holds for this much, with the wait that is left of it."""
+        elapsed = now - self._denied_at
+        if elapsed >= DENIAL_S:
+            return None
+        denied = self._denied_requests if requests else self._denied_tokens
+        if denied is None or requests + tokens < denied.requested:
+            return None
+        wait_s = denied.retry_after_s
+        if wait_s is None or wait_s <= elapsed:
+            return None
+        return Denied(denied.dimension, denied.limit, denied.used, requests + tokens, wait_s - elapsed)
+
+    def take_postings(self, now_at: float) -> tuple[list[Posting], list[Posting]]:
+        """Return the refunds and charges to be told, and forget them."""
+        refunds = []
+        for (dimension, at), amount in self.refunds.items():
+            window = self.mirror.requests if dimension == "requests" else self.mirror.tokens
+            if window.refund(at, amount, now_at):
+                refunds.append(Posting(self.key_id, dimension, at, amount))
+        self.refunds.clear()
+        charges, self.charges = self.charges, []
+        return refunds, charges
+
+    def take_alone(self, requests: int, tokens: int, now_at: float, limits: tuple[int, int]) -> Granted | Shortage:
+        """Decide without the gatekeeper, within `limits` (requests and tokens per minute) of this process's own."""
+        self.mirror.requests_per_minute, self.mirror.tokens_per_minute = limits
+        taken = self.mirror.take(now_at, now_at, requests=requests, tokens=tokens)
+        if isinstance(taken, Shortage):
+            return taken
+        if requests:
+            self.charges.append(Posting(self.key_id, "requests", now_at, requests))
+        if tokens:
+            self.charges.append(Posting(self.key_id, "tokens", now_at, tokens))
+        return Granted(now_at)
+
+    def charge(self, at: float, tokens: int) -> None:
+        """Note tokens that were used beyond their reservation."""
+        self.mirror.tokens.charge(at, tokens)
+        self.charges.append(Posting(self.key_id, "tokens", at, tokens))
+
+    def granted_after(self, at: float, now_at: float) -> list[Posting]:
+        """Return all that this process was granted after `at` and has not given back; it needs no other telling."""
+        self.take_postings(now_at)
+        postings = [Posting(self.key_id, "requests", t, a) for t, a in self.mirror.requests.entries() if t > at]
+        return postings + [Posting(self.key_id, "tokens", t, a) for t, a in self.mirror.tokens.entries() if t > at]
+
+    def quota(self, principal: Principal, now: float) -> Quota:
+        """Return what is left of the minute: what the gatekeeper last said, and what is held here."""
+        used_requests, reset_requests_s, used_tokens, reset_tokens_s = self.standing or (0, 0.0, 0, 0.0)
+        elapsed = now - self.standing_at
+        if elapsed >= reset_requests_s:
+            used_requests, reset_requests_s = 0, elapsed
+        if elapsed >= reset_tokens_s:
+            used_tokens, reset_tokens_s = 0, elapsed
+        if now < self.requests.until:
+            used_requests -= self.requests.left
+        if now < self.tokens.until:
+            used_tokens -= self.tokens.left
+        for (dimension, _), amount in self.refunds.items():
+            if dimension == "requests":
+                used_requests -= amount
+            else:
+                used_tokens -= amount
+        limit_requests, limit_tokens = principal.requests_per_minute, principal.tokens_per_minute
+        return Quota(
+            limit_requests=limit_requests,
+            remaining_requests=min(limit_requests, max(0, limit_requests - used_requests)),
+            reset_requests_s=reset_requests_s - elapsed,
+            limit_tokens=limit_tokens,
+            remaining_tokens=min(limit_tokens, max(0, limit_tokens - used_tokens)),
+            reset_tokens_s=reset_tokens_s - elapsed,
+        )
+
+    def is_idle(self, now: float, for_s: float) -> bool:
+        """Nothing is held or left to tell, and the key was not used for `for_s` seconds."""
+        if self.refunds or self.charges or self.is_asking or self.requests.left or self.tokens.left:
+            return False
+        return now - self.used_at > for_s
+
+    def _keep(self, dimension: Dimension, amount: int, need: int, granted: Granted, until: float, now: float) -> None:
+        held = self.requests if dimension == "requests" else self.tokens
+        surplus = amount - need
+        if surplus <= 0:
+            if not held.left:
+                # Used up at once: the next lease may be larger if it is asked for before this one ends.
+                held.granted, held.until, held.size = granted, until, need
+                held.spare = max(held.spare, need)
+        elif held.left and held.granted.at == granted.at and now < held.until:
+            held.left += surplus
+            held.size += surplus
+        else:
+            self.release(dimension)
+            held.left, held.size, held.until, held.granted = surplus, surplus, until, granted

@@ -1,0 +1,101 @@
+"""The request log as an ingress replica keeps it: records gather here and travel to the gatekeeper in batches.
+
+Records carry numbers; they are kept until the gatekeeper says that they are in the database, and told again to a
+gatekeeper that was restarted in between, which drops those it already has: each is counted once. Only when the
+gatekeeper is away for so long that MAX_KEPT records wait are the oldest given up, and `num_dropped` says how many.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable
+from operator import attrgetter
+
+from deployments.limits.messages import Transport, TransportDown
+from deployments.state.usage.record import RequestRecord
+
+logger = logging.getLogger(__name__)
+
+MAX_KEPT = 100_000
+_INTERVAL_S = 0.5
+_BATCH = 1_000
+_to_row = attrgetter(*RequestRecord.__slots__)
+
+
+class ShippedRequestLog:
+    """Keeps `record.RequestLog`; a task ships what was recorded, unless `background` is false."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        background: bool = True,
+    ) -> None:
+        self.num_dropped = 0
+        self._client_id = secrets.token_hex(8)
+        self._transport = transport
+        self._sleep = sleep
+        self._background = background
+        self._kept: deque[tuple[object, ...]] = deque()
+        self._first = 0
+        self._next_to_send = 0
+        self._epoch: str | None = None
+        self._shipping: asyncio.Task[None] | None = None
+
+    def record(self, record: RequestRecord) -> None:
+        """Keep the record and see that it is shipped; never waits and never raises."""
+        self._kept.append(_to_row(record))
+        if len(self._kept) > MAX_KEPT:
+            self._kept.popleft()
+            self._first += 1
+            self.num_dropped += 1
+        if self._shipping is None and self._background:
+            try:
+                self._shipping = asyncio.get_running_loop().create_task(self._ship_until_empty())
+            except RuntimeError:  # No loop runs here: the next record made inside one takes this one along.
+                return
+
+    async def ship(self) -> bool:
+        """Hand over what was not handed over yet; return whether the gatekeeper answered."""
+        while True:
+            first = max(self._next_to_send, self._first)
+            offset = first - self._first
+            rows = [self._kept[index] for index in range(offset, min(offset + _BATCH, len(self._kept)))]
+            try:
+                epoch, durable = await self._transport.record(self._client_id, first, rows)
+            except TransportDown:
+                return False
+            self._next_to_send = first + len(rows)
+            if epoch != self._epoch:
+                # Another process than before: what it does not know to be in the database, it was never told.
+                is_first_answer, self._epoch = self._epoch is None, epoch
+                if not is_first_answer:
+                    self._next_to_send = min(self._first, first)
+                    self._forget_below(durable)
+                    continue
+            self._forget_below(durable)
+            if self._next_to_send >= self._first + len(self._kept):
+                return True
+
+    async def close(self) -> None:
+        """Hand over what is left."""
+        if self._shipping is not None:
+            self._shipping.cancel()
+            await asyncio.gather(self._shipping, return_exceptions=True)
+        if self._kept and not await self.ship():
+            logger.warning("%d request records could not be handed over.", len(self._kept))
+
+    def _forget_below(self, number: int) -> None:
+        while self._kept and self._first < number:
+            self._kept.popleft()
+            self._first += 1
+
+    async def _ship_until_empty(self) -> None:
+        try:
+            while self._kept:
+                await self._sleep(_INTERVAL_S)
+                await self.ship()
+        finally:
+            self._shipping = None

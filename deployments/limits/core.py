@@ -1,0 +1,157 @@
+"""The gatekeeper without its process: keys and the ledger in memory, and the answer to every message. No I/O.
+
+The clock is Unix time that never goes back. One lock serves the calls of clients and the thread that keeps the
+database: neither holds it for longer than one message or one key.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+
+from deployments.limits.keyring import Keyring
+from deployments.limits.ledger import Journal, Ledger
+from deployments.limits.messages import Ask, Exchange, Exchanged, Identified, Lease, Standing
+from deployments.limits.window import Shortage
+from deployments.state.identity.keys import StoredKey
+
+MAX_VALID_S = 5.0
+RECOVERY_S = 1.0
+_CLIENT_SEEN_S = 5.0
+_CLIENT_REMEMBERED_S = 180.0
+
+
+class _Client:
+    __slots__ = ("has_replayed", "seen_at", "serial")
+
+    def __init__(self) -> None:
+        self.serial = 0
+        self.seen_at = 0.0
+        self.has_replayed = False
+
+
+class GatekeeperCore:
+    """Answers clients.
+
+    Where charges since `lost_since` are missing, it grants nothing for RECOVERY_S seconds and has every client tell
+    what it was granted since.
+    """
+
+    def __init__(
+        self,
+        keyring: Keyring,
+        ledger: Ledger,
+        clock: Callable[[], float],
+        *,
+        journal: Journal | None = None,
+        lost_since: float | None = None,
+    ) -> None:
+        self.lock = threading.Lock()
+        self.keyring = keyring
+        self.ledger = ledger
+        self.clock = clock
+        self._journal = journal
+        self._lost_since = lost_since
+        self._recovering_until = 0.0 if lost_since is None else clock() + RECOVERY_S
+        self._clients: dict[str, _Client] = {}
+        for key_id in ledger.key_ids():
+            self._set_limits(key_id)
+
+    def identify(self, digest: bytes) -> Identified:
+        """Return who the digest stands for."""
+        with self.lock:
+            return self.keyring.identify(digest, self.clock())
+
+    def exchange(self, message: Exchange) -> Exchanged:
+        """Apply what a client gives back, grant what it asks for, and tell it what changed."""
+        with self.lock:
+            now = self.clock()
+            client = self._clients.setdefault(message.client_id, _Client())
+            client.seen_at = now
+            self._apply_postings(client, message, now)
+            is_recovering = now < self._recovering_until
+            answers = None if is_recovering else self._answer(message, now)
+            if self._journal is not None:
+                self._journal.flush()
+            return Exchanged(
+                now=now,
+                revision=self.keyring.revision,
+                changed=self.keyring.changes_since(message.revision),
+                answers=answers,
+                standings=self._standings(message, now),
+                num_clients=self._num_clients(now),
+                replay_after=self._lost_since if is_recovering and not client.has_replayed else None,
+            )
+
+    def apply_keys(self, revision: int, changed: Iterable[StoredKey]) -> None:
+        """Take in changes of keys."""
+        with self.lock:
+            for key in self.keyring.apply(revision, changed):
+                if key.principal is not None and self.ledger.knows(key.key_id):
+                    self._set_limits(key.key_id)
+
+    def sweep(self) -> None:
+        """Forget keys that are charged nothing and clients that are long gone."""
+        with self.lock:
+            now = self.clock()
+            self.ledger.forget_idle(now)
+            for client_id, client in list(self._clients.items()):
+                if now - client.seen_at > _CLIENT_REMEMBERED_S:
+                    del self._clients[client_id]
+
+    def serials(self) -> dict[str, int]:
+        """Return the last serial applied for each client."""
+        return {client_id: client.serial for client_id, client in self._clients.items() if client.serial}
+
+    def restore_serials(self, serials: dict[str, int]) -> None:
+        """Go on from the serials that a journal holds."""
+        for client_id, serial in serials.items():
+            client = self._clients.setdefault(client_id, _Client())
+            client.serial, client.seen_at = serial, self.clock() - _CLIENT_SEEN_S
+
+    def _apply_postings(self, client: _Client, message: Exchange, now: float) -> None:
+        """Apply refunds and charges, unless this very message was applied before and only its answer was lost."""
+        if message.is_replay:
+            if not client.has_replayed:
+                for posting in message.charges:
+                    self.ledger.charge(posting)
+                    self._set_limits(posting.key_id)
+                client.has_replayed = True
+            return
+        if message.serial <= client.serial:
+            return
+        for posting in message.charges:
+            self.ledger.charge(posting)
+            self._set_limits(posting.key_id)
+        if now >= self._recovering_until:  # Before, they may name charges that are not known yet, or not any more.
+            for posting in message.refunds:
+                self.ledger.refund(posting, now)
+        if message.refunds or message.charges:
+            client.serial = message.serial
+            if self._journal is not None:
+                self._journal.note_serial(message.client_id, message.serial)
+
+    def _answer(self, message: Exchange, now: float) -> list[Lease | Shortage]:
+        valid_s = min(max(message.valid_s, 0.0), MAX_VALID_S)
+        num_clients = self._num_clients(now)
+        return [self._take(ask, now, valid_s, num_clients) for ask in message.asks]
+
+    def _take(self, ask: Ask, now: float, valid_s: float, num_clients: int) -> Lease | Shortage:
+        if not self.ledger.knows(ask.key_id) and not self._set_limits(ask.key_id):
+            # The key was revoked between being identified and asking; its holder learns that from the next attempt.
+            return Shortage("requests", 0, 0, ask.requests, 1.0)
+        return self.ledger.take(ask, now, valid_s, num_clients)
+
+    def _set_limits(self, key_id: str) -> bool:
+        principal = self.keyring.principal(key_id)
+        if principal is None:
+            return False
+        self.ledger.set_limits(key_id, principal.requests_per_minute, principal.tokens_per_minute)
+        return True
+
+    def _standings(self, message: Exchange, now: float) -> dict[str, Standing]:
+        touched = {ask.key_id for ask in message.asks}
+        touched.update(posting.key_id for posting in message.refunds)
+        standings = {key_id: self.ledger.standing(key_id, now) for key_id in touched}
+        return {key_id: standing for key_id, standing in standings.items() if standing is not None}
+
+    def _num_clients(self, now: float) -> int:
+        return max(1, sum(1 for client in self._clients.values() if now - client.seen_at <= _CLIENT_SEEN_S))

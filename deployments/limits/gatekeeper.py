@@ -1,0 +1,290 @@
+"""The gatekeeper's process: the core in memory, and a thread that keeps the database in step with it.
+
+Nothing that a client waits for touches the database: keys are followed by polling a revision number, charges are
+written to a journal on the node at once and to the database every few seconds, request records are gathered and
+written in batches. After a restart the account of the last minute is exactly what it was, from snapshot and journal.
+Where the journal is gone (another node), nothing is granted for a second while every client tells what it was
+granted since the last snapshot; what was granted on a node that died with its journal is then the only thing unknown.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import secrets
+import time
+from collections import deque
+from pathlib import Path
+from typing import NamedTuple
+
+from deployments.background_loop import BackgroundLoop
+from deployments.config import ConfigError
+from deployments.limits.core import GatekeeperCore
+from deployments.limits.journal import FileJournal, read_journal
+from deployments.limits.keyring import Keyring
+from deployments.limits.ledger import Ledger
+from deployments.limits.messages import Exchange, Exchanged, Hello, Identified, TransportDown
+from deployments.limits.snapshots import Snapshot, load_snapshot, save_snapshot
+from deployments.limits.window import WINDOW_S
+from deployments.state.config import ResolvedState
+from deployments.state.containers.store import ContainerStore
+from deployments.state.database.clock import PastClock, SteadyClock
+from deployments.state.database.connection import Database, connect
+from deployments.state.encryption.vault import Vault
+from deployments.state.identity.key_store import KeyStore
+from deployments.state.responses.conversations import ConversationStore
+from deployments.state.responses.store import ResponseStore
+from deployments.state.usage.record import RequestRecord
+from deployments.state.usage.store import LogTrim, Numbered, UsageStore
+from deployments.state.vector_stores.store import VectorStores
+
+logger = logging.getLogger(__name__)
+
+_MAX_BUFFERED_RECORDS = 100_000
+_RECORDS_PER_FLUSH = 5_000
+_LOOK_AT_MOST_EVERY_S = 0.1
+_LOOK_TIMEOUT_S = 0.5
+_LOOK_PAUSE_S = 2.0
+_START_TIMEOUT_S = 10.0
+_TRIM_EVERY_S = 3600.0
+
+
+class Gatekeeper:
+    """Holds the keys and the limits of the whole service; one of it runs, as an actor or in a test.
+
+    Its methods are called one at a time. Until the database has answered once, each raises TransportDown.
+    """
+
+    def __init__(self, state: ResolvedState) -> None:
+        self._state = state
+        self._past = PastClock()
+        self._epoch = secrets.token_hex(8)
+        self._core: GatekeeperCore | None = None
+        self._journal: FileJournal | None = None
+        self._database: Database | None = None
+        self._look_again_at = 0.0
+        self._saving = asyncio.Lock()
+        self._records: deque[tuple[str, int, Numbered]] = deque()
+        self._durable: dict[str, int] = {}
+        self._background = BackgroundLoop("gatekeeper-database")
+        starting = self._background.start(self._start_when_possible())
+        try:
+            starting.result(_START_TIMEOUT_S)
+        except TimeoutError:
+            logger.warning("The database does not answer; the gatekeeper goes on trying.")
+
+    def hello(self) -> Hello:
+        """Return what every client must know."""
+        limiter = self._state.config.limiter
+        return Hello(
+            pepper=self._state.pepper,
+            lease_s=limiter.lease_s,
+            sync_interval_s=limiter.sync_interval_s,
+            patience_s=limiter.patience_s,
+            away_grace_s=limiter.away_grace_s,
+        )
+
+    def identify(self, digest: bytes) -> Identified:
+        """Return who the digest stands for. One that is unknown is looked for in the database, but not at any rate."""
+        core = self._ready()
+        identified = core.identify(digest)
+        if identified.principal is None:
+            is_certain = time.monotonic() >= self._look_again_at
+            if is_certain:
+                self._look_again_at = time.monotonic() + _LOOK_AT_MOST_EVERY_S
+                is_certain = self._poll_keys_now()
+            identified = core.identify(digest)._replace(is_certain=is_certain)
+        return identified
+
+    def exchange(self, exchange: Exchange) -> Exchanged:
+        """Carry one exchange with a client."""
+        return self._ready().exchange(exchange)
+
+    def refresh_keys(self) -> int:
+        """Take in changes of keys now instead of at the next poll; return the revision that is known then."""
+        core = self._ready()
+        self._poll_keys_now()
+        return core.keyring.revision
+
+    def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
+        """Take request records numbered from `first`, unless there are too many to keep.
+
+        Returns this process's epoch, and the number below which all of the client's records are in the database.
+        """
+        self._ready()
+        if len(self._records) + len(rows) <= _MAX_BUFFERED_RECORDS:
+            for number, row in enumerate(rows, first):
+                record = RequestRecord(*row)  # type: ignore[arg-type]
+                self._records.append((client_id, number, Numbered(f"{client_id}:{number}", record)))
+        return self._epoch, self._durable.get(client_id, 0)
+
+    def fingerprint(self) -> str:
+        """Return what stands for the configuration that this gatekeeper runs with."""
+        return fingerprint(self._state)
+
+    def status(self) -> dict[str, object]:
+        """Return the process id, the epoch, and how much is held."""
+        core = self._ready()
+        return {
+            "pid": os.getpid(),
+            "epoch": self._epoch,
+            "revision": core.keyring.revision,
+            "num_limited_keys": len(core.ledger.key_ids()),
+            "num_buffered_records": len(self._records),
+        }
+
+    def stop(self) -> None:
+        """Save everything and close the database."""
+        try:
+            self._background.cancel()
+            self._background.run(self._stop(), timeout_s=10)
+        finally:
+            self._background.stop()
+
+    def _poll_keys_now(self) -> bool:
+        """Take in changes of keys; return whether the database answered."""
+        try:
+            self._background.run(self._poll_keys(), timeout_s=_LOOK_TIMEOUT_S)
+        except Exception as error:  # The poll in the background goes on trying and says what is wrong.
+            self._look_again_at = time.monotonic() + _LOOK_PAUSE_S
+            logger.debug("Keys could not be refreshed: %s", type(error).__name__)
+            return False
+        return True
+
+    def _ready(self) -> GatekeeperCore:
+        if self._core is None:
+            raise TransportDown("The gatekeeper has not reached its database yet.")
+        return self._core
+
+    async def _start_when_possible(self) -> None:
+        while True:
+            try:
+                await self._start()
+                return
+            except ConfigError as error:
+                logger.warning("%s", error)
+                await asyncio.sleep(1.0)
+
+    async def _start(self) -> None:
+        database = await connect(self._state.database_url)
+        store = KeyStore(database, self._state.pepper, self._state.config.tiers)
+        snapshot = await load_snapshot(database)
+        restored = _restore(snapshot, self._state.state_dir / "limiter")
+        keyring = Keyring()
+        keyring.apply(*await store.changes_since(0))
+        keyring.start_here()
+        core = GatekeeperCore(
+            keyring, restored.ledger, restored.clock, journal=restored.journal, lost_since=restored.lost_since
+        )
+        core.restore_serials(restored.serials)
+        self._database, self._store, self._usage = database, store, UsageStore(database)
+        self._journal = restored.journal
+        await self._save_snapshot(core)
+        self._core = core
+        config = self._state.config
+        self._background.repeat("Polling keys", config.limiter.key_poll_interval_s, self._poll_keys)
+        self._background.repeat("The limiter's snapshot", config.limiter.snapshot_interval_s, self._snapshot)
+        self._background.repeat("Writing request records", config.usage_flush_interval_s, self._flush_records)
+        trim = LogTrim(self._usage, config.request_log_days, self._past)
+        self._background.repeat("Dropping old request records", _TRIM_EVERY_S, trim.trim)
+        self._background.repeat("Sweeping expired responses", config.sweep_interval_s, self._sweep_responses)
+
+    async def _poll_keys(self) -> None:
+        core = self._ready()
+        revision, changed = await self._store.changes_since(core.keyring.revision)
+        if revision != core.keyring.revision:
+            core.apply_keys(revision, changed)
+
+    async def _snapshot(self) -> None:
+        core = self._ready()
+        core.sweep()
+        async with self._saving:  # A snapshot that overtook another would be followed by an older one.
+            await self._save_snapshot(core)
+
+    async def _save_snapshot(self, core: GatekeeperCore) -> None:
+        """Save what changed since the last snapshot, from a consistent cut: keys changed later are in the journal."""
+        journal, database = self._journal, self._database
+        if journal is None or database is None:
+            raise TransportDown("The gatekeeper has not started yet.")
+        with core.lock:
+            now = core.clock()
+            key_ids = core.ledger.take_changed()
+            segment = journal.rotate(core.serials())
+        charges = []
+        for key_id in key_ids:
+            with core.lock:
+                charges.append(core.ledger.charges(key_id, now))
+        try:
+            await save_snapshot(database, Snapshot(journal.journal_id, segment, now, charges))
+        except BaseException:
+            with core.lock:
+                core.ledger.mark_changed(key_ids)
+            raise
+        journal.drop_before(segment)
+
+    async def _flush_records(self) -> None:
+        while self._records:
+            batch = [self._records[index] for index in range(min(_RECORDS_PER_FLUSH, len(self._records)))]
+            await self._usage.add(numbered for _, _, numbered in batch)
+            for client_id, number, _ in batch:
+                self._durable[client_id] = max(self._durable.get(client_id, 0), number + 1)
+                self._records.popleft()
+
+    async def _sweep_responses(self) -> None:
+        """Destroy the stored responses, conversations, containers' records and vector stores that have expired."""
+        database = self._database
+        assert database is not None
+        vault = Vault(database, self._state.master_key)
+        await ResponseStore(database, vault, self._past).sweep()
+        await ConversationStore(database, vault, self._past).sweep()
+        await ContainerStore(database, vault, self._past).sweep()
+        await VectorStores(database, vault, self._past).sweep()
+
+    async def _stop(self) -> None:
+        if self._core is not None:
+            await self._flush_records()
+            await self._snapshot()
+        if self._journal is not None:
+            self._journal.close()
+        if self._database is not None:
+            await self._database.close()
+
+
+def fingerprint(state: ResolvedState) -> str:
+    """Return a digest of the configuration, without saying anything of its secrets."""
+    parts = (state.config.model_dump_json(), str(state.state_dir), state.database_url, state.pepper.hex())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+class _Restored(NamedTuple):
+    """What a start begins with; `lost_since` is the time since when charges may be missing, None where none are."""
+
+    clock: SteadyClock
+    ledger: Ledger
+    journal: FileJournal
+    serials: dict[str, int]
+    lost_since: float | None
+
+
+def _restore(snapshot: Snapshot | None, directory: Path) -> _Restored:
+    """Return the account as it was, from the last snapshot and what the journal holds beyond it."""
+    if snapshot is None:
+        journal = FileJournal(directory, secrets.token_hex(8), 0)
+        return _Restored(SteadyClock(), Ledger(journal), journal, {}, None)
+    recorded = read_journal(directory, snapshot.journal_id, snapshot.segment)
+    if recorded.last_segment is None:
+        journal = FileJournal(directory, secrets.token_hex(8), 0)
+    else:
+        journal = FileJournal(directory, snapshot.journal_id, recorded.last_segment + 1)
+    clock = SteadyClock(not_before=snapshot.at)
+    ledger = Ledger(journal)
+    saved = {}
+    for charges in snapshot.charges:
+        ledger.restore(charges)
+        saved[charges.key_id] = charges.number
+    now = clock()
+    for change in recorded.changes:
+        if change.number > saved.get(change.posting.key_id, 0):
+            ledger.replay(change, now)
+    is_whole = recorded.last_segment is not None or now - snapshot.at > WINDOW_S
+    return _Restored(clock, ledger, journal, recorded.serials, None if is_whole else snapshot.at)

@@ -1,0 +1,83 @@
+"""The keys as the gatekeeper holds them in memory: looked up by digest, and a list of what changed lately."""
+
+from collections import deque
+from collections.abc import Iterable
+from hmac import compare_digest
+
+from deployments.limits.messages import Identified
+from deployments.state.identity.keys import StoredKey
+from deployments.state.identity.principal import Principal
+
+_MAX_CHANGES = 10_000
+
+
+class Keyring:
+    """Every key of the database, as of `revision`."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self._by_id: dict[str, StoredKey] = {}
+        self._by_digest: dict[bytes, StoredKey] = {}
+        self._changes: deque[tuple[int, bytes]] = deque(maxlen=_MAX_CHANGES)
+        self._changes_known_from = 0
+
+    def apply(self, revision: int, changed: Iterable[StoredKey]) -> list[StoredKey]:
+        """Take in the changes that lead to `revision`; return those that were news."""
+        news = []
+        for key in changed:
+            known = self._by_id.get(key.key_id)
+            if known is not None and known.revision >= key.revision:
+                continue
+            news.append(key)
+            for digest in {*self._digests(known), *self._digests(key)}:
+                self._note(key.revision, digest)
+            for digest in self._digests(known):
+                self._by_digest.pop(digest, None)
+            self._by_id[key.key_id] = key
+            if key.principal is not None:
+                for digest in self._digests(key):
+                    self._by_digest[digest] = key
+        self.revision = max(self.revision, revision)
+        return news
+
+    def changes_since(self, revision: int) -> list[bytes] | None:
+        """Return the digests that changed after `revision`, None if that is further back than is remembered."""
+        if revision >= self.revision:
+            return []
+        if revision < self._changes_known_from:
+            return None
+        return [digest for at, digest in self._changes if at > revision]
+
+    def start_here(self) -> None:
+        """Forget the list of changes: what was applied so far is the state at the start, not news."""
+        self._changes.clear()
+        self._changes_known_from = self.revision
+
+    def identify(self, digest: bytes, now: float) -> Identified:
+        """Return who holds the secret with this digest at `now`, and until when."""
+        key = self._by_digest.get(digest)
+        if key is None or key.principal is None:
+            return Identified(self.revision, None, None)
+        until = key.principal.expires_at
+        if not compare_digest(digest, key.digest):
+            old_until = key.previous_expires_at or 0.0
+            until = old_until if until is None else min(until, old_until)
+        if until is not None and until <= now:
+            return Identified(self.revision, None, None)
+        return Identified(self.revision, key.principal, until)
+
+    def principal(self, key_id: str) -> Principal | None:
+        """Return who the key stands for; None if it is unknown or revoked."""
+        key = self._by_id.get(key_id)
+        return None if key is None else key.principal
+
+    def _note(self, revision: int, digest: bytes) -> None:
+        if len(self._changes) == _MAX_CHANGES:
+            self._changes_known_from = self._changes[0][0]
+        self._changes.append((revision, digest))
+
+    @staticmethod
+    def _digests(key: StoredKey | None) -> list[bytes]:
+        if key is None:
+            return []
+        return [key.digest] if key.previous_digest is None else [key.digest, key.previous_digest]

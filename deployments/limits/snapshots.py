@@ -1,0 +1,67 @@
+"""The gatekeeper's snapshots in the database: what every key was charged, and where the journal goes on from there."""
+
+import struct
+from typing import NamedTuple
+
+from sqlalchemy import delete, select
+
+from deployments.limits.ledger import Charges
+from deployments.limits.window import WINDOW_S
+from deployments.state.database.connection import Database
+from deployments.state.database.tables import limiter_charges, limiter_state
+
+_NAME = "gatekeeper"
+_ENTRY = struct.Struct("<dq")
+
+# Charges lie at most a lease's validity in the future; whatever was saved longer ago than this has expired.
+_KEPT_S = 2 * WINDOW_S
+
+
+class Snapshot(NamedTuple):
+    """What was saved at `at`; changes from `segment` of the journal on may be missing in `charges`."""
+
+    journal_id: str
+    segment: int
+    at: float
+    charges: list[Charges]
+
+
+async def load_snapshot(database: Database) -> Snapshot | None:
+    """Return the last snapshot, None if there never was one."""
+    async with database.read() as connection:
+        state = (await connection.execute(select(limiter_state).where(limiter_state.c.name == _NAME))).one_or_none()
+        if state is None:
+            return None
+        query = select(limiter_charges).where(limiter_charges.c.at >= state.at - _KEPT_S)
+        rows = (await connection.execute(query)).all()
+    charges = [Charges(r.key_id, r.version, _unpack(r.requests), _unpack(r.tokens)) for r in rows]
+    return Snapshot(state.journal, state.segment, state.at, charges)
+
+
+async def save_snapshot(database: Database, snapshot: Snapshot) -> None:
+    """Save the keys in `snapshot.charges`, beside those saved earlier, and where the journal goes on."""
+    rows = [
+        {
+            "key_id": charges.key_id,
+            "at": snapshot.at,
+            "version": charges.number,
+            "requests": _pack(charges.requests),
+            "tokens": _pack(charges.tokens),
+        }
+        for charges in snapshot.charges
+    ]
+    async with database.write() as connection:
+        if rows:
+            await connection.execute(database.upsert(limiter_charges, ["key_id"]), rows)
+        old = limiter_charges.c.at < snapshot.at - _KEPT_S
+        await connection.execute(delete(limiter_charges).where(old))
+        state = {"name": _NAME, "journal": snapshot.journal_id, "segment": snapshot.segment, "at": snapshot.at}
+        await connection.execute(database.upsert(limiter_state, ["name"]), [state])
+
+
+def _pack(entries: list[tuple[float, int]]) -> bytes:
+    return b"".join(_ENTRY.pack(at, amount) for at, amount in entries)
+
+
+def _unpack(data: bytes) -> list[tuple[float, int]]:
+    return [(at, amount) for at, amount in _ENTRY.iter_unpack(data)]

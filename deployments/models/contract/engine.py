@@ -1,0 +1,130 @@
+"""The contract of an engine: what turns a validated request into an answer.
+
+The only thing that operations know of a model. It is kept by `deployments.models.client.remote` (a model
+deployment reached over its replicas' channels) and by the scripted twin in `tests`.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from deployments.operations import Operation
+
+Render = Literal["wire", "events"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What is known of a model without asking its engine.
+
+    `operations` are those it offers: the responses interface is one of them, though engines only know of chats.
+    `max_model_len` is its context size in tokens. `created` is in Unix seconds.
+    """
+
+    id: str
+    operations: frozenset[Operation]
+    max_model_len: int
+    created: int
+    owned_by: str
+    has_tools: bool = False
+    has_reasoning: bool = False
+    has_images: bool = False
+    dimensions: tuple[int, ...] | None = None  # Matryoshka sizes that embeddings may be cut to.
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """One validated request, on its way to an engine.
+
+    `body` is the JSON that the operation validated, in vLLM's dialect of OpenAI's schema.
+    `render` says what comes back: "wire" is bytes ready for the client (one server-sent event or more a
+    piece when `stream`, otherwise the whole JSON body), "events" is one JSON array of events a piece, as
+    `deployments.models.contract.events` defines them.
+    `cache_salt` keeps the prefix caches of accounts apart. Lower `priority` runs first.
+    `affinity` names the prompt's prefix: requests with the same value like to land on the same replica.
+    `tells_tokens`, for events alone, puts a `TokenIds` before the events of each piece, so that another engine can go
+    on where this one stopped: `written` are those of all pieces that there were, in order. The answer then begins after
+    them, as if it had been made in one go; its usage counts them too. Where they end it already, it is its end alone.
+    Both are for streams of one choice. Of what was written two things are forgotten: how often a seed has been drawn
+    from, and that the presence of a token has been penalized, so that a second time counts.
+    """
+
+    operation: Operation
+    request_id: str
+    body: bytes
+    stream: bool = False
+    render: Render = "wire"
+    cache_salt: str = ""
+    priority: int = 0
+    affinity: str | None = None
+    tells_tokens: bool = False
+    written: tuple[list[int], ...] = ()
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens that a request took.
+
+    `cached_tokens` are part of `prompt_tokens`, `reasoning_tokens` of `completion_tokens`.
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(slots=True)
+class Summary:
+    """What an engine reports beside the answer; complete once the stream has ended.
+
+    `usage` stays None for a request that never ran. `finish_reasons` holds one entry per choice.
+    """
+
+    usage: Usage | None = None
+    finish_reasons: list[str] = field(default_factory=list)
+
+
+class EngineStream(Protocol):
+    """The answer to one request, piece by piece."""
+
+    summary: Summary
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the pieces of the answer as they are made.
+
+        Raises:
+            EngineError: before the first piece when the request does not run, later when it breaks off.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Abort the generation if it still runs; harmless otherwise. `summary` then holds what it took so far."""
+        ...
+
+
+class Engine(Protocol):
+    """A model that can be asked."""
+
+    card: ModelCard
+
+    def run(self, request: EngineRequest) -> EngineStream:
+        """Return the answer's stream; nothing happens until it is iterated."""
+        ...
+
+
+class ModelDirectory(Protocol):
+    """Which models there are."""
+
+    def find(self, model_id: str) -> Engine | None:
+        """Return the engine behind a model id or alias, None when there is none."""
+        ...
+
+    def cards(self) -> list[ModelCard]:
+        """Return every model's card, in the order of the configuration."""
+        ...

@@ -1,0 +1,262 @@
+"""From an engine's events to OpenAI's bytes: server-sent chunks, or one JSON body.
+
+Used by the model replica, which renders for the wire what it generates, and by an operation that looks at the
+text before it lets it go. Rendering one piece of text costs about a microsecond: what does not change from
+chunk to chunk is rendered once.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
+
+import orjson
+
+from deployments.models.contract.engine import Usage
+from deployments.models.contract.events import EVENT_TYPES, Event, Logprobs, TokenIds
+
+DONE: Final = b"data: [DONE]\n\n"
+
+
+class Renderer(Protocol):
+    """Makes the bytes of one answer."""
+
+    def text(self, choice: int, text: str) -> bytes:
+        """Return the bytes for more text of a choice; the same as a `TextDelta`, only quicker."""
+        ...
+
+    def events(self, events: Sequence[Event]) -> bytes:
+        """Return the bytes for events, which may be none."""
+        ...
+
+    def finish(self, usage: Usage) -> bytes:
+        """Return the last bytes of the answer."""
+        ...
+
+
+def usage_to_wire(usage: Usage) -> dict[str, Any]:
+    """Return a chat completion's `usage` object."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.reasoning_tokens,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }
+
+
+class ChatChunks:
+    """Renders a streamed chat completion, in the order that OpenAI's service keeps.
+
+    The first chunk of a choice carries the role; a usage chunk comes last when `include_usage`.
+    """
+
+    def __init__(
+        self, completion_id: str, model: str, created: int, *, include_usage: bool, fingerprint: str | None = None
+    ) -> None:
+        envelope = orjson.dumps(
+            {
+                "id": completion_id,
+                "object": "chat.completion.chunk",
+                "created": created,
+                "model": model,
+                "service_tier": "default",
+                "system_fingerprint": fingerprint,
+            }
+        )
+        self._envelope = b"data: " + envelope[:-1]
+        self._head = self._envelope + b',"choices":[{"index":'
+        self._tail = b',"usage":null}\n\n' if include_usage else b"}\n\n"
+        self._text_end = b'},"logprobs":null,"finish_reason":null}]' + self._tail
+        self._text_heads: dict[int, bytes] = {}
+        self._include_usage = include_usage
+
+    def text(self, choice: int, text: str) -> bytes:
+        """Return the chunk for more text of a choice, its first chunk before it where this is the first."""
+        head = self._text_heads.get(choice)
+        if head is not None:
+            return head + orjson.dumps(text) + self._text_end
+        return self._first(choice) + self._text_heads[choice] + orjson.dumps(text) + self._text_end
+
+    def _first(self, choice: int) -> bytes:
+        if choice in self._text_heads:
+            return b""
+        self._text_heads[choice] = self._head + str(choice).encode() + b',"delta":{"content":'
+        return self._chunk(choice, b'{"role":"assistant","content":"","refusal":null}')
+
+    def _chunk(self, choice: int, delta: bytes, logprobs: bytes = b"null", finish_reason: bytes = b"null") -> bytes:
+        return b"".join(
+            (
+                self._head,
+                str(choice).encode(),
+                b',"delta":',
+                delta,
+                b',"logprobs":',
+                logprobs,
+                b',"finish_reason":',
+                finish_reason,
+                b"}]",
+                self._tail,
+            )
+        )
+
+    def events(self, events: Sequence[Event]) -> bytes:
+        """Return the chunks for events."""
+        return b"".join(self._event(event, logprobs) for event, logprobs in _with_logprobs(events))
+
+    def _event(self, event: Event, logprobs: Logprobs | None) -> bytes:
+        first = self._first(event.choice)
+        shown = b"null" if logprobs is None else orjson.dumps({"content": logprobs.content, "refusal": None})
+        match event.kind:
+            case "text":
+                return first + self._chunk(event.choice, orjson.dumps({"content": event.text}), shown)
+            case "reasoning":
+                delta = orjson.dumps({"reasoning_content": event.text})
+                return first + self._chunk(event.choice, delta, shown)
+            case "tool_call":
+                call = {
+                    "index": event.call,
+                    "id": event.id,
+                    "type": "function",
+                    "function": {"name": event.name, "arguments": ""},
+                }
+                return first + self._chunk(event.choice, orjson.dumps({"tool_calls": [call]}), shown)
+            case "tool_arguments":
+                more = {"index": event.call, "function": {"arguments": event.text}}
+                return first + self._chunk(event.choice, orjson.dumps({"tool_calls": [more]}), shown)
+            case "logprobs":
+                shown = orjson.dumps({"content": event.content, "refusal": None})
+                return first + self._chunk(event.choice, b'{"content":""}', shown)
+            case "finished":
+                return first + self._chunk(event.choice, b"{}", finish_reason=orjson.dumps(event.reason))
+
+    def finish(self, usage: Usage) -> bytes:
+        """Return the usage chunk where it was asked for, and the end of the stream."""
+        if not self._include_usage:
+            return DONE
+        return self._envelope + b',"choices":[],"usage":' + orjson.dumps(usage_to_wire(usage)) + b"}\n\n" + DONE
+
+
+class ChatBody:
+    """Renders a chat completion that is not streamed: collects the events, and makes the body at the end."""
+
+    def __init__(self, completion_id: str, model: str, created: int, *, fingerprint: str | None = None) -> None:
+        self._completion_id = completion_id
+        self._model = model
+        self._created = created
+        self._fingerprint = fingerprint
+        self._choices: dict[int, _Choice] = {}
+
+    def text(self, choice: int, text: str) -> bytes:
+        """Keep more text of a choice; return nothing."""
+        self._choice(choice).text.append(text)
+        return b""
+
+    def _choice(self, choice: int) -> "_Choice":
+        return self._choices.setdefault(choice, _Choice())
+
+    def events(self, events: Sequence[Event]) -> bytes:
+        """Keep what the events say; return nothing."""
+        for event in events:
+            choice = self._choice(event.choice)
+            match event.kind:
+                case "text":
+                    choice.text.append(event.text)
+                case "reasoning":
+                    choice.reasoning.append(event.text)
+                case "tool_call":
+                    choice.calls.append((event.id, event.name, []))
+                case "tool_arguments":
+                    choice.calls[event.call][2].append(event.text)
+                case "logprobs":
+                    choice.logprobs = (choice.logprobs or []) + event.content
+                case "finished":
+                    choice.finish_reason = event.reason
+        return b""
+
+    def finish(self, usage: Usage) -> bytes:
+        """Return the body."""
+        return orjson.dumps(
+            {
+                "id": self._completion_id,
+                "object": "chat.completion",
+                "created": self._created,
+                "model": self._model,
+                "choices": [choice.to_wire(index) for index, choice in sorted(self._choices.items())],
+                "usage": usage_to_wire(usage),
+                "service_tier": "default",
+                "system_fingerprint": self._fingerprint,
+            }
+        )
+
+
+class _Choice:
+    """One completion of a chat body, while it is collected."""
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls: list[tuple[str, str, list[str]]] = []
+        self.logprobs: list[dict[str, Any]] | None = None
+        self.finish_reason = "stop"
+
+    def to_wire(self, index: int) -> dict[str, Any]:
+        text = "".join(self.text)
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": None if self.calls and not text else text,
+            "refusal": None,
+            "annotations": [],
+        }
+        if self.reasoning:
+            message["reasoning_content"] = "".join(self.reasoning)
+        if self.calls:
+            message["tool_calls"] = [
+                {"id": call_id, "type": "function", "function": {"name": name, "arguments": "".join(arguments)}}
+                for call_id, name, arguments in self.calls
+            ]
+        logprobs = None if self.logprobs is None else {"content": self.logprobs, "refusal": None}
+        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": self.finish_reason}
+
+
+def _with_logprobs(events: Sequence[Event]) -> Iterable[tuple[Event, Logprobs | None]]:
+    """Pair each delta with the log probabilities that follow it; those that follow none stand alone."""
+    position = 0
+    while position < len(events):
+        event = events[position]
+        position += 1
+        following = events[position] if position < len(events) else None
+        if event.kind in ("text", "reasoning") and isinstance(following, Logprobs) and following.choice == event.choice:
+            position += 1
+            yield event, following
+        else:
+            yield event, None
+
+
+class EventLines:
+    """Renders events for another process instead of a client: one JSON array a piece."""
+
+    def text(self, choice: int, text: str) -> bytes:
+        """Return one text event."""
+        return orjson.dumps([("text", choice, text)])
+
+    def events(self, events: Sequence[Event]) -> bytes:
+        """Return the events as one JSON array."""
+        return orjson.dumps(events, default=tuple) if events else b""
+
+    def finish(self, usage: Usage) -> bytes:
+        """Return nothing: the end and the usage travel in the summary."""
+        return b""
+
+
+def render_told(tokens: TokenIds, events: Sequence[Event]) -> bytes:
+    """Return events as `EventLines` renders them, after the tokens behind them."""
+    return orjson.dumps([tokens, *events], default=tuple)
+
+
+def parse_events(piece: bytes) -> list[Event]:
+    """Return the events in a piece that `EventLines` rendered."""
+    return [EVENT_TYPES[event[0]](*event) for event in orjson.loads(piece)]

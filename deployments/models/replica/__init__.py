@@ -1,1 +1,0 @@
-"""What runs inside a model replica: the only place that knows vLLM."""

@@ -1,0 +1,63 @@
+"""Embeddings inside the replica, over vLLM's own serving class; over-long input is truncated, never refused."""
+
+import base64
+from typing import Any
+
+import numpy as np
+import orjson
+from vllm.entrypoints.pooling.embed.protocol import EmbeddingCompletionRequest
+from vllm.entrypoints.pooling.embed.serving import ServingEmbedding
+
+from deployments.channel.server import Reply
+from deployments.replica.refusals import refused
+
+TRUNCATE_TO_CONTEXT = -1
+
+
+class EmbeddingRunner:
+    """Runs embeddings on one engine."""
+
+    def __init__(self, serving: ServingEmbedding, model_id: str) -> None:
+        self._serving = serving
+        self._model_id = model_id
+
+    async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
+        """Carry out one request.
+
+        Raises:
+            EngineError: it does not run.
+        """
+        fields = orjson.loads(body)
+        request = {
+            "model": self._model_id,
+            "input": fields["input"],
+            "encoding_format": "base64",
+            "truncate_prompt_tokens": TRUNCATE_TO_CONTEXT,
+        }
+        if fields.get("dimensions") is not None:
+            request["dimensions"] = fields["dimensions"]
+        with refused("input"):
+            response = await self._serving(EmbeddingCompletionRequest.model_validate(request))
+        told = orjson.loads(bytes(response.body))
+        as_floats = fields.get("encoding_format", "float") != "base64"
+        prompt_tokens = told["usage"]["prompt_tokens"]
+        answer = {
+            "object": "list",
+            "data": [
+                {
+                    "object": "embedding",
+                    "index": item["index"],
+                    "embedding": _floats(item["embedding"]) if as_floats else item["embedding"],
+                }
+                for item in told["data"]
+            ],
+            "model": self._model_id,
+            "usage": {"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens},
+        }
+        reply.write(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY))
+        reply.end({"usage": [prompt_tokens, 0, 0, 0], "finish_reasons": []})
+
+
+def _floats(encoded: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return the vector (dimensions,) that vLLM sent as base64 of little-endian 32-bit floats."""
+    return np.frombuffer(base64.b64decode(encoded), dtype="<f4")

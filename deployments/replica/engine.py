@@ -1,0 +1,106 @@
+"""Starting vLLM through Ray's `LLMServer`, and what is attached to the engine. The engine's interface that is not
+public is touched here and in `submit`.
+"""
+
+import asyncio
+from contextlib import nullcontext
+from typing import Any
+
+from ray.serve.llm.deployment import LLMServer
+
+from deployments.channel.server import Runner
+from deployments.models.config import ModelConfig
+from deployments.operations import Operation
+from deployments.replica.chat import ChatRunner
+from deployments.replica.completions import CompletionRunner
+from deployments.replica.embeddings import EmbeddingRunner
+from deployments.replica.engine_metrics import gather_engine_metrics
+from deployments.replica.malloc import keep_freed_memory
+from deployments.replica.options import llm_config_of, runs_in_one_process
+from deployments.replica.scheduling.notice import Notice
+from deployments.replica.scheduling.preparing import Preparing
+from deployments.replica.schemas.budget import SchemaCompiler, describe_tokenizer
+from deployments.replica.short_prompts import prepare_short_at_once
+from deployments.replica.submit import StallWatch
+
+# What one new schema may take: length bounds over a vocabulary of 100,000 tokens take two seconds, bombs far more.
+SCHEMA_CPU_S = 5
+
+_SCHEDULER = "deployments.replica.scheduling.scheduler.InteractiveFirst"
+_ASYNC_SCHEDULER = "deployments.replica.scheduling.scheduler.AsyncInteractiveFirst"
+_ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+
+
+class ReplicaEngine:
+    """The engine of one replica, running; `runners` are by operation."""
+
+    def __init__(self, server: LLMServer, model: ModelConfig, notice: Notice) -> None:
+        self._server = server
+        self._engine = server.engine  # Ray's engine holds vLLM's serving classes under these names.
+        self._watch = StallWatch(self._engine._engine_client, model.stall_s)
+        self._schemas: SchemaCompiler | None = None
+        self.runners: dict[str, Runner] = {}
+        prepare_short_at_once(self._engine._engine_client.renderer)
+        preparing = Preparing(notice)
+        if (chat := self._engine._oai_serving_chat) is not None:
+            client = self._engine._engine_client
+            self.runners[Operation.CHAT] = ChatRunner(client, chat, self._compiler(), preparing, model.id)
+        if (completion := self._engine._oai_serving_completion) is not None:
+            self.runners[Operation.COMPLETIONS] = CompletionRunner(completion, preparing, model.id)
+        if (embedding := self._engine._oai_serving_embedding) is not None:
+            self.runners[Operation.EMBEDDINGS] = EmbeddingRunner(embedding, model.id)
+
+    async def check_health(self) -> None:
+        """Raise when the engine must be replaced."""
+        await self._server.check_health()
+        self._watch.check()
+
+    async def stop(self) -> None:
+        """End the engine and what runs beside it."""
+        if self._schemas is not None:
+            await self._schemas.aclose()
+        await self._engine.shutdown()
+        await asyncio.to_thread(self._engine._engine_client.shutdown)
+
+    def _compiler(self) -> SchemaCompiler:
+        """Return the compiler that tries schemas out with this engine's own vocabulary."""
+        config = self._engine._engine_client.vllm_config
+        tokenizer = self._engine._oai_serving_chat.renderer.tokenizer
+        self._schemas = SchemaCompiler(
+            describe_tokenizer(tokenizer, config.model_config.get_vocab_size()),
+            any_whitespace=not config.structured_outputs_config.disable_any_whitespace,
+            cpu_s=SCHEMA_CPU_S,
+        )
+        self._schemas_start = asyncio.create_task(self._schemas.start())  # Takes seconds; the first schema waits.
+        return self._schemas
+
+
+async def start_engine(model: ModelConfig) -> ReplicaEngine:
+    """Return the model's engine, ready for requests.
+
+    Raises:
+        Exception: whatever keeps vLLM from starting; the log has what it said.
+    """
+    gather_engine_metrics()
+    server = LLMServer.sync_init(llm_config_of(model))
+    # As `server.start()` does, but for the report on usage, for which it would start a process of its own.
+    server.engine = _tuned(server._engine_cls, runs_in_one_process(model))(server._llm_config)
+    memory = keep_freed_memory() if model.device == "cpu" else nullcontext()
+    with Notice.offer() as notice, memory:
+        await server.engine.start()
+    return ReplicaEngine(server, model, notice)
+
+
+def _tuned(engine_class: type[Any], in_one_process: bool) -> type[Any]:
+    """Return Ray's engine class, told which scheduler to use, and to run the worker inside the engine's process."""
+
+    class TunedEngine(engine_class):  # type: ignore[misc]
+        def _start_async_llm_engine(self, engine_args: Any, engine_config: Any, placement_group: Any) -> Any:
+            if in_one_process:
+                engine_config.parallel_config.distributed_executor_backend = _ONE_PROCESS
+            scheduling = engine_config.scheduler_config
+            if scheduling.policy == "priority" and scheduling.scheduler_cls is None:
+                scheduling.scheduler_cls = _ASYNC_SCHEDULER if scheduling.async_scheduling else _SCHEDULER
+            return super()._start_async_llm_engine(engine_args, engine_config, placement_group)
+
+    return TunedEngine

@@ -1,0 +1,91 @@
+"""Whole answers for vLLM's serving class, gathered token by token: what was made is known when the caller leaves.
+
+vLLM itself gathers them where nobody can look, and of a request that is taken back it tells nothing.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from deployments.models.contract.engine import Usage
+from deployments.replica.submit import generate
+
+
+class GatheringClient:
+    """Stands in for the engine while one request's answers are made: `usage` is what they have taken so far."""
+
+    def __init__(self, engine: AsyncLLM) -> None:
+        self._engine = engine
+        self._answers: list[Gathered] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def generate(
+        self, engine_input: dict[str, Any], params: SamplingParams, request_id: str, *, priority: int = 0, **_: Any
+    ) -> AsyncIterator[RequestOutput]:
+        """Yield the answer to one prompt, once it is whole.
+
+        Raises:
+            Exception: what the engine raised.
+        """
+        answer = Gathered()
+        self._answers.append(answer)
+        params.output_kind = RequestOutputKind.DELTA
+        await generate(self._engine, engine_input, params, request_id, answer.take, priority=priority)
+        yield answer.output()
+
+    @property
+    def usage(self) -> Usage:
+        """What all prompts together have taken; one that has not been read yet has taken nothing."""
+        taken = [answer.usage for answer in self._answers]
+        return Usage(
+            sum(usage.prompt_tokens for usage in taken),
+            sum(usage.completion_tokens for usage in taken),
+            sum(usage.cached_tokens for usage in taken),
+        )
+
+
+class Gathered:
+    """The answer to one prompt so far, every choice of it."""
+
+    def __init__(self) -> None:
+        self._head: RequestOutput | None = None
+        self._choices: dict[int, tuple[CompletionOutput, list[str], list[int]]] = {}
+
+    def take(self, output: RequestOutput) -> None:
+        """Take in what was made in one step of the engine."""
+        if self._head is None:
+            self._head = output
+        for choice in output.outputs:
+            kept = self._choices.get(choice.index)
+            if kept is None:
+                self._choices[choice.index] = (choice, [choice.text], list(choice.token_ids))
+                continue
+            whole, texts, token_ids = kept
+            texts.append(choice.text)
+            token_ids.extend(choice.token_ids)
+            if choice.logprobs:
+                whole.logprobs.extend(choice.logprobs)
+            whole.cumulative_logprob = choice.cumulative_logprob
+            whole.finish_reason, whole.stop_reason = choice.finish_reason, choice.stop_reason
+
+    def output(self) -> RequestOutput:
+        """Return the whole answer as the engine would have yielded it."""
+        assert self._head is not None
+        for choice, texts, token_ids in self._choices.values():
+            choice.text, choice.token_ids = "".join(texts), token_ids
+        self._head.outputs = [self._choices[index][0] for index in sorted(self._choices)]
+        self._head.finished = True
+        return self._head
+
+    @property
+    def usage(self) -> Usage:
+        """What has been taken so far."""
+        if self._head is None:
+            return Usage()
+        num_tokens = sum(len(token_ids) for _, _, token_ids in self._choices.values())
+        return Usage(len(self._head.prompt_token_ids or ()), num_tokens, self._head.num_cached_tokens or 0)

@@ -1,0 +1,1 @@
+"""The engine's scheduler: interactive requests go first, and batch lines use what they leave."""

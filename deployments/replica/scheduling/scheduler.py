@@ -1,0 +1,236 @@
+"""vLLM's scheduler with a rule more: background requests never make an interactive one wait for its first token.
+
+The requests of batches have a priority above 0. vLLM admits them later than others, but once they run, each of them
+makes every step longer, and with it the time that a new prompt waits. Here a step that reads an interactive prompt, or
+begins while one is on its way, holds nothing else than interactive requests; steps beside interactive answers hold as
+much of the background as makes them a tenth longer, but one at least, and so many of them none that the mean is a
+twentieth; those between two such answers take no longer; and when nobody else has asked for a moment, the background
+has the whole engine. What is left out of a step keeps its place and its cache and goes on in a later one.
+
+vLLM does not promise this interface to stay; a test runs it against the real engine.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Set
+from typing import Any, NamedTuple
+
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.request import Request, RequestStatus
+
+from deployments.replica.scheduling.notice import Notice
+from deployments.replica.scheduling.pieces import PiecewiseScheduler
+from deployments.replica.scheduling.preparing import QUIET_S
+from deployments.replica.scheduling.step_times import Kind, StepTimes
+from deployments.replica.scheduling.turns import Turns
+
+_STEPS_APART = 3
+"""How many steps lie between two that begin, at least. What begins together ends together, and then there is work to do
+for all of it at once outside the engine, which whoever comes meanwhile would wait for."""
+_ALIKE = 3
+_RAMP_STEPS = 24  # Where there is room for many, so many steps until all have begun.
+_FULL = 0.95
+
+
+class _Step(NamedTuple):
+    """A step beside or between answers: how many tokens it held of answers and of the background, and who ran."""
+
+    kind: Kind
+    held: tuple[int, int]
+    ran: Set[str]
+
+
+class InteractiveFirst(PiecewiseScheduler):
+    """vLLM's scheduler for an engine that waits for each step before it plans the next."""
+
+    running: list[Request]
+    max_num_running_reqs: int
+    max_num_scheduled_tokens: int
+    _interactive_at = 0.0
+    _has_stood_still = False
+    _beside: Set[str] = frozenset()  # The background in the last step that held some beside others.
+    _num_recent = 0  # They are among so many of the background that come first in `running`.
+    _num_ran = 0
+    _steps_until_next = 0
+    _rests = False  # Whether the last step was a turn of answers alone.
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._notice = Notice.find()
+        self._times = StepTimes()
+        self._turns = Turns()
+        self._last_steps: deque[_Step] = deque(maxlen=_ALIKE)
+        self._last_at = 0.0
+        self._left_out: list[Request] = []  # The end of `running`, unless somebody else has changed it.
+        self._ran: list[Request] = []  # What `running` was, and how long, when the last step was planned.
+
+    def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        """Return the next step."""
+        now = time.monotonic()
+        self._note_step(now)
+        self._last_at = now
+        return self._schedule(now, *args, **kwargs)
+
+    def _note_step(self, now: float) -> None:
+        """Learn how long a step beside interactive answers, or between them, has taken.
+
+        Since the last was planned, that one ran or, where steps are planned ahead, one before; so they must be alike.
+        And what ran then runs still, or the engine may have waited for somebody to come.
+        """
+        if len(self._last_steps) < _ALIKE or len({(step.kind, step.held) for step in self._last_steps}) > 1:
+            return
+        last = self._last_steps[-1]
+        if any(request.request_id in self._last_steps[0].ran for request in self.running):
+            seconds = now - self._last_at
+            self._times.note(last.kind, sum(last.held), seconds)
+            if last.kind is Kind.BESIDE:
+                self._turns.note(*last.held, seconds)
+
+    def _schedule(self, now: float, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        interactive, held, left_out = self._parted()
+        num_waiting = self._num_interactive_waiting()
+        is_on_its_way = now < self._notice.until
+        if interactive or num_waiting or is_on_its_way:
+            self._interactive_at = now
+        is_quiet = now - self._interactive_at > QUIET_S
+        if is_quiet or self._has_stood_still or self._is_full():
+            self._has_stood_still = False
+            self._beside, self._num_recent, self._left_out = frozenset(), 0, []
+            self._last_steps.clear()
+            return super().schedule(*args, **kwargs)
+        # Interactive requests wait before all others, so that as many places as there are of them are theirs.
+        if num_waiting or is_on_its_way or any(map(_is_reading, interactive)):
+            self._last_steps.clear()
+            self._rests = False
+            most = self.max_num_scheduled_tokens
+            step = self._schedule_among(interactive, held + left_out, num_waiting, most, *args, **kwargs)
+        else:
+            step = self._schedule_beside(interactive, held, left_out, *args, **kwargs)
+        # Whoever waits for room that the background holds waits in vain; for one on its way or a turn, not for long.
+        is_in_vain = num_waiting > 0 or not (is_on_its_way or self._rests)
+        self._has_stood_still = step.total_num_scheduled_tokens == 0 and is_in_vain
+        return step
+
+    def _parted(self) -> tuple[list[Request], list[Request], list[Request]]:
+        """Return the interactive requests that run, the background in the last step, and that left out of it.
+
+        Hundreds may have been left out of step after step. They are neither looked at nor copied one by one, as long
+        as nobody else has changed the list.
+        """
+        num = len(self.running) - len(self._left_out)
+        if (self.running is not self._ran or len(self.running) != self._num_ran) and (
+            num < 0 or self.running[num:] != self._left_out
+        ):
+            self._left_out, num = [], len(self.running)
+        held = self.running[:num]
+        interactive = [request for request in held if request.priority <= 0]
+        return interactive, [request for request in held if request.priority > 0], self._left_out
+
+    def _schedule_beside(
+        self,
+        interactive: list[Request],
+        held: list[Request],
+        left_out: list[Request],
+        *args: Any,
+        **kwargs: Any,
+    ) -> SchedulerOutput:
+        """Return a step of answers, with some of the background or, in every few turns, without."""
+        kind = Kind.BESIDE if interactive else Kind.BETWEEN
+        num_theirs = len(interactive) * (1 + self.num_spec_tokens)
+        room = self._times.room(kind, num_theirs)
+        self._rests = bool(interactive) and not self._turns.has_background(room)
+        if self._rests:
+            left_out = held + left_out if held else left_out
+            step = self._schedule_among(interactive, left_out, 0, num_theirs, *args, **kwargs)
+            if not step.total_num_scheduled_tokens:
+                self._turns.end()
+        else:
+            step = self._schedule_some(interactive, held, left_out, num_theirs, room, *args, **kwargs)
+        ran = step.num_scheduled_tokens
+        num_theirs = sum(ran.get(request.request_id, 0) for request in interactive)
+        self._last_steps.append(_Step(kind, (num_theirs, step.total_num_scheduled_tokens - num_theirs), ran.keys()))
+        return step
+
+    def _schedule_some(
+        self,
+        interactive: list[Request],
+        held: list[Request],
+        left_out: list[Request],
+        num_theirs: int,
+        room: int,
+        *args: Any,
+        **kwargs: Any,
+    ) -> SchedulerOutput:
+        """Return a step with some of the background: what was in the last such step, and some more if it is time."""
+        num_rested = max(0, self._num_recent - len(held))
+        recent = held + left_out[:num_rested]
+        beside = [request for request in recent if request.request_id in self._beside][:room]
+        self._steps_until_next -= 1
+        is_time = self._steps_until_next <= 0 or not (beside or interactive)
+        num_new = min(room - len(beside), math.ceil(room * _STEPS_APART / _RAMP_STEPS)) if is_time else 0
+        num_admitted = 0
+        if num_new or len(beside) < len(held) or num_rested:
+            chosen = {request.request_id for request in beside}
+            others = [request for request in recent if request.request_id not in chosen] + left_out[num_rested:]
+            beside, left_out = beside + others[:num_new], others[num_new:]
+            num_admitted = max(0, num_new - len(others))
+        step = self._schedule_among(interactive + beside, left_out, num_admitted, num_theirs + room, *args, **kwargs)
+        now = step.num_scheduled_tokens.keys() - {request.request_id for request in interactive}
+        if not now <= self._beside:
+            self._steps_until_next = _STEPS_APART
+        self._beside, self._num_recent = now, len(self.running) - len(self._left_out) - len(interactive)
+        return step
+
+    def _schedule_among(
+        self,
+        chosen: list[Request],
+        left_out: list[Request],
+        num_admitted: int,
+        num_tokens: int,
+        *args: Any,
+        **kwargs: Any,
+    ) -> SchedulerOutput:
+        """Return a step of so many tokens at most, with some of those that run and so many at most that wait."""
+        most_running, most_tokens = self.max_num_running_reqs, self.max_num_scheduled_tokens
+        self.running = chosen.copy()
+        self.max_num_running_reqs = min(most_running - len(left_out), len(chosen) + num_admitted)
+        if self.scheduler_config.enable_chunked_prefill:  # Else prompts must fit into a step.
+            self.max_num_scheduled_tokens = min(most_tokens, num_tokens)
+        try:
+            return super().schedule(*args, **kwargs)
+        finally:
+            self.max_num_running_reqs, self.max_num_scheduled_tokens = most_running, most_tokens
+            self.running.extend(left_out)
+            self._left_out, self._ran, self._num_ran = left_out, self.running, len(self.running)
+
+    def _num_interactive_waiting(self) -> int:
+        num = 0
+        for queue in (self.waiting, self.skipped_waiting):
+            for request in queue:  # In order of priority.
+                if request.priority > 0:
+                    break
+                num += self._is_ready(request)
+        return num
+
+    def _is_ready(self, request: Request) -> bool:
+        """Say whether a request that waits could run, as vLLM will find when it looks at it."""
+        if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
+            guided = request.structured_output_request
+            return guided is not None and guided.grammar is not None
+        if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS:
+            return request.request_id in self.finished_recving_kv_req_ids
+        return request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+
+    def _is_full(self) -> bool:
+        """Say whether there is no place or no cache for more: then what runs must come to its end, or be preempted."""
+        return len(self.running) >= self.max_num_running_reqs or bool(self.kv_cache_manager.usage > _FULL)
+
+
+class AsyncInteractiveFirst(InteractiveFirst, AsyncScheduler):  # type: ignore[misc]
+    """The same for an engine that plans a step while the one before it runs."""
+
+
+def _is_reading(request: Request) -> bool:
+    return bool(request.num_computed_tokens < request.num_prompt_tokens)

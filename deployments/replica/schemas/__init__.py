@@ -1,0 +1,1 @@
+"""JSON schemas are compiled once outside of the engine, within a budget of time and memory."""

@@ -1,0 +1,252 @@
+"""Refuses JSON schemas whose grammar would cost an engine too much, before the engine sees them.
+
+A schema of a few hundred bytes can take a grammar compiler minutes or gigabytes, in the process that generates
+for everybody. So each new schema is first compiled in a process of its own with little time and memory. What
+schemas say is not judged here; their size is bounded at the door.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+from deployments.models.contract.errors import Overloaded, RequestRejected
+from deployments.replica.schemas import process as schema_process
+from deployments.replica.schemas.process import HEADER, INVALID, OK
+
+DEFAULT_PARAM = "response_format.json_schema.schema"
+
+_MAX_REMEMBERED = 4096
+_MAX_WAITING = 64
+_MESSAGES = {
+    INVALID: "Invalid schema for '{param}': it cannot be turned into a grammar.",
+    schema_process.TOO_COSTLY: (
+        "Invalid schema for '{param}': it takes too much time or memory to turn into a grammar. Use fewer properties, "
+        "shorter enums, and no bounds on the length of strings (maxLength, minLength)."
+    ),
+}
+
+
+class SchemaCompiler:
+    """Tries out schemas in a process that is started once and kept warm.
+
+    `tokenizer_info` is what `describe_tokenizer` returns; with it the cost is that of the engine's own
+    compilation, without it that of a vocabulary of single bytes, which is lower (a single `maxLength` of 100 takes
+    four seconds with a vocabulary of 100,000 tokens). `cpu_s` and `memory_bytes` are
+    what one schema may take, `wall_s` how long at most, `max_parallel` how many are tried at a time.
+    Remembers verdicts by digest, so that a schema that is sent with every request costs once.
+    """
+
+    def __init__(
+        self,
+        tokenizer_info: str | None = None,
+        *,
+        any_whitespace: bool = True,
+        cpu_s: int = 2,
+        memory_bytes: int = 512 * 1024 * 1024,
+        wall_s: int = 20,
+        max_parallel: int = 2,
+    ) -> None:
+        self._config = {
+            "tokenizer_info": tokenizer_info,
+            "any_whitespace": any_whitespace,
+            "cpu_s": cpu_s,
+            "memory_bytes": memory_bytes,
+            "wall_s": wall_s,
+        }
+        self._verdicts: OrderedDict[bytes, str] = OrderedDict()
+        self._trials: dict[bytes, asyncio.Task[str]] = {}
+        self._places = asyncio.Semaphore(max_parallel)
+        self._starting = asyncio.Lock()
+        self._process: _Process | None = None
+
+    async def start(self) -> None:
+        """Start the process and wait until it is warm; `check` does so by itself when nobody did."""
+        async with self._starting:
+            if self._process is None or self._process.has_ended:
+                self._process = await _Process.start(self._config)
+
+    async def check(self, schema_json: str, param: str = DEFAULT_PARAM) -> None:
+        """Return if a schema can be compiled within the budget; `param` names it in errors.
+
+        Raises:
+            RequestRejected: it cannot.
+            Overloaded: too many others are being tried, or the process went away meanwhile.
+        """
+        digest = hashlib.sha256(schema_json.encode()).digest()
+        verdict = self._verdicts.get(digest)
+        if verdict is None:
+            trial = self._trials.get(digest)
+            if trial is None:
+                if len(self._trials) >= _MAX_WAITING:
+                    raise Overloaded("Too many new JSON schemas are being compiled. Please try again later.")
+                trial = asyncio.create_task(self._try(digest, schema_json))
+                self._trials[digest] = trial
+                trial.add_done_callback(lambda done: self._forget(digest, done))
+            # A caller who leaves must not take the trial from others who wait for it.
+            verdict = await asyncio.shield(trial)
+        else:
+            self._verdicts.move_to_end(digest)
+        if verdict != OK:
+            raise RequestRejected(_MESSAGES[verdict].format(param=param), param=param, code="invalid_value")
+
+    async def aclose(self) -> None:
+        """End the process."""
+        async with self._starting:
+            if self._process is not None:
+                await self._process.aclose()
+                self._process = None
+
+    def _forget(self, digest: bytes, trial: asyncio.Task[str]) -> None:
+        self._trials.pop(digest, None)
+        # Everybody who waited may have left; asking marks the error as seen.
+        if not trial.cancelled():
+            trial.exception()
+
+    async def _try(self, digest: bytes, schema_json: str) -> str:
+        async with self._places:
+            await self.start()
+            process = self._process
+            if process is None:
+                raise Overloaded("The JSON schema could not be compiled. Please try again.")
+            verdict = await process.ask(schema_json.encode())
+        self._verdicts[digest] = verdict
+        if len(self._verdicts) > _MAX_REMEMBERED:
+            self._verdicts.popitem(last=False)
+        return verdict
+
+
+class _Process:
+    """One running `process` and the questions it has not answered yet."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._answers: dict[int, asyncio.Future[str]] = {}
+        self._last_number = 0
+        self._reader: asyncio.Task[None] | None = None
+        self.has_ended = False
+
+    @classmethod
+    async def start(cls, config: dict[str, Any]) -> "_Process":
+        """Return a process that is warm.
+
+        Raises:
+            Overloaded: it ended at once.
+        """
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            str(Path(schema_process.__file__)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
+        self = cls(process)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(config).encode() + b"\n")
+            await process.stdin.drain()
+            greeting = await process.stdout.readline()
+        except BaseException:
+            await self.aclose()
+            raise
+        if greeting != b"ready\n":
+            await self.aclose()
+            raise Overloaded("JSON schemas cannot be compiled at the moment. Please try again later.")
+        self._reader = asyncio.create_task(self._read_answers(process.stdout))
+        return self
+
+    async def ask(self, schema: bytes) -> str:
+        """Return the verdict on a schema.
+
+        Raises:
+            Overloaded: the process ended before it answered.
+        """
+        if self.has_ended:
+            raise Overloaded("The JSON schema could not be compiled. Please try again.")
+        self._last_number = (self._last_number + 1) % 2**32
+        number = self._last_number
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(HEADER.pack(number, len(schema)) + schema)
+            await self._process.stdin.drain()
+            return await answer
+        except (BrokenPipeError, ConnectionResetError):
+            raise Overloaded("The JSON schema could not be compiled. Please try again.") from None
+        finally:
+            self._answers.pop(number, None)
+
+    async def aclose(self) -> None:
+        """End the process; harmless when it has ended."""
+        self.has_ended = True
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+        if self._reader is not None:
+            await self._reader
+
+    async def _read_answers(self, stdout: asyncio.StreamReader) -> None:
+        while line := await stdout.readline():
+            number, _, verdict = line.decode().strip().partition(" ")
+            answer = self._answers.get(int(number))
+            if answer is not None and not answer.done():
+                answer.set_result(verdict)
+        self.has_ended = True
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(Overloaded("The JSON schema could not be compiled. Please try again."))
+
+
+def describe_tokenizer(tokenizer: Any, vocab_size: int) -> str:
+    """Return what `SchemaCompiler` must know of a Hugging Face tokenizer; loads xgrammar."""
+    import xgrammar
+
+    described: str = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size).serialize_json()
+    return described
+
+
+def schemas_to_compile(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the path and the JSON text of each schema in a chat body that an engine would compile.
+
+    Those are the response format's, and the tools': where the choice forces a call, and otherwise where a tool is
+    strict, since a call that the model then makes by itself is held to its schema.
+    """
+    found = []
+    response_format = body.get("response_format") or {}
+    if response_format.get("type") == "json_schema":
+        found.append((DEFAULT_PARAM, json.dumps(response_format["json_schema"].get("schema", {}))))
+    choice = body.get("tool_choice")
+    tools = body.get("tools") or []
+    if isinstance(choice, dict):
+        wanted = choice.get("function", {}).get("name")
+        tools = [tool for tool in tools if tool["function"]["name"] == wanted]
+    elif choice == "none":
+        tools = []
+    elif choice != "required":
+        tools = [tool for tool in tools if tool["function"].get("strict")]
+    if tools:
+        calls = [
+            {
+                "type": "object",
+                "properties": {
+                    "name": {"enum": [tool["function"]["name"]]},
+                    "parameters": tool["function"].get("parameters") or {"type": "object", "properties": {}},
+                },
+                "required": ["name", "parameters"],
+            }
+            for tool in tools
+        ]
+        definitions: dict[str, Any] = {}
+        for tool in tools:
+            definitions.update((tool["function"].get("parameters") or {}).get("$defs") or {})
+        wrapped = {"type": "array", "minItems": 1, "items": {"type": "object", "anyOf": calls}}
+        found.append(("tools", json.dumps({**wrapped, "$defs": definitions} if definitions else wrapped)))
+    return found

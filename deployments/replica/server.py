@@ -1,0 +1,119 @@
+"""The model replica: an engine, and the listener through which ingress replicas reach it.
+
+Requests never pass through Serve. Importing this module loads no engine: Serve imports it to deploy the model too.
+"""
+
+import gc
+import importlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
+
+import ray
+from ray import serve
+
+from deployments.channel.address import socket_path
+from deployments.channel.server import Bounds, ChannelServer, Reply, Runner
+from deployments.log_handlers import keep_handlers_open
+from deployments.models.config import VLLM, ModelConfig
+from deployments.models.contract.errors import EngineError, RequestRejected, to_channel
+from deployments.replica.children import Guard
+from deployments.routing.autoscaling import ONGOING
+
+_GC_THRESHOLDS = (20_000, 10, 10)
+"""Beside a batch of hundreds of lines, Python's own (700, 10, 10) has the collector stop everybody for 36 to 50 ms."""
+
+
+class RunningEngine(Protocol):
+    """An engine that has started. `runners` has one for each operation that it can carry out."""
+
+    runners: dict[str, Runner]
+
+    async def check_health(self) -> None:
+        """Raise when the engine must be replaced; called every few seconds."""
+
+    async def stop(self) -> None:
+        """End the engine and its processes; no request runs any more."""
+
+
+def find_engine(name: str) -> Callable[[ModelConfig], Awaitable[RunningEngine]]:
+    """Return the function that starts an engine, as `ModelConfig.engine` names it.
+
+    Raises:
+        ImportError: there is no such module.
+        AttributeError: the module has no such function.
+    """
+    if name == VLLM:
+        from deployments.replica.engine import start_engine
+
+        return start_engine
+    module, _, function = name.partition(":")
+    return cast(Callable[[ModelConfig], Awaitable[RunningEngine]], getattr(importlib.import_module(module), function))
+
+
+class OperationRunner:
+    """Sends each request to the runner of its operation."""
+
+    def __init__(self, runners: dict[str, Runner], model_id: str) -> None:
+        self._runners = runners
+        self._model_id = model_id
+
+    async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
+        """Carry out one request.
+
+        Raises:
+            ChannelError: it does not run, or breaks off.
+        """
+        try:
+            await self._run(header, body, reply)
+        except EngineError as error:
+            raise to_channel(error) from error
+
+    async def _run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
+        runner = self._runners.get(header["operation"])
+        if runner is None:
+            message = f"The model `{self._model_id}` does not support this operation."
+            raise RequestRejected(message, "model", "unsupported_value")
+        await runner.run(header, body, reply)
+
+
+class ModelReplica:
+    """One replica of a model deployment."""
+
+    _engine: RunningEngine | None = None
+    _channel: ChannelServer | None = None
+
+    async def __init__(self, model: ModelConfig) -> None:  # type: ignore[misc]  # Serve awaits it.
+        """Start the engine, then listen."""
+        keep_handlers_open()
+        self._guard = Guard()
+        self._drain_s = model.drain_s
+        self._engine = await find_engine(model.engine)(model)
+        self._guard.tell()
+        bounds = Bounds(model.max_concurrent_requests, model.max_queued_requests)
+        self._channel = ChannelServer(OperationRunner(self._engine.runners, model.id), bounds)
+        path = socket_path(serve.get_replica_context().replica_id.unique_id)
+        self._address = await self._channel.start(ray.util.get_node_ip_address(), path)
+        gc.collect()
+        gc.freeze()  # The engine's classes stay for good; the collector need not walk them for every request.
+        gc.set_threshold(*_GC_THRESHOLDS)
+
+    async def record_replica_metadata(self) -> dict[str, Any]:
+        """Return where this replica listens; Serve hands it to every handle (called by Serve, once)."""
+        return {"channel": self._address}
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """Return how many requests run and wait here (called by Serve, periodically)."""
+        return {ONGOING: float(self._channel.num_ongoing) if self._channel is not None else 0.0}
+
+    async def check_health(self) -> None:
+        """Raise when this replica must be replaced (called by Serve, periodically)."""
+        if self._engine is not None:
+            await self._engine.check_health()
+
+    async def __del__(self) -> None:
+        """Let what runs come to its end, then stop the engine (called by Serve on shutdown)."""
+        if self._channel is not None:
+            await self._channel.drain(self._drain_s)
+            await self._channel.close()
+        if self._engine is not None:
+            await self._engine.stop()

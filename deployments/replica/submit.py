@@ -1,0 +1,148 @@
+"""Handing a request to vLLM's engine so that its outputs are rendered where they are made.
+
+vLLM's own `generate` wakes one task per request and step, which at 64 streams costs as much as the rendering
+itself. Here the loop that takes outputs from the engine calls straight into the request's sink. That needs
+three names that are not public in vLLM: this file is the only one that uses them, and a test fails when vLLM
+changes them.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+from vllm.outputs import STREAM_FINISHED, RequestOutput
+from vllm.sampling_params import SamplingParams
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.output_processor import RequestOutputCollector
+from vllm.v1.engine.parallel_sampling import ParentRequest
+
+from deployments.models.contract.errors import EngineDied
+from deployments.replica.resume.written import Written, add_request, append, replay
+
+Sink = Callable[[RequestOutput], None]
+
+
+class Generation(RequestOutputCollector):  # type: ignore[misc]  # vLLM is not typed here.
+    """One request inside the engine: calls its sink with every output, and can be awaited for its end."""
+
+    def __init__(self, params: SamplingParams, request_id: str, sink: Sink) -> None:
+        super().__init__(params.output_kind, request_id)
+        self._sink = sink
+        self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def put(self, output: RequestOutput | Exception) -> None:
+        """Take an output from the engine. Never raises: the caller serves every other request as well."""
+        if self._end.done():
+            return
+        if isinstance(output, Exception):
+            self._end.set_exception(output)
+            return
+        try:
+            if output is not STREAM_FINISHED:
+                self._sink(output)
+        except Exception as error:
+            self._end.set_exception(error)
+            return
+        if output.finished:
+            self._end.set_result(None)
+
+    async def wait(self) -> None:
+        """Return when the last output has been taken.
+
+        Raises:
+            Exception: what the engine or the sink raised.
+        """
+        await self._end
+
+
+async def generate(
+    engine: AsyncLLM,
+    engine_input: dict[str, Any],
+    params: SamplingParams,
+    request_id: str,
+    sink: Sink,
+    *,
+    priority: int = 0,
+    reasoning_ended: bool | None = None,
+    reasoning_parser_kwargs: dict[str, Any] | None = None,
+    written: Written | None = None,
+) -> None:
+    """Run one request to its end, calling `sink` with every output; aborts it in the engine when cancelled.
+
+    With `written` its only choice goes on after those tokens.
+
+    Raises:
+        Exception: what the engine or the sink raised; the request is then aborted.
+    """
+    engine.check_admission(params.n, request_id)
+    request = engine.input_processor.process_inputs(
+        request_id, engine_input, params, supported_tasks=await engine.get_supported_tasks(), priority=priority
+    )
+    request.reasoning_ended = reasoning_ended
+    request.reasoning_parser_kwargs = reasoning_parser_kwargs
+    engine.input_processor.assign_request_id(request)
+    engine._run_output_handler()
+    detokenizer = None
+    if written is not None:
+        detokenizer = await replay(engine, request, written)
+        if detokenizer is None:
+            return
+        append(engine, request, written)
+    params = request.params
+    generation = Generation(params, request.request_id, sink)
+    is_over = False
+    try:
+        if detokenizer is not None:
+            await add_request(engine, request, detokenizer, generation)
+        elif params.n == 1:
+            await engine._add_request(request, None, None, 0, generation)
+        else:
+            await _add_each_choice(engine, request, params.n, generation)
+        await generation.wait()
+        is_over = True
+    finally:
+        if not is_over:
+            await engine.abort(generation.request_id, internal=True)
+
+
+async def _add_each_choice(engine: AsyncLLM, request: Any, num_choices: int, generation: Generation) -> None:
+    parent = ParentRequest(request)
+    for index in range(num_choices):
+        child_id, child_params = parent.get_child_info(index)
+        child = request if index == num_choices - 1 else copy(request)
+        child.request_id = child_id
+        child.sampling_params = child_params
+        await engine._add_request(child, None, parent, index, generation)
+
+
+class StallWatch:
+    """Notices an engine that has stopped making progress while requests run; its own health check may still pass."""
+
+    def __init__(self, engine: AsyncLLM, stall_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Call the engine stalled when nothing in it moves for `stall_s` seconds, the longest prompt's time."""
+        self._engine = engine
+        self._stall_s = stall_s
+        self._clock = clock
+        self._seen: dict[str, int] = {}
+        self._moved_at = clock()
+
+    def check(self) -> None:
+        """Look once; called every few seconds.
+
+        Raises:
+            EngineDied: the same requests have stood at the same tokens for too long.
+        """
+        states = self._engine.output_processor.request_states
+        seen = {
+            request_id: state.detokenizer.num_output_tokens() if state.detokenizer is not None else 0
+            for request_id, state in states.items()
+        }
+        if not seen or seen != self._seen:
+            self._seen = seen
+            self._moved_at = self._clock()
+        elif self._clock() - self._moved_at > self._stall_s:
+            raise EngineDied(
+                f"The engine has made no progress for {self._stall_s:g} s with {len(seen)} requests in it."
+            )

@@ -1,0 +1,1 @@
+"""How Ray Serve scales replicas and chooses among them, for models and for tools."""

@@ -1,0 +1,1 @@
+"""Batches: their states, rows, and the work on them."""

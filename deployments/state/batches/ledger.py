@@ -1,0 +1,271 @@
+"""What may happen to a batch, as functions from one state to the next. Pure: no clock, no storage.
+
+    validating ─┬─> in_progress ─┬─> finalizing ─┬─> completed
+                │                │               ├─> expired     (some lines were not done in time)
+                ├─> failed       │               └─> failed      (its input was lost)
+                └────────────────┴─> cancelling ───> cancelled
+
+A batch is worked on under a claim. Claims are counted by `epoch`; only the holder of the newest may change anything,
+so that one who was away for too long, paused, or whose clock jumped can do no harm. Lines are done when an outcome of
+theirs is committed; a second outcome of a line is not accepted, whoever brings it. `finalizing_at` seals the outcomes:
+from then on none is accepted, and the files can be written.
+
+The time that a batch may take is not read off a wall clock, which may jump, but added up in `elapsed_s`: under a claim
+by its holder's uptime, and between two claims by how far apart they are on the wall clock, without the jumps that the
+new holder has seen. So a clock that jumps by days ends no batch that is being worked on, at the jump or later; one that
+jumps back keeps none alive; and time during which everything was switched off counts. A jump is taken for time only
+where nobody is left who saw it. Where the clock was wrong a batch may run beyond its `expires_at`: that does less harm
+than ending it too early.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from deployments.state.database.batch_status import ENDED, Status
+
+
+class Fenced(Exception):
+    """Somebody else has claimed the batch since; whoever meets this stops working on it."""
+
+
+class CannotCancel(Exception):
+    """The batch is too far for that; `status` is where it is."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(f"The batch is {status}.")
+        self.status = status
+
+
+class Tokens(NamedTuple):
+    """Tokens that lines took; `cached` are part of `prompt`, `reasoning` of `completion`."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    reasoning: int = 0
+
+    def plus(self, other: "Tokens") -> "Tokens":
+        """Return both together."""
+        return Tokens(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+NO_TOKENS = Tokens()
+
+
+class Outcome(NamedTuple):
+    """What became of one line, counted from 0. `model` is empty where it named none that exists."""
+
+    line: int
+    is_failed: bool = False
+    tokens: Tokens = NO_TOKENS
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchState:
+    """Where a batch is. `done` has bit n set when line n is done. Times are Unix seconds, None for what was not yet.
+
+    `elapsed_s` is how much of its time had passed at `counted_at`; that is None before the first claim.
+    """
+
+    status: Status
+    created_at: float
+    expires_at: float
+    epoch: int = 0
+    lease_until: float = 0.0
+    elapsed_s: float = 0.0
+    counted_at: float | None = None
+    num_total: int = 0
+    num_completed: int = 0
+    num_failed: int = 0
+    tokens: Tokens = NO_TOKENS
+    done: int = 0
+    in_progress_at: float | None = None
+    finalizing_at: float | None = None
+    completed_at: float | None = None
+    failed_at: float | None = None
+    expired_at: float | None = None
+    cancelling_at: float | None = None
+    cancelled_at: float | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing changes any more."""
+        return self.status in ENDED
+
+    @property
+    def num_done(self) -> int:
+        """How many lines are done."""
+        return self.done.bit_count()
+
+    @property
+    def is_complete(self) -> bool:
+        """Every line is done."""
+        return self.num_done == self.num_total
+
+    @property
+    def is_over(self) -> bool:
+        """The time that it may take has passed."""
+        return self.elapsed_s >= self.expires_at - self.created_at
+
+    def missing(self) -> list[int]:
+        """Return the lines that are not done, in order."""
+        done = self.done
+        return [line for line in range(self.num_total) if not done >> line & 1] if done else list(range(self.num_total))
+
+
+def claim(
+    state: BatchState, now: float, lease_s: float, *, is_abandoned: bool = False, past: float | None = None
+) -> BatchState | None:
+    """Return the batch under a new claim; None while somebody holds one, or when it has ended.
+
+    `is_abandoned` says that nobody has renewed the claim for its whole length, whatever time it names; `past` is the
+    time without the jumps ahead that the wall clock has made before the claimant's eyes.
+    """
+    if state.has_ended or (state.lease_until > now and not is_abandoned):
+        return None
+    counted_at = state.created_at if state.counted_at is None else state.counted_at
+    elapsed_s = state.elapsed_s + max(0.0, min(now, now if past is None else past) - counted_at)
+    return replace(state, epoch=state.epoch + 1, lease_until=now + lease_s, elapsed_s=elapsed_s, counted_at=now)
+
+
+def renew(state: BatchState, epoch: int, now: float, lease_s: float, elapsed_s: float) -> BatchState:
+    """Return the batch under the same claim for longer; `elapsed_s` is how much of its time the holder has counted.
+
+    Raises:
+        Fenced: the claim is not the newest.
+    """
+    _check(state, epoch)
+    elapsed_s = max(state.elapsed_s, elapsed_s)
+    return replace(state, lease_until=now + lease_s, elapsed_s=elapsed_s, counted_at=now)
+
+
+def release(state: BatchState, epoch: int) -> BatchState:
+    """Return the batch with its claim given up.
+
+    Raises:
+        Fenced: the claim is not the newest.
+    """
+    _check(state, epoch)
+    return replace(state, lease_until=0.0)
+
+
+def begin(state: BatchState, epoch: int, now: float, num_total: int) -> BatchState:
+    """Return the batch found valid, with so many lines; one that is being cancelled only learns their number.
+
+    Raises:
+        Fenced: the claim is not the newest.
+    """
+    _check(state, epoch)
+    if state.status == "validating":
+        return replace(state, status="in_progress", in_progress_at=now, num_total=num_total)
+    return replace(state, num_total=num_total) if state.status == "cancelling" and not state.num_total else state
+
+
+def fail(state: BatchState, epoch: int, now: float) -> BatchState:
+    """Return the batch found invalid; one that is being cancelled just ends so.
+
+    Raises:
+        Fenced: the claim is not the newest.
+    """
+    _check(state, epoch)
+    if state.status == "validating":
+        return replace(state, status="failed", failed_at=now)
+    return state
+
+
+def commit(state: BatchState, epoch: int, outcomes: Iterable[Outcome]) -> tuple[BatchState, list[Outcome]]:
+    """Return the batch with outcomes added, and those that were accepted: one for each line that had none.
+
+    Raises:
+        Fenced: the claim is not the newest, or the outcomes are sealed.
+    """
+    _check(state, epoch)
+    if state.finalizing_at is not None or state.status not in ("in_progress", "cancelling"):
+        raise Fenced(f"The outcomes are sealed; the batch is {state.status}.")
+    done, tokens, accepted = state.done, state.tokens, []
+    for outcome in outcomes:
+        bit = 1 << outcome.line
+        if outcome.line < state.num_total and not done & bit:
+            done |= bit
+            tokens = tokens.plus(outcome.tokens)
+            accepted.append(outcome)
+    num_failed = sum(outcome.is_failed for outcome in accepted)
+    state = replace(
+        state,
+        done=done,
+        tokens=tokens,
+        num_completed=state.num_completed + len(accepted) - num_failed,
+        num_failed=state.num_failed + num_failed,
+    )
+    return state, accepted
+
+
+def seal(state: BatchState, epoch: int, now: float) -> BatchState:
+    """Return the batch with its outcomes sealed, where it is time: all are there, its time is over, or it is cancelled.
+
+    Raises:
+        Fenced: the claim is not the newest.
+    """
+    _check(state, epoch)
+    if state.finalizing_at is not None or state.has_ended:
+        return state
+    if state.status == "cancelling":
+        return replace(state, finalizing_at=now)
+    if state.status == "in_progress" and (state.is_complete or state.is_over):
+        return replace(state, status="finalizing", finalizing_at=now)
+    return state
+
+
+def lose(state: BatchState, epoch: int, now: float) -> BatchState:
+    """Return the batch with its outcomes sealed, since the other lines' input is lost.
+
+    Raises:
+        Fenced: the claim is not the newest.
+    """
+    _check(state, epoch)
+    if state.finalizing_at is not None or state.status not in ("in_progress", "cancelling"):
+        return state
+    status: Status = "finalizing" if state.status == "in_progress" else state.status
+    return replace(state, status=status, finalizing_at=now)
+
+
+def finish(state: BatchState, epoch: int, now: float, *, is_lost: bool = False, num_lost: int = 0) -> BatchState:
+    """Return the batch at its end; lines that were not done count as failed.
+
+    `is_lost` says that its input was lost, `num_lost` how many lines were completed whose answers were.
+
+    Raises:
+        Fenced: the claim is not the newest, or there is nothing to finish.
+    """
+    _check(state, epoch)
+    if state.finalizing_at is None or state.has_ended:
+        raise Fenced(f"The batch is {state.status}.")
+    num_completed = state.num_completed - num_lost
+    state = replace(state, num_completed=num_completed, num_failed=state.num_total - num_completed)
+    if state.status == "cancelling":
+        return replace(state, status="cancelled", cancelled_at=now)
+    if state.is_complete:
+        return replace(state, status="completed", completed_at=now)
+    if is_lost:
+        return replace(state, status="failed", failed_at=now)
+    return replace(state, status="expired", expired_at=now)
+
+
+def request_cancel(state: BatchState, now: float) -> BatchState:
+    """Return the batch on its way to being cancelled; needs no claim.
+
+    Raises:
+        CannotCancel: it is being finalized or has ended otherwise.
+    """
+    if state.status in ("cancelling", "cancelled"):
+        return state
+    if state.status not in ("validating", "in_progress"):
+        raise CannotCancel(state.status)
+    return replace(state, status="cancelling", cancelling_at=now)
+
+
+def _check(state: BatchState, epoch: int) -> None:
+    if state.epoch != epoch:
+        raise Fenced(f"The claim {epoch} was followed by {state.epoch}.")

@@ -1,0 +1,154 @@
+"""Batches as values, and as rows of the database."""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+from deployments.state.batches.ledger import BatchState, Outcome, Tokens
+from deployments.state.identity.principal import Principal
+from deployments.state.usage.record import RequestRecord
+
+_ENTRY = struct.Struct("<IIIB")
+_TIMES = (
+    "in_progress_at",
+    "finalizing_at",
+    "completed_at",
+    "failed_at",
+    "expired_at",
+    "cancelling_at",
+    "cancelled_at",
+)
+_COUNTS = ("num_total", "num_completed", "num_failed")
+_TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """A batch to be created, for whoever holds the principal's key."""
+
+    principal: Principal
+    input_file_id: str
+    endpoint: str
+    completion_window: str
+    window_s: float
+    metadata: dict[str, str] | None = None
+    output_expires_after_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch: what was asked for, where it is, and what came of it. `errors` are those of its validation."""
+
+    batch_id: str
+    principal: Principal
+    input_file_id: str
+    endpoint: str
+    completion_window: str
+    output_expires_after_s: int | None
+    metadata: dict[str, str] | None
+    state: BatchState
+    errors: list[dict[str, Any]] | None = None
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+
+    @property
+    def account(self) -> str:
+        """Whose it is."""
+        return self.principal.account
+
+
+class Entry(NamedTuple):
+    """Where the outcome of a line is in a segment, in plaintext bytes."""
+
+    line: int
+    offset: int
+    length: int
+    is_failed: bool
+
+
+class Segment(NamedTuple):
+    """Outcomes of lines that were written to an object.
+
+    `entries`, `outcomes` and `records`, for the request log, are of the same lines, in order.
+    """
+
+    segment_id: str
+    object_key: str
+    num_bytes: int
+    wrapped_key: bytes
+    entries: Sequence[Entry]
+    outcomes: Sequence[Outcome]
+    records: Sequence[RequestRecord]
+
+
+class StoredSegment(NamedTuple):
+    """A segment as it counts: with the entries that were accepted."""
+
+    segment_id: str
+    object_key: str
+    num_bytes: int
+    wrapped_key: bytes
+    entries: list[Entry]
+
+
+def pack_entries(entries: Iterable[Entry]) -> bytes:
+    """Return entries as bytes, 13 for each."""
+    return b"".join(_ENTRY.pack(*entry) for entry in entries)
+
+
+def unpack_entries(packed: bytes) -> list[Entry]:
+    """Return what `pack_entries` packed."""
+    return [Entry(line, offset, length, bool(failed)) for line, offset, length, failed in _ENTRY.iter_unpack(packed)]
+
+
+def state_of(row: Mapping[str, Any]) -> BatchState:
+    """Return where the batch of a row is."""
+    return BatchState(
+        status=row["status"],
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        epoch=row["epoch"],
+        lease_until=row["lease_until"],
+        elapsed_s=row["elapsed_s"] or 0.0,
+        counted_at=row["counted_at"],
+        tokens=Tokens(*(row[name] for name in _TOKENS)),
+        done=int.from_bytes(row["done"], "little"),
+        **{name: row[name] for name in (*_COUNTS, *_TIMES)},
+    )
+
+
+def values_of(state: BatchState) -> dict[str, Any]:
+    """Return a state as columns."""
+    return {
+        "status": state.status,
+        "created_at": state.created_at,
+        "expires_at": state.expires_at,
+        "epoch": state.epoch,
+        "lease_until": state.lease_until,
+        "elapsed_s": state.elapsed_s,
+        "counted_at": state.counted_at,
+        "done": state.done.to_bytes(-(-state.done.bit_length() // 8), "little"),
+        **dict(zip(_TOKENS, state.tokens, strict=True)),
+        **{name: getattr(state, name) for name in (*_COUNTS, *_TIMES)},
+    }
+
+
+def usage_rows(principal: Principal, outcomes: Iterable[Outcome], at: float) -> list[dict[str, Any]]:
+    """Return what outcomes add to the account's usage by day and model; failed lines count without their model."""
+    day = datetime.fromtimestamp(at, UTC).date()
+    totals: dict[tuple[date, str], dict[str, Any]] = {}
+    for outcome in outcomes:
+        model = outcome.model if not outcome.is_failed or any(outcome.tokens) else ""
+        total = totals.get((day, model))
+        if total is None:
+            total = totals[day, model] = {"key_id": principal.key_id, "day": day, "model": model}
+            total["account"] = principal.account
+            total.update(num_requests=0, num_errors=0, prompt_tokens=0, completion_tokens=0, cached_tokens=0)
+        total["num_requests"] += 1
+        total["num_errors"] += outcome.is_failed
+        total["prompt_tokens"] += outcome.tokens.prompt
+        total["completion_tokens"] += outcome.tokens.completion
+        total["cached_tokens"] += outcome.tokens.cached
+    return list(totals.values())

@@ -1,0 +1,167 @@
+"""Batches as their accounts see them: created, found, listed, cancelled. Who works on them uses `work`.
+
+Every change is a step of `ledger` in one transaction. Metadata that clients attach is sealed.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deployments.state.batches import ledger
+from deployments.state.batches.ledger import BatchState
+from deployments.state.batches.rows import Batch, NewBatch, state_of, values_of
+from deployments.state.database.batch_status import ENDED
+from deployments.state.database.connection import Database
+from deployments.state.database.pages import PageOrder
+from deployments.state.database.tables import account_keys, batches, files
+from deployments.state.encryption.vault import Vault
+from deployments.state.identity.principal import principal_of, principal_to_row
+
+_METADATA = b"batch metadata"
+
+
+class BatchNotFound(LookupError):
+    """The account has no such batch."""
+
+
+class TooManyBatches(Exception):
+    """The account has as many batches that have not ended as it may: `limit`."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"There are {limit} batches already.")
+        self.limit = limit
+
+
+class BatchStore:
+    """The batches of one database. Any number of processes may hold one."""
+
+    def __init__(
+        self, database: Database, vault: Vault, max_unfinished: int = 10, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.clock = clock
+        self.database = database
+        self._vault = vault
+        self._max_unfinished = max_unfinished
+
+    async def create(self, new: NewBatch) -> Batch:
+        """Return a new batch, waiting to be validated.
+
+        Raises:
+            TooManyBatches: some of the account's batches must end first.
+        """
+        account, now = new.principal.account, self.clock()
+        batch_id = f"batch_{secrets.token_hex(16)}"
+        key, wrapped = (await self._vault.account_key(account)).new_object(batch_id)
+        state = BatchState("validating", created_at=now, expires_at=now + new.window_s)
+        row = {
+            "batch_id": batch_id,
+            "account": account,
+            "key_id": new.principal.key_id,
+            "principal": principal_to_row(new.principal),
+            "endpoint": new.endpoint,
+            "input_file_id": new.input_file_id,
+            "completion_window": new.completion_window,
+            "output_expires_after_s": new.output_expires_after_s,
+            "wrapped_key": wrapped,
+            "sealed_metadata": None if new.metadata is None else key.seal(orjson.dumps(new.metadata), _METADATA),
+            "enqueued_tokens": 0,
+            **values_of(state),
+        }
+        async with self.database.write() as connection:
+            await self._check_room(connection, account)
+            await _lock_input(connection, new.input_file_id)
+            await connection.execute(insert(batches).values(row))
+        return await self.find(account, batch_id)
+
+    async def find(self, account: str, batch_id: str) -> Batch:
+        """Return one batch of an account.
+
+        Raises:
+            BatchNotFound: it has none with this id.
+        """
+        query = select(batches).where(batches.c.batch_id == batch_id, batches.c.account == account)
+        async with self.database.read() as connection:
+            return await self.to_batch(await one_row(connection, query, batch_id))
+
+    async def list_batches(self, account: str, limit: int, after: str | None = None) -> tuple[list[Batch], bool]:
+        """Return a page of an account's batches, newest first, and whether there are more.
+
+        Raises:
+            BatchNotFound: `after` is no batch of this account.
+        """
+        order = PageOrder(batches, batches.c.batch_id)
+        query = select(batches).where(batches.c.account == account).order_by(*order.columns())
+        async with self.database.read() as connection:
+            if after is not None:
+                known = select(batches).where(batches.c.batch_id == after, batches.c.account == account)
+                row = await one_row(connection, known, after)
+                query = query.where(order.beyond(row))
+            rows = (await connection.execute(query.limit(limit + 1))).mappings().all()
+        return [await self.to_batch(dict(row)) for row in rows[:limit]], len(rows) > limit
+
+    async def cancel(self, account: str, batch_id: str) -> Batch:
+        """Return a batch that is on its way to being cancelled, or is.
+
+        Raises:
+            BatchNotFound: the account has none with this id.
+            CannotCancel: it has ended otherwise, or is about to.
+        """
+        query = select(batches).where(batches.c.batch_id == batch_id, batches.c.account == account)
+        async with self.database.write() as connection:
+            row = await one_row(connection, query.with_for_update(), batch_id)
+            state = ledger.request_cancel(state_of(row), self.clock())
+            await write_row(connection, batch_id, values_of(state))
+        return await self.find(account, batch_id)
+
+    async def to_batch(self, row: Mapping[str, Any]) -> Batch:
+        """Return the batch of a row."""
+        metadata = None
+        if row["sealed_metadata"] is not None:
+            account_key = await self._vault.account_key(row["account"])
+            key = account_key.open_object(row["batch_id"], row["wrapped_key"])
+            metadata = orjson.loads(key.open(row["sealed_metadata"], _METADATA))
+        names = ("batch_id", "input_file_id", "endpoint", "completion_window", "output_expires_after_s", "errors")
+        return Batch(
+            principal=principal_of(row["principal"]),
+            metadata=metadata,
+            state=state_of(row),
+            output_file_id=row["output_file_id"],
+            error_file_id=row["error_file_id"],
+            **{name: row[name] for name in names},
+        )
+
+    async def _check_room(self, connection: AsyncConnection, account: str) -> None:
+        # Who creates at the same time waits here, so that both are counted.
+        locked = select(account_keys.c.account).where(account_keys.c.account == account).with_for_update()
+        await connection.execute(locked)
+        query = select(func.count()).where(batches.c.account == account, batches.c.status.not_in(ENDED))
+        if (await connection.scalar(query) or 0) >= self._max_unfinished:
+            raise TooManyBatches(self._max_unfinished)
+
+
+async def one_row(connection: AsyncConnection, query: Any, batch_id: str = "") -> dict[str, Any]:
+    """Return the only row of a query.
+
+    Raises:
+        BatchNotFound: there is none, or `batch_id` can be the id of none.
+    """
+    row = (await connection.execute(query)).mappings().one_or_none() if "\0" not in batch_id else None
+    if row is None:
+        raise BatchNotFound
+    return dict(row)
+
+
+async def write_row(connection: AsyncConnection, batch_id: str, values: Mapping[str, Any]) -> None:
+    """Change columns of a batch."""
+    await connection.execute(update(batches).where(batches.c.batch_id == batch_id).values(**values))
+
+
+async def _lock_input(connection: AsyncConnection, file_id: str) -> None:
+    """Have whoever deletes the file wait; where there is no such file, the batch will be found invalid."""
+    if "\0" not in file_id:
+        await connection.execute(select(files.c.file_id).where(files.c.file_id == file_id).with_for_update())

@@ -1,0 +1,1 @@
+"""Containers of the code interpreter, as rows."""

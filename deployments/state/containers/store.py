@@ -1,0 +1,173 @@
+"""Which containers there are, whose they are, and which replica holds each. What is in them is not kept here.
+
+A container that belongs to another account does not exist. One that has ended stays to be asked about for an hour.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
+
+from deployments.state.database.connection import Database
+from deployments.state.database.ids import clean_id
+from deployments.state.database.pages import PageOrder
+from deployments.state.database.tables import containers as table
+from deployments.state.encryption.vault import Vault
+
+ENDED_S = 3600.0
+"""How long a container that has ended can still be asked about."""
+
+_RECORD = b"container"
+_SWEPT_AT_ONCE = 500
+
+
+class TooManyContainers(Exception):
+    """The account has as many containers as it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContainer:
+    """What is known of a container. Times are Unix seconds; `place` is where the replica that holds it listens."""
+
+    container_id: str
+    account: str
+    name: str
+    memory_limit: str
+    created_at: float
+    last_active_at: float
+    idle_s: float
+    is_running: bool
+    place: dict[str, Any]
+
+
+class ContainerPage(NamedTuple):
+    """Which containers of a list are meant: at most `limit`, after the one with the id `after`."""
+
+    limit: int = 20
+    is_ascending: bool = False
+    after: str | None = None
+    name: str | None = None
+
+
+class ContainerStore:
+    """The containers of one database."""
+
+    def __init__(self, database: Database, vault: Vault, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._vault = vault
+        self.clock = clock
+
+    async def add(self, container: StoredContainer, max_running: int) -> None:
+        """Note a container.
+
+        Raises:
+            TooManyContainers: the account has `max_running` already.
+        """
+        account_key = await self._vault.account_key(container.account)
+        key, wrapped = account_key.new_object(container.container_id)
+        record = {"name": container.name, "memory_limit": container.memory_limit, "place": container.place}
+        row = {
+            "container_id": container.container_id,
+            "account": container.account,
+            "created_at": container.created_at,
+            "last_active_at": container.last_active_at,
+            "idle_s": container.idle_s,
+            "has_ended": False,
+            "expires_at": container.last_active_at + container.idle_s + ENDED_S,
+            "wrapped_key": wrapped,
+            "sealed_record": key.seal(orjson.dumps(record), _RECORD),
+        }
+        count = select(func.count()).where(table.c.account == container.account, self._runs())
+        async with self._database.write() as connection:
+            if int(await connection.scalar(count) or 0) >= max_running:
+                raise TooManyContainers
+            await connection.execute(insert(table).values(row))
+
+    async def count_running(self, account: str) -> int:
+        """Return how many containers an account has."""
+        async with self._database.read() as connection:
+            count = await connection.scalar(select(func.count()).where(table.c.account == account, self._runs()))
+        return int(count or 0)
+
+    def _runs(self) -> ColumnElement[bool]:
+        return and_(table.c.has_ended.is_(False), table.c.last_active_at + table.c.idle_s > self.clock())
+
+    async def find(self, account: str, container_id: str) -> StoredContainer | None:
+        """Return a container, also one that has ended."""
+        row = await self._row(account, container_id)
+        return None if row is None else await self._open(row)
+
+    async def list_containers(self, account: str, page: ContainerPage) -> tuple[list[StoredContainer], bool]:
+        """Return a page of an account's containers, and whether there are more.
+
+        Raises:
+            KeyError: `page.after` is none of them.
+        """
+        order = PageOrder(table, table.c.container_id, is_ascending=page.is_ascending)
+        query = select(table).where(table.c.account == account, table.c.expires_at > self.clock())
+        if page.after is not None:
+            after = await self._row(account, page.after)
+            if after is None:
+                raise KeyError(page.after)
+            query = query.where(order.beyond(after))
+        query = query.order_by(*order.columns())
+        if page.name is None:
+            query = query.limit(page.limit + 1)
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        found = [await self._open(dict(row)) for row in rows]
+        if page.name is not None:  # Names are sealed, so the database cannot look for them.
+            found = [one for one in found if one.name == page.name]
+        return found[: page.limit], len(found) > page.limit
+
+    async def touch(self, container_id: str) -> None:
+        """Note that a container has been used now."""
+        now = self.clock()
+        values = {"last_active_at": now, "expires_at": now + table.c.idle_s + ENDED_S}
+        async with self._database.write() as connection:
+            await connection.execute(update(table).where(table.c.container_id == container_id).values(values))
+
+    async def note_end(self, container_id: str) -> None:
+        """Note that a container has ended."""
+        async with self._database.write() as connection:
+            await connection.execute(update(table).where(table.c.container_id == container_id).values(has_ended=True))
+
+    async def delete(self, account: str, container_id: str) -> bool:
+        """Forget a container; return whether there was one."""
+        async with self._database.write() as connection:
+            statement = delete(table).where(table.c.container_id == clean_id(container_id), table.c.account == account)
+            return bool((await connection.execute(statement)).rowcount)
+
+    async def sweep(self) -> int:
+        """Forget containers that have ended long ago; return how many."""
+        old = select(table.c.container_id).where(table.c.expires_at <= self.clock()).limit(_SWEPT_AT_ONCE)
+        async with self._database.write() as connection:
+            return int((await connection.execute(delete(table).where(table.c.container_id.in_(old)))).rowcount)
+
+    async def _row(self, account: str, container_id: str) -> Mapping[str, Any] | None:
+        query = select(table).where(
+            table.c.container_id == clean_id(container_id),
+            table.c.account == account,
+            table.c.expires_at > self.clock(),
+        )
+        row = await self._database.read_at_once(lambda connection: connection.execute(query).mappings().one_or_none())
+        return None if row is None else dict(row)
+
+    async def _open(self, row: Mapping[str, Any]) -> StoredContainer:
+        account_key = await self._vault.account_key(row["account"])
+        key = account_key.open_object(row["container_id"], row["wrapped_key"])
+        record = orjson.loads(key.open(row["sealed_record"], _RECORD))
+        return StoredContainer(
+            container_id=row["container_id"],
+            account=row["account"],
+            name=record["name"],
+            memory_limit=record["memory_limit"],
+            created_at=row["created_at"],
+            last_active_at=row["last_active_at"],
+            idle_s=row["idle_s"],
+            is_running=not row["has_ended"] and row["last_active_at"] + row["idle_s"] > self.clock(),
+            place=record["place"],
+        )

@@ -1,0 +1,72 @@
+"""Writes of many requests in one transaction: those that come while one is being committed go into the next together.
+
+A commit waits for the disk, and every statement for a thread or a server; at sixty requests a second that costs more
+than what is written. There is no timer: a write that comes alone is written at once.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table, insert
+
+from deployments.state.database.connection import Database
+
+Rows = dict[Table, list[dict[str, Any]]]
+
+_MAX_TOGETHER = 64
+
+
+class GroupCommit:
+    """Inserts rows into one database, those of each caller all or none."""
+
+    def __init__(self, database: Database, tables: Sequence[Table]) -> None:
+        """Take the tables in the order in which they are to be written."""
+        self._database = database
+        self._tables = tables
+        self._waiting: list[tuple[Rows, asyncio.Future[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def insert(self, rows: Rows) -> None:
+        """Insert rows; return once they are committed.
+
+        Raises:
+            SQLAlchemyError: they were not, for a reason of their own or of the database.
+        """
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((rows, done))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        await done
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                together, self._waiting = self._waiting[:_MAX_TOGETHER], self._waiting[_MAX_TOGETHER:]
+                await self._commit(together)
+        finally:
+            self._writing = None
+
+    async def _commit(self, together: list[tuple[Rows, "asyncio.Future[None]"]]) -> None:
+        """Write some callers' rows in one transaction; where that fails, each caller's in one of their own."""
+        try:
+            await self._insert([rows for rows, _ in together])
+        except Exception as error:
+            if len(together) > 1:
+                for one in together:
+                    await self._commit([one])
+            elif not together[0][1].done():
+                together[0][1].set_exception(error)
+            return
+        for _, done in together:
+            if not done.done():  # Its caller may have left.
+                done.set_result(None)
+
+    async def _insert(self, together: list[Rows]) -> None:
+        def write(connection: Connection) -> None:
+            for table in self._tables:
+                rows = [row for one in together for row in one.get(table, ())]
+                if rows:
+                    connection.execute(insert(table), rows)
+
+        await self._database.write_at_once(write)

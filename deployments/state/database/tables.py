@@ -1,0 +1,358 @@
+"""The tables of the metadata database. Times are Unix seconds; nothing here holds content of a request."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Date,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+)
+
+metadata = MetaData()
+
+# One row per kind of thing that other processes follow; every change takes the next number, in the same transaction.
+revisions = Table(
+    "revisions",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key_id", String(40), primary_key=True),
+    Column("name", String(100), nullable=False),
+    Column("account", String(64), nullable=False),
+    Column("organization", String(64), nullable=False),
+    Column("tier", String(16), nullable=False),
+    Column("requests_per_minute", BigInteger),
+    Column("tokens_per_minute", BigInteger),
+    Column("operations", JSON(none_as_null=True)),
+    Column("models", JSON(none_as_null=True)),
+    Column("retention", String(16), nullable=False),
+    Column("is_admin", Boolean, nullable=False),
+    Column("digest", LargeBinary(32), nullable=False, unique=True),
+    Column("prefix", String(16), nullable=False),
+    Column("last_four", String(4), nullable=False),
+    Column("previous_digest", LargeBinary(32), unique=True),
+    Column("previous_expires_at", Double),
+    Column("created_at", Double, nullable=False),
+    Column("rotated_at", Double),
+    Column("revoked_at", Double),
+    Column("expires_at", Double),
+    Column("revision", BigInteger, nullable=False, index=True),
+    Index("ix_api_keys_account", "account", "created_at"),
+)
+
+# `record_id` is made by the ingress, or of a batch and the number of its line, never by a client: what is told twice is
+# counted once.
+request_log = Table(
+    "request_log",
+    metadata,
+    Column("record_id", String(64), primary_key=True),
+    Column("request_id", String(128), nullable=False),
+    Column("at", Double, nullable=False, index=True),
+    Column("key_id", String(40)),
+    Column("account", String(64)),
+    Column("tier", String(16)),
+    Column("method", String(16), nullable=False),
+    Column("route", String(128), nullable=False),
+    Column("model", String(256)),
+    Column("status", Integer, nullable=False),
+    Column("code", String(64)),
+    Column("stream", Boolean, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("ttft_s", Double),
+    Column("total_s", Double, nullable=False),
+    Index("ix_request_log_key", "key_id", "at"),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("key_id", String(40), primary_key=True),
+    Column("day", Date, primary_key=True),
+    Column("model", String(256), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("num_requests", BigInteger, nullable=False),
+    Column("num_errors", BigInteger, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Index("ix_usage_account", "account", "day"),
+    Index("ix_usage_day", "day"),
+)
+
+# What the gatekeeper had charged to each key at its last snapshot; see deployments.limits.snapshots.
+limiter_state = Table(
+    "limiter_state",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("journal", String(40), nullable=False),
+    Column("segment", BigInteger, nullable=False),
+    Column("at", Double, nullable=False),
+)
+
+limiter_charges = Table(
+    "limiter_charges",
+    metadata,
+    Column("key_id", String(40), primary_key=True),
+    Column("at", Double, nullable=False, index=True),
+    Column("version", BigInteger, nullable=False),
+    Column("requests", LargeBinary, nullable=False),
+    Column("tokens", LargeBinary, nullable=False),
+)
+
+# The key of each account, wrapped by the master key; it wraps the keys of the account's objects.
+account_keys = Table(
+    "account_keys",
+    metadata,
+    Column("account", String(64), primary_key=True),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+# A file's name is sealed, as its content is: `wrapped_key` opens both, and deleting the row destroys them.
+files = Table(
+    "files",
+    metadata,
+    Column("file_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("key_id", String(40), nullable=False),
+    Column("purpose", String(32), nullable=False),
+    Column("num_bytes", BigInteger, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    Column("object_key", String(128), nullable=False, index=True),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_name", LargeBinary, nullable=False),
+    Index("ix_files_account", "account", "created_at", "file_id"),
+)
+
+# `epoch` counts the claims of a batch: whoever holds an older one than the row's can change nothing any more.
+# `elapsed_s` of the batch's time had passed at `counted_at`; both are null before the first claim.
+# `done` has a bit for each line whose outcome is in a segment. `wrapped_key` opens the sealed metadata.
+batches = Table(
+    "batches",
+    metadata,
+    Column("batch_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("key_id", String(40), nullable=False),
+    Column("principal", JSON, nullable=False),
+    Column("endpoint", String(64), nullable=False),
+    Column("input_file_id", String(64), nullable=False, index=True),
+    Column("completion_window", String(8), nullable=False),
+    Column("output_expires_after_s", Integer),
+    Column("status", String(16), nullable=False, index=True),
+    Column("errors", JSON(none_as_null=True)),
+    Column("output_file_id", String(64)),
+    Column("error_file_id", String(64)),
+    Column("created_at", Double, nullable=False),
+    Column("in_progress_at", Double),
+    Column("expires_at", Double, nullable=False),
+    Column("finalizing_at", Double),
+    Column("completed_at", Double),
+    Column("failed_at", Double),
+    Column("expired_at", Double),
+    Column("cancelling_at", Double),
+    Column("cancelled_at", Double),
+    Column("num_total", Integer, nullable=False),
+    Column("num_completed", Integer, nullable=False),
+    Column("num_failed", Integer, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("enqueued_tokens", BigInteger, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("elapsed_s", Double),
+    Column("counted_at", Double),
+    Column("done", LargeBinary, nullable=False),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_metadata", LargeBinary),
+    Index("ix_batches_account", "account", "created_at", "batch_id"),
+)
+
+# The one row says which object store belongs to this database: the one that holds the same marker; see `marker`.
+object_stores = Table(
+    "object_stores",
+    metadata,
+    Column("name", String(16), primary_key=True),
+    Column("marker", String(64), nullable=False),
+    Column("is_written", Boolean, nullable=False),
+)
+
+# Outcomes of lines, some to an object; `entries` says which, and where each is in it. Gone when the batch has ended.
+batch_segments = Table(
+    "batch_segments",
+    metadata,
+    Column("segment_id", String(64), primary_key=True),
+    Column("batch_id", String(64), nullable=False, index=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("object_key", String(128), nullable=False, index=True),
+    Column("num_bytes", BigInteger, nullable=False),
+    Column("entries", LargeBinary, nullable=False),
+    Column("wrapped_key", LargeBinary, nullable=False),
+)
+
+# Responses and conversations. Their content is in the rows themselves: it is small and belongs to one row, and so is
+# there or gone with it, in the same transaction. Deleting a row deletes its wrapped key.
+# A chain is stored as each turn's own items and the id of the turn before: continuing it reads every item once.
+responses = Table(
+    "responses",
+    metadata,
+    Column("response_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("previous_id", String(64), index=True),
+    Column("status", String(16), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_items", LargeBinary, nullable=False),
+    Column("sealed_response", LargeBinary, nullable=False),
+)
+
+# Where an item that a later request refers to can be found.
+response_items = Table(
+    "response_items",
+    metadata,
+    Column("item_id", String(128), primary_key=True),
+    Column("response_id", String(64), primary_key=True),
+    Index("ix_response_items_response", "response_id"),
+)
+
+# A response that runs in the background: who runs it may write as long as the epoch is the one it was given.
+response_jobs = Table(
+    "response_jobs",
+    metadata,
+    Column("response_id", String(64), primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("lease_until", Double, nullable=False, index=True),
+    Column("is_cancelled", Boolean, nullable=False),
+    Column(
+        "was_followed", Boolean, nullable=False, default=False
+    ),  # Read by replicas of the version before, while they drain.
+    Column("num_events", Integer, nullable=False),
+    Column("sealed_job", LargeBinary, nullable=False),
+)
+
+response_events = Table(
+    "response_events",
+    metadata,
+    Column("response_id", String(64), primary_key=True),
+    Column("first", Integer, primary_key=True),
+    Column("last", Integer, nullable=False),
+    Column("sealed_events", LargeBinary, nullable=False),
+    Column("sealed_journal", LargeBinary),  # Until the response has ended.
+)
+
+conversations = Table(
+    "conversations",
+    metadata,
+    Column("conversation_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    Column("next_position", BigInteger, nullable=False),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_metadata", LargeBinary, nullable=False),
+)
+
+conversation_items = Table(
+    "conversation_items",
+    metadata,
+    Column("conversation_id", String(64), primary_key=True),
+    Column("item_id", String(128), primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_item", LargeBinary, nullable=False),
+    Index("ix_conversation_items_position", "conversation_id", "position"),
+)
+
+# Containers of the code interpreter. What is in one lies in the memory of the replica that holds it; a row says only
+# that it is there, and its sealed record where. Times are Unix seconds; `idle_s` is after how long without use it ends.
+containers = Table(
+    "containers",
+    metadata,
+    Column("container_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("last_active_at", Double, nullable=False),
+    Column("idle_s", Double, nullable=False),
+    Column("has_ended", Boolean, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_record", LargeBinary, nullable=False),
+    Index("ix_containers_account", "account", "created_at", "container_id"),
+)
+
+# Vector stores. A store is of one embedding model. `revision` changes with what can be found in it; `tidy_at` is when
+# its index is to be tidied next, `is_dirty` whether there is something in it by then that no row names any more.
+# One that was deleted keeps its row, without its key and its record, until its index is gone.
+vector_stores = Table(
+    "vector_stores",
+    metadata,
+    Column("store_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("embedding_model", String(256), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("last_active_at", Double, nullable=False),
+    Column("expires_after_days", Integer),
+    Column("expires_at", Double, index=True),
+    Column("has_expired", Boolean, nullable=False),
+    Column("is_deleted", Boolean, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("is_dirty", Boolean, nullable=False),
+    Column("tidy_at", Double, index=True),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_record", LargeBinary, nullable=False),
+    Index("ix_vector_stores_account", "account", "created_at", "store_id"),
+)
+
+# The files in each store. `run_id` names the claim under which a file is being indexed, or was: whoever holds another
+# one may write nothing, and what stands in the index under another one does not count. `wrapped_key` opens the sealed
+# record and what the index holds of the file. `expires_at` is the file's own.
+vector_store_files = Table(
+    "vector_store_files",
+    metadata,
+    Column("store_id", String(64), primary_key=True),
+    Column("file_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("batch_id", String(64), index=True),
+    Column("status", String(16), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    Column("usage_bytes", BigInteger, nullable=False),
+    Column("error_code", String(32)),
+    Column("error_message", String(500)),
+    Column("run_id", String(32), nullable=False),
+    Column("num_claims", Integer, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("principal", JSON, nullable=False),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_record", LargeBinary, nullable=False),
+    Index("ix_vector_store_files_order", "store_id", "created_at", "file_id"),
+    Index("ix_vector_store_files_file", "file_id"),
+    Index("ix_vector_store_files_work", "status", "lease_until"),
+)
+
+vector_store_batches = Table(
+    "vector_store_batches",
+    metadata,
+    Column("batch_id", String(64), primary_key=True),
+    Column("store_id", String(64), nullable=False, index=True),
+    Column("account", String(64), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("is_cancelled", Boolean, nullable=False),
+)

@@ -1,0 +1,56 @@
+"""The keys of accounts: made at an account's first use, kept in the database wrapped by the master key."""
+
+import time
+from collections import OrderedDict
+
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from deployments.state.database.connection import Database
+from deployments.state.database.tables import account_keys
+from deployments.state.encryption.sealing import AccountKey, unwrap_account_key, wrap_account_key
+
+_MAX_CACHED = 1_000
+
+
+class Vault:
+    """The account keys of one database. Any number of processes may hold one over the same database."""
+
+    def __init__(self, database: Database, master_key: bytes, max_cached: int = _MAX_CACHED) -> None:
+        self._database = database
+        self._master_key = master_key
+        self._max_cached = max_cached
+        self._cache: OrderedDict[str, AccountKey] = OrderedDict()
+
+    async def account_key(self, account: str) -> AccountKey:
+        """Return the account's key, made now where there is none yet; who asks at once gets the same.
+
+        Raises:
+            SealBroken: it was wrapped by another master key than this service's.
+        """
+        cached = self._cache.get(account)
+        if cached is not None:
+            self._cache.move_to_end(account)
+            return cached
+        wrapped = await self._wrapped_key(account) or await self._make(account)
+        key = self._cache[account] = unwrap_account_key(self._master_key, account, wrapped)
+        if len(self._cache) > self._max_cached:
+            self._cache.popitem(last=False)
+        return key
+
+    async def _wrapped_key(self, account: str) -> bytes | None:
+        query = select(account_keys.c.wrapped_key).where(account_keys.c.account == account)
+        async with self._database.read() as connection:
+            wrapped: bytes | None = await connection.scalar(query)
+        return wrapped
+
+    async def _make(self, account: str) -> bytes:
+        """Add a key unless somebody else has just done so; return the one that is there."""
+        insert = sqlite.insert if self._database.is_sqlite else postgresql.insert
+        _, wrapped = wrap_account_key(self._master_key, account)
+        row = {"account": account, "wrapped_key": wrapped, "created_at": time.time()}
+        async with self._database.write() as connection:
+            await connection.execute(insert(account_keys).values(row).on_conflict_do_nothing())
+        kept = await self._wrapped_key(account)
+        assert kept is not None
+        return kept

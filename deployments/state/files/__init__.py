@@ -1,0 +1,1 @@
+"""Files: their rows and their content."""

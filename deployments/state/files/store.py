@@ -1,0 +1,263 @@
+"""The files of all accounts: metadata in the database, content in the object store, sealed under a key for each file.
+
+A file that belongs to another account does not exist, nor does one past its expiry. Content is written before its
+row and deleted after it, so that a row never names what is not there; what has no row is swept away.
+
+A file past its expiry is out of sight by the wall clock, and destroyed by one that does not jump ahead.
+"""
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import Select, delete, exists, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deployments.state.database.batch_status import ENDED
+from deployments.state.database.clock import PastClock, uptime
+from deployments.state.database.connection import Database
+from deployments.state.database.pages import PageOrder
+from deployments.state.database.tables import batches, files
+from deployments.state.encryption.sealing import DataKey
+from deployments.state.encryption.vault import Vault
+from deployments.state.files.content import ContentReader, FileWriter, NewFile, open_name
+from deployments.state.objects.store import ObjectStore, StoreUnavailable
+from deployments.state.vector_stores.rows import forget_files
+
+ORPHAN_AGE_S = 6 * 3600.0
+"""What is in the object store for so long without a row never gets one."""
+
+
+class FileNotFound(LookupError):
+    """The account has no such file."""
+
+
+class FileInUse(Exception):
+    """The file is the input of a batch that has not ended; `batch_id` says which."""
+
+    def __init__(self, batch_id: str) -> None:
+        super().__init__(f"The batch {batch_id} is using the file.")
+        self.batch_id = batch_id
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """What is known of a file. Times are Unix seconds."""
+
+    file_id: str
+    account: str
+    purpose: str
+    filename: str
+    num_bytes: int
+    created_at: float
+    expires_at: float
+
+
+class Page(NamedTuple):
+    """Which files of a list are meant: at most `limit`, after the one with the id `after`."""
+
+    purpose: str | None = None
+    limit: int = 10_000
+    order: Literal["asc", "desc"] = "desc"
+    after: str | None = None
+
+
+class FileStore:
+    """The files of one database and object store. Any number of processes may hold one."""
+
+    def __init__(
+        self,
+        database: Database,
+        objects: ObjectStore,
+        vault: Vault,
+        clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = uptime,
+    ) -> None:
+        self.objects = objects
+        self.vault = vault
+        self._database = database
+        self.clock = clock
+        self.past = PastClock(clock, uptime)
+
+    @asynccontextmanager
+    async def create(self, new: NewFile) -> AsyncIterator[FileWriter]:
+        """Open a new file; its content appears when the block ends without an error, and counts once `record` has run.
+
+        Raises:
+            StoreUnavailable: the object store fails, or is full.
+        """
+        account_key = await self.vault.account_key(new.account)
+        object_key = f"files/{secrets.token_hex(16)}"
+        async with self.objects.create(object_key) as writer:
+            file = FileWriter(new, account_key, object_key, writer)
+            yield file
+            await file.finish()
+
+    async def record(self, row: Mapping[str, Any]) -> StoredFile:
+        """Have a file count whose content has appeared."""
+        async with self._database.write() as connection:
+            await record_file(connection, row)
+        return await self._to_file(row)
+
+    async def find(self, account: str, file_id: str, *, even_expired: bool = False) -> StoredFile:
+        """Return one file of an account.
+
+        Raises:
+            FileNotFound: it has none with this id.
+        """
+        return await self._to_file(await self._row(account, file_id, even_expired=even_expired))
+
+    async def find_all(self, account: str, file_ids: Sequence[str]) -> dict[str, StoredFile]:
+        """Return those of some files that the account has, by id."""
+        found: dict[str, StoredFile] = {}
+        wanted = [file_id for file_id in dict.fromkeys(file_ids) if "\0" not in file_id]
+        for start in range(0, len(wanted), 400):
+            query = select(files).where(files.c.account == account, files.c.expires_at > self.clock())
+            query = query.where(files.c.file_id.in_(wanted[start : start + 400]))
+            async with self._database.read() as connection:
+                rows = (await connection.execute(query)).mappings().all()
+            found |= {row["file_id"]: await self._to_file(dict(row)) for row in rows}
+        return found
+
+    async def list_files(self, account: str, page: Page) -> tuple[list[StoredFile], bool]:
+        """Return a page of an account's files, and whether there are more.
+
+        Raises:
+            FileNotFound: `page.after` is no file of this account.
+        """
+        order = PageOrder(files, files.c.file_id, is_ascending=page.order == "asc")
+        query = select(files).where(files.c.account == account, files.c.expires_at > self.clock())
+        if page.purpose is not None:
+            query = query.where(files.c.purpose == page.purpose)
+        if page.after is not None:
+            after = await self._row(account, page.after)
+            query = query.where(order.beyond(after))
+        query = query.order_by(*order.columns())
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query.limit(page.limit + 1))).mappings().all()
+        return [await self._to_file(dict(row)) for row in rows[: page.limit]], len(rows) > page.limit
+
+    async def read(self, file: StoredFile, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+        """Yield the content of a file from `start` up to `stop`, in pieces of a mebibyte or less.
+
+        Raises:
+            FileNotFound: the file is gone.
+            StoreUnavailable: the object store fails.
+            ContentLost: what it holds is not what was written there.
+        """
+        reader = await self.open(file)
+        async for piece in reader.pieces(start, file.num_bytes if stop is None else stop):
+            yield piece
+
+    async def open(self, file: StoredFile) -> ContentReader:
+        """Return what reads a file's content, also when it has expired meanwhile.
+
+        Raises:
+            FileNotFound: the file is gone.
+        """
+        row = await self._row(file.account, file.file_id, even_expired=True)
+        return ContentReader(self.objects, row, await self._data_key(row))
+
+    async def delete(self, account: str, file_id: str) -> None:
+        """Destroy a file; it leaves every vector store that it is in.
+
+        Raises:
+            FileNotFound: the account has none with this id.
+            FileInUse: a batch still needs it.
+        """
+        row = await self._row(account, file_id)
+        async with self._database.write() as connection:
+            # Locked first: a batch that is being created on it has then been committed, or finds no file.
+            await connection.execute(select(files.c.file_id).where(files.c.file_id == file_id).with_for_update())
+            user = await connection.scalar(_users_of(file_id).with_only_columns(batches.c.batch_id).limit(1))
+            if user is not None:
+                raise FileInUse(user)
+            await connection.execute(delete(files).where(files.c.file_id == file_id))
+            await forget_files(connection, [file_id], self.clock())
+        await self.drop_object(row["object_key"])
+
+    async def drop_object(self, object_key: str) -> None:
+        """Delete content whose row is gone; where that fails, the sweep will."""
+        with suppress(StoreUnavailable):
+            await self.objects.delete(object_key)
+
+    async def sweep(self) -> int:
+        """Destroy what has expired and no batch needs any more; return how many files that was."""
+        query = (
+            select(files.c.file_id, files.c.object_key)
+            .where(files.c.expires_at <= self.past(), ~exists(_users_of(files.c.file_id)))
+            .limit(1000)
+        )
+        async with self._database.write() as connection:
+            rows = (await connection.execute(query)).all()
+            ids = [file_id for file_id, _ in rows]
+            for start in range(0, len(ids), 400):
+                await connection.execute(delete(files).where(files.c.file_id.in_(ids[start : start + 400])))
+            await forget_files(connection, ids, self.clock())
+        for _, object_key in rows:
+            await self.drop_object(object_key)
+        return len(rows)
+
+    async def sweep_orphans(self, older_than_s: float = ORPHAN_AGE_S) -> int:
+        """Delete objects that no file names and that were not written just now; return how many.
+
+        Raises:
+            StoreUnavailable: the object store fails.
+        """
+        before = self.past() - older_than_s
+        old = [one.key async for one in self.objects.list_objects("files") if one.modified_at < before]
+        num_dropped = await self.objects.drop_unfinished(older_than_s)
+        for start in range(0, len(old), 400):
+            keys = old[start : start + 400]
+            async with self._database.read() as connection:
+                query = select(files.c.object_key).where(files.c.object_key.in_(keys))
+                known = set((await connection.scalars(query)).all())
+            for key in set(keys) - known:
+                await self.objects.delete(key)
+                num_dropped += 1
+        return num_dropped
+
+    async def num_bytes_of(self, account: str) -> int:
+        """Return how much an account's files hold together."""
+        query = select(func.coalesce(func.sum(files.c.num_bytes), 0)).where(files.c.account == account)
+        async with self._database.read() as connection:
+            return int(await connection.scalar(query) or 0)
+
+    async def _row(self, account: str, file_id: str, *, even_expired: bool = False) -> dict[str, Any]:
+        query = select(files).where(files.c.file_id == file_id, files.c.account == account)
+        row = None
+        if "\0" not in file_id:
+            async with self._database.read() as connection:
+                row = (await connection.execute(query)).mappings().one_or_none()
+        if row is None or (row["expires_at"] <= self.clock() and not even_expired):
+            raise FileNotFound
+        return dict(row)
+
+    async def _data_key(self, row: Mapping[str, Any]) -> DataKey:
+        account_key = await self.vault.account_key(row["account"])
+        return account_key.open_object(row["file_id"], row["wrapped_key"])
+
+    async def _to_file(self, row: Mapping[str, Any]) -> StoredFile:
+        name = open_name(row, await self._data_key(row))
+        return StoredFile(
+            row["file_id"],
+            row["account"],
+            row["purpose"],
+            name,
+            row["num_bytes"],
+            row["created_at"],
+            row["expires_at"],
+        )
+
+
+async def record_file(connection: AsyncConnection, row: Mapping[str, Any]) -> None:
+    """Have a file count, together with whatever else the transaction does."""
+    await connection.execute(insert(files).values(**row))
+
+
+def _users_of(file_id: Any) -> Select[Any]:
+    """Return the query for batches that have not ended and whose input a file is."""
+    return select(batches).where(batches.c.input_file_id == file_id, batches.c.status.not_in(ENDED))

@@ -1,0 +1,1 @@
+"""API keys and the principals that they stand for."""

@@ -1,0 +1,204 @@
+"""The API keys of one database: issued, listed, changed, rotated, revoked.
+
+A secret is returned once, when it is made, and kept only as a keyed digest. Every change takes the next revision
+number in its own transaction: that is how running gatekeepers hear of it, whoever made it.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deployments.state.database.connection import Database
+from deployments.state.database.tables import api_keys, revisions
+from deployments.state.identity.keys import ApiKey, KeyChange, NewKey, StoredKey
+from deployments.state.identity.secret import PREFIX, create_secret, digest_of
+from deployments.state.identity.tiers import Tiers
+
+MAX_OVERLAP_S = 30 * 86_400.0
+MAX_LISTED = 1_000
+
+
+class KeyRefused(ValueError):
+    """The key cannot be made or changed like that; the message says why, `param` which field is wrong, if it is one."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class KeyNotFound(LookupError):
+    """There is no key with this id."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"There is no API key {key_id!r}.")
+
+
+class KeyStore:
+    """The keys of one database."""
+
+    def __init__(
+        self, database: Database, pepper: bytes, tiers: Tiers | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database = database
+        self._pepper = pepper
+        self._tiers = tiers or Tiers()
+        self._clock = clock
+
+    async def create(self, new: NewKey) -> tuple[ApiKey, str]:
+        """Issue a key; return it and its secret, which cannot be had again.
+
+        Raises:
+            KeyRefused: there is no such tier, the tier needs limits of its own, or it expires in the past.
+        """
+        self._check_tier(new.tier)
+        self._check(new.tier, new.requests_per_minute, new.tokens_per_minute, new.expires_at)
+        secret = create_secret()
+        now = self._clock()
+        async with self._database.write() as connection:
+            row = {
+                **new.model_dump(mode="json"),
+                **self._form_of(secret),
+                "key_id": f"key_{secrets.token_hex(12)}",
+                "created_at": now,
+                "revision": await _next_revision(connection),
+            }
+            await connection.execute(insert(api_keys).values(row))
+            stored = await _row_of(connection, row["key_id"])
+        return ApiKey.from_row(stored, self._tiers), secret
+
+    async def list_keys(self, account: str | None = None, *, include_revoked: bool = False) -> list[ApiKey]:
+        """Return the keys, newest first, at most MAX_LISTED."""
+        query = select(api_keys).order_by(api_keys.c.created_at.desc(), api_keys.c.key_id).limit(MAX_LISTED)
+        if account is not None:
+            query = query.where(api_keys.c.account == account)
+        if not include_revoked:
+            query = query.where(api_keys.c.revoked_at.is_(None))
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [ApiKey.from_row(dict(row), self._tiers) for row in rows]
+
+    async def show(self, key_id: str) -> ApiKey:
+        """Return one key, revoked or not.
+
+        Raises:
+            KeyNotFound: there is none with this id.
+        """
+        async with self._database.read() as connection:
+            return ApiKey.from_row(await _row_of(connection, key_id), self._tiers)
+
+    async def limit(self, key_id: str, change: KeyChange) -> ApiKey:
+        """Change what was set in `change` and nothing else; return the key.
+
+        Raises:
+            KeyNotFound: there is none with this id.
+            KeyRefused: the key is revoked, nothing was set, or the outcome is not a valid key.
+        """
+        values = change.model_dump(mode="json", include=set(KeyChange.model_fields) & change.model_fields_set)
+        if not values:
+            raise KeyRefused("Nothing was given to change.")
+        async with self._database.write() as connection:
+            row = await self._living_row(connection, key_id)
+            outcome = {**row, **values}
+            if "tier" in values:  # A key may otherwise stay in a tier that left the configuration.
+                self._check_tier(outcome["tier"])
+            self._check(
+                outcome["tier"],
+                outcome["requests_per_minute"],
+                outcome["tokens_per_minute"],
+                values.get("expires_at"),
+            )
+            if row["is_admin"] and (outcome["operations"] or outcome["models"]):
+                raise KeyRefused("An admin key has no operation or model scopes.")
+            return await self._update(connection, key_id, values)
+
+    async def rotate(self, key_id: str, overlap_s: float = 0.0) -> tuple[ApiKey, str]:
+        """Give the key a new secret, which holds at once; the old one is accepted for another `overlap_s` seconds.
+
+        Raises:
+            KeyNotFound: there is none with this id.
+            KeyRefused: the key is revoked, or the overlap is out of bounds.
+        """
+        if not 0 <= overlap_s <= MAX_OVERLAP_S:
+            raise KeyRefused(f"The overlap must be between 0 and {MAX_OVERLAP_S:.0f} seconds.")
+        secret = create_secret()
+        now = self._clock()
+        async with self._database.write() as connection:
+            row = await self._living_row(connection, key_id)
+            values: dict[str, Any] = {**self._form_of(secret), "rotated_at": now}
+            values["previous_digest"] = row["digest"] if overlap_s else None
+            values["previous_expires_at"] = now + overlap_s if overlap_s else None
+            return await self._update(connection, key_id, values), secret
+
+    async def revoke(self, key_id: str) -> ApiKey:
+        """Take the key back for good; revoking it again changes nothing.
+
+        Raises:
+            KeyNotFound: there is none with this id.
+        """
+        async with self._database.write() as connection:
+            row = await _row_of(connection, key_id, for_update=True)
+            if row["revoked_at"] is not None:
+                return ApiKey.from_row(row, self._tiers)
+            return await self._update(connection, key_id, {"revoked_at": self._clock()})
+
+    async def changes_since(self, revision: int) -> tuple[int, list[StoredKey]]:
+        """Return the newest revision and every key changed after `revision`, in order of their changes."""
+        async with self._database.read() as connection:
+            newest = await connection.scalar(select(revisions.c.value).where(revisions.c.name == "api_keys"))
+            if newest is None or newest == revision:
+                return revision, []
+            query = select(api_keys).where(api_keys.c.revision > revision).order_by(api_keys.c.revision)
+            rows = (await connection.execute(query)).mappings().all()
+        changed = [StoredKey.from_row(dict(row), self._tiers) for row in rows]
+        return max([newest, *(key.revision for key in changed)]), changed
+
+    async def _living_row(self, connection: AsyncConnection, key_id: str) -> dict[str, Any]:
+        row = await _row_of(connection, key_id, for_update=True)
+        if row["revoked_at"] is not None:
+            raise KeyRefused(f"The API key {key_id} is revoked: create a new one.")
+        return row
+
+    async def _update(self, connection: AsyncConnection, key_id: str, values: Mapping[str, Any]) -> ApiKey:
+        values = {**values, "revision": await _next_revision(connection)}
+        await connection.execute(update(api_keys).where(api_keys.c.key_id == key_id).values(values))
+        return ApiKey.from_row(await _row_of(connection, key_id), self._tiers)
+
+    def _form_of(self, secret: str) -> dict[str, Any]:
+        shown = len(PREFIX) + 3
+        return {"digest": digest_of(secret, self._pepper), "prefix": secret[:shown], "last_four": secret[-4:]}
+
+    def _check_tier(self, tier: str) -> None:
+        if tier not in self._tiers.names:
+            known = ", ".join(self._tiers.names)
+            raise KeyRefused(f"There is no tier '{tier}' in the configuration. Its tiers are: {known}.", "tier")
+
+    def _check(self, tier: str, requests: int | None, tokens: int | None, expires_at: float | None) -> None:
+        limits = self._tiers.of(tier)
+        for name, value, default in (
+            ("requests_per_minute", requests, limits.requests_per_minute),
+            ("tokens_per_minute", tokens, limits.tokens_per_minute),
+        ):
+            if value is None and default is None:
+                raise KeyRefused(f"A key of the {tier} tier needs {name} of its own.")
+        if expires_at is not None and expires_at <= self._clock():
+            raise KeyRefused("expires_at is in the past; to end a key now, revoke it.")
+
+
+async def _row_of(connection: AsyncConnection, key_id: str, *, for_update: bool = False) -> dict[str, Any]:
+    query = select(api_keys).where(api_keys.c.key_id == key_id)
+    if for_update:
+        query = query.with_for_update()
+    row = (await connection.execute(query)).mappings().one_or_none() if "\0" not in key_id else None
+    if row is None:
+        raise KeyNotFound(key_id)
+    return dict(row)
+
+
+async def _next_revision(connection: AsyncConnection) -> int:
+    """Count the change; the row stays locked until the transaction ends, so numbers become visible in order."""
+    statement = update(revisions).where(revisions.c.name == "api_keys").values(value=revisions.c.value + 1)
+    return int((await connection.execute(statement.returning(revisions.c.value))).scalar_one())

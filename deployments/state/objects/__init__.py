@@ -1,0 +1,1 @@
+"""The object store, a folder or a bucket."""

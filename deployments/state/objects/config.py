@@ -1,0 +1,91 @@
+"""What the operator says about the object store: a directory, or a bucket by its URL."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from deployments.config import ConfigError, Section
+from deployments.references import Reference, follow
+
+_SCHEMES = ("file", "s3", "gs")
+
+
+class ObjectStoreConfig(Section):
+    """Where the content of files and batches is kept, encrypted.
+
+    Without credentials, those of the machine are used: its role, or the provider's own variables.
+
+    Args:
+        url: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///DIRECTORY. By default a directory in the state directory.
+        endpoint: the address of an S3-compatible service other than Amazon's.
+        region: the bucket's region.
+        access_key_id, secret_access_key: the credentials for S3.
+        service_account: the credentials for Google Cloud Storage.
+        timeout_s: how long one request to the object store may take.
+    """
+
+    url: str | Reference | None = None
+    endpoint: str | None = None
+    region: str | None = None
+    access_key_id: Reference | None = None
+    secret_access_key: Reference | None = None
+    service_account: Reference | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=600)] = 20.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if isinstance(self.url, str):
+            check_object_url(self.url)
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            raise ValueError("access_key_id and secret_access_key go together")
+        return self
+
+
+@dataclass(frozen=True)
+class ResolvedObjectStore:
+    """An `ObjectStoreConfig` with its references followed; `options` are by obstore's names and may hold secrets."""
+
+    url: str
+    timeout_s: float = 20.0
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def resolve_object_store(config: ObjectStoreConfig, state_dir: Path, environ: Mapping[str, str]) -> ResolvedObjectStore:
+    """Follow the references of `config`.
+
+    Raises:
+        ConfigError: a reference leads nowhere, or what it leads to cannot be used.
+    """
+    url = config.url
+    if url is None:
+        return ResolvedObjectStore((state_dir / "objects").as_uri(), config.timeout_s)
+    text = url if isinstance(url, str) else follow(url, environ, "object_store.url")
+    scheme = check_object_url(text)
+    options: dict[str, str] = {}
+    if scheme == "s3":
+        secrets = {"access_key_id": config.access_key_id, "secret_access_key": config.secret_access_key}
+        options = {k: v for k, v in {"endpoint": config.endpoint, "region": config.region}.items() if v is not None}
+    else:
+        secrets = {"service_account_key": config.service_account} if scheme == "gs" else {}
+    for name, reference in secrets.items():
+        if reference is not None:
+            options[name] = follow(reference, environ, f"object_store.{name}")
+    return ResolvedObjectStore(text, config.timeout_s, options)
+
+
+def check_object_url(url: str) -> str:
+    """Return the scheme of an object store's URL.
+
+    Raises:
+        ConfigError: it is of no kind that is supported, or carries a password.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES or not (parts.netloc or parts.path.strip("/")):
+        raise ConfigError("object_store.url is not of the form s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///PATH.")
+    if parts.password:
+        raise ConfigError("object_store.url carries a password: refer to the credentials instead.")
+    return parts.scheme

@@ -1,0 +1,155 @@
+"""Which object store belongs to which database: both hold the same marker, written at the first start.
+
+Without it a start with the wrong disk mounted, or with another bucket, would find every file gone, one by one; and one
+with an empty database would take whatever the object store holds for orphans and delete it. The marker is in the
+database first, and counts as written once it is in the object store too: whoever starts in between finishes that.
+"""
+
+import asyncio
+import logging
+import secrets
+from dataclasses import dataclass
+
+from sqlalchemy import select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from deployments.config import ConfigError
+from deployments.state.database.connection import Database
+from deployments.state.database.tables import object_stores
+from deployments.state.objects.config import ResolvedObjectStore
+from deployments.state.objects.store import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+MARKER_KEY = "manta-marker"
+_NAME = "files"
+_PATIENCE_S = 10.0
+_OVERRIDE = "If they are to belong together as they are now, run `manta adopt-object-store`."
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the database says."""
+
+    marker: str
+    is_written: bool
+
+
+async def open_objects(database: Database, config: ResolvedObjectStore) -> BucketStore:
+    """Return the object store of a configuration, after a look whether it belongs to the database.
+
+    One that cannot be reached is taken for the right one: what needs it fails by itself, and all else works.
+
+    Raises:
+        ConfigError: it belongs to another database, or another one belongs to this database.
+    """
+    objects = create_objects(config)
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await mark(database, objects, config.url)
+        objects.expect(MARKER_KEY)
+    except (StoreUnavailable, TimeoutError) as error:
+        logger.warning("The object store cannot be looked at: %s", type(error).__name__)
+    return objects
+
+
+def create_objects(config: ResolvedObjectStore) -> BucketStore:
+    """Return the object store of a configuration.
+
+    Raises:
+        ConfigError: its directory cannot be made.
+    """
+    try:
+        return BucketStore(config)
+    except OSError as error:
+        message = f"The directory of state.object_store.url, {config.url}, cannot be made: {error.strerror}."
+        raise ConfigError(message) from None
+
+
+async def mark(database: Database, objects: ObjectStore, url: str) -> None:
+    """Check that both hold the same marker; write one where neither has one.
+
+    Raises:
+        ConfigError: they do not belong together; `url` is how the message calls the object store.
+        StoreUnavailable: the object store fails.
+    """
+    found = await _read(objects)  # First: what is found here was in the database before.
+    known = await _known(database)
+    if known is None and found is None:
+        known = await _make(database)
+    if known is not None and found is None and known.is_written:
+        found = await _read(objects)  # It may have been written between the two looks.
+    elif known is not None and found is None:
+        await objects.put(MARKER_KEY, known.marker.encode())
+        found = known.marker
+    _compare(known, found, url)
+    if known is not None and not known.is_written:
+        await _note_written(database, known.marker)
+
+
+async def check(database: Database, objects: ObjectStore, url: str) -> None:
+    """Check as `mark` does, and write nothing."""
+    found, known = await _read(objects), await _known(database)
+    if found is not None or (known is not None and known.is_written):
+        _compare(known, found, url)
+
+
+async def adopt(database: Database, objects: ObjectStore) -> None:
+    """Have the database and the object store belong together, whatever they hold and belonged to before.
+
+    Raises:
+        StoreUnavailable: the object store fails; a start, or doing this again, then finishes what was begun.
+    """
+    marker = secrets.token_hex(16)
+    async with database.write() as connection:
+        row = {"name": _NAME, "marker": marker, "is_written": False}
+        await connection.execute(database.upsert(object_stores, ["name"]), row)
+    await objects.put(MARKER_KEY, marker.encode())
+    await _note_written(database, marker)
+
+
+def _compare(known: _Known | None, found: str | None, url: str) -> None:
+    if known is None:
+        raise ConfigError(
+            f"The object store {url} belongs to another database than this one, which has no files. What it holds "
+            "would be deleted as orphans. Look at state.database_url, and at state.object_store.url. " + _OVERRIDE
+        )
+    if found is None:
+        raise ConfigError(
+            f"The object store {url} is empty or another one than before: the files that the database knows are not in "
+            "it. Look at state.object_store.url, and whether its disk is mounted. " + _OVERRIDE
+        )
+    if found != known.marker:
+        raise ConfigError(
+            f"The object store {url} belongs to another database than this one. Look at state.object_store.url, and at "
+            "state.database_url. " + _OVERRIDE
+        )
+
+
+async def _read(objects: ObjectStore) -> str | None:
+    try:
+        return (await objects.read(MARKER_KEY, 0, 64)).decode("ascii", "replace")
+    except ObjectMissing:
+        return None
+
+
+async def _known(database: Database) -> _Known | None:
+    query = select(object_stores.c.marker, object_stores.c.is_written).where(object_stores.c.name == _NAME)
+    async with database.read() as connection:
+        row = (await connection.execute(query)).one_or_none()
+    return None if row is None else _Known(row.marker, row.is_written)
+
+
+async def _make(database: Database) -> _Known | None:
+    """Have the database hold a new marker, or the one that another process has just made."""
+    insert = sqlite.insert if database.is_sqlite else postgresql.insert
+    row = {"name": _NAME, "marker": secrets.token_hex(16), "is_written": False}
+    async with database.write() as connection:
+        await connection.execute(insert(object_stores).values(row).on_conflict_do_nothing())
+    return await _known(database)
+
+
+async def _note_written(database: Database, marker: str) -> None:
+    async with database.write() as connection:
+        of_marker = (object_stores.c.name == _NAME) & (object_stores.c.marker == marker)
+        await connection.execute(update(object_stores).where(of_marker).values(is_written=True))

@@ -1,0 +1,238 @@
+"""The object store: where encrypted content is kept, by keys that nobody chooses but this service.
+
+An object appears whole or not at all. Whether it counts is for the database to say: what no row names is an orphan.
+Nothing here knows what an object holds.
+"""
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore, from_url
+
+from deployments.state.objects.config import ResolvedObjectStore
+
+# S3 takes no smaller parts than 5 MiB; this much is held for each upload, twice while a part is on its way.
+_PART_BYTES = 5 * 1024 * 1024
+_FULL = tuple(f"os error {number}" for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+
+
+class ObjectMissing(LookupError):
+    """There is no object under this key."""
+
+
+class StoreUnavailable(Exception):
+    """The object store cannot be reached or fails; trying again later may help."""
+
+
+class StoreFull(StoreUnavailable):
+    """The object store has no room left."""
+
+
+class ContentLost(StoreUnavailable):
+    """What should be under a key is not there or not what was written: it is damaged, or its disk is not mounted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a listing says of an object; `modified_at` is in Unix seconds."""
+
+    key: str
+    num_bytes: int
+    modified_at: float
+
+
+class ObjectWriter(Protocol):
+    """An object that is being written."""
+
+    async def write(self, piece: bytes) -> None:
+        """Add to the object.
+
+        Raises:
+            StoreUnavailable: it cannot be written.
+        """
+        ...
+
+
+class ObjectStore(Protocol):
+    """Bytes under keys; kept by `BucketStore` and by the twin in `tests`."""
+
+    def create(self, key: str) -> AbstractAsyncContextManager[ObjectWriter]:
+        """Open a new object, which appears when the block ends, and does not when it ends with an error.
+
+        Raises:
+            StoreUnavailable: it cannot be written; StoreFull where that is for want of room.
+        """
+        ...
+
+    async def put(self, key: str, content: bytes) -> None:
+        """Write a small object at once.
+
+        Raises:
+            StoreUnavailable: it cannot be written; StoreFull where that is for want of room.
+        """
+        ...
+
+    async def read(self, key: str, start: int, stop: int) -> bytes:
+        """Return the bytes of an object from `start` up to `stop`, fewer where it ends before.
+
+        Raises:
+            ObjectMissing: there is no such object.
+            StoreUnavailable: it cannot be read.
+        """
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Delete an object; nothing happens where there is none.
+
+        Raises:
+            StoreUnavailable: it cannot be deleted.
+        """
+        ...
+
+    def list_objects(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """Yield the objects whose keys begin with a folder's name.
+
+        Raises:
+            StoreUnavailable: they cannot be listed.
+        """
+        ...
+
+    async def drop_unfinished(self, older_than_s: float) -> int:
+        """Remove what writers left behind that were killed; return how many pieces that was."""
+        ...
+
+
+class BucketStore:
+    """An object store over obstore: a directory, or a bucket."""
+
+    def __init__(self, config: ResolvedObjectStore) -> None:
+        parts = urlsplit(config.url)
+        self._directory = Path(unquote(parts.path)) if parts.scheme == "file" else None
+        self._landmark: Path | None = None
+        if self._directory is not None:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._store: Any = LocalStore(self._directory)
+            return
+        options: dict[str, Any] = dict(config.options)
+        timeout = timedelta(seconds=config.timeout_s)
+        client: dict[str, Any] = {"timeout": timeout, "connect_timeout": min(timeout, timedelta(seconds=5))}
+        if options.get("endpoint", "").startswith("http://"):
+            client["allow_http"] = True
+        retry: Any = {"max_retries": 4, "retry_timeout": timeout}
+        self._store = from_url(config.url, config=options or None, client_options=client, retry_config=retry)
+
+    def expect(self, key: str) -> None:
+        """Take a directory for away whenever this object is not in it.
+
+        A disk that is not mounted leaves an empty directory, which would take everything and lose it at the next mount.
+        """
+        if self._directory is not None:
+            self._landmark = self._directory / key
+
+    @asynccontextmanager
+    async def create(self, key: str) -> AsyncIterator[ObjectWriter]:
+        """Open a new object, which appears when the block ends, and does not when it ends with an error."""
+        await self._check_there()
+        with _translated():
+            writing = obstore.open_writer_async(self._store, key, buffer_size=_PART_BYTES, max_concurrency=1)
+            await writing.__aenter__()
+        try:
+            yield _Writer(writing)
+        except BaseException as error:
+            await writing.__aexit__(type(error), error, error.__traceback__)
+            raise
+        with _translated():
+            await writing.__aexit__(None, None, None)
+        await self._check_there()
+
+    async def put(self, key: str, content: bytes) -> None:
+        """Write a small object at once."""
+        await self._check_there()
+        with _translated():
+            await obstore.put_async(self._store, key, content)
+        await self._check_there()
+
+    async def read(self, key: str, start: int, stop: int) -> bytes:
+        """Return the bytes of an object from `start` up to `stop`, fewer where it ends before."""
+        try:
+            with _translated():
+                return bytes(await obstore.get_range_async(self._store, key, start=start, end=stop))
+        except ObjectMissing:
+            await self._check_there()
+            raise
+
+    async def delete(self, key: str) -> None:
+        """Delete an object; nothing happens where there is none."""
+        try:
+            with _translated():
+                await obstore.delete_async(self._store, key)
+        except ObjectMissing:
+            return
+
+    async def list_objects(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """Yield the objects whose keys begin with a folder's name."""
+        with _translated():
+            async for page in obstore.list(self._store, prefix):
+                for one in page:
+                    yield ObjectInfo(one["path"], one["size"], one["last_modified"].timestamp())
+
+    async def drop_unfinished(self, older_than_s: float) -> int:
+        """Remove what writers left behind that were killed; of a bucket, its own lifecycle rules do that."""
+        if self._directory is None:
+            return 0
+        return await asyncio.to_thread(_drop_drafts, self._directory, time.time() - older_than_s)
+
+    async def _check_there(self) -> None:
+        if self._landmark is None:
+            return
+        with _translated():
+            is_there = await asyncio.to_thread(self._landmark.exists)
+        if not is_there:
+            raise StoreUnavailable("The directory is not the one that it was: its disk may not be mounted.")
+
+
+class _Writer:
+    def __init__(self, writing: Any) -> None:
+        self._writing = writing
+
+    async def write(self, piece: bytes) -> None:
+        with _translated():
+            await self._writing.write(piece)
+
+
+class _translated:
+    """A block whose errors become ours, without what they say: obstore's messages hold paths."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, FileNotFoundError):
+            raise ObjectMissing("There is no such object.") from None
+        if isinstance(error, BaseError | OSError):
+            if any(mark in str(error) for mark in _FULL):
+                raise StoreFull("The object store has no room left.") from None
+            raise StoreUnavailable(f"The object store fails: {type(error).__name__}.") from None
+
+
+def _drop_drafts(directory: Path, before: float) -> int:
+    """Remove the drafts of a directory: obstore writes beside an object's place, with # and a number at the end."""
+    num_dropped = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = Path(folder, name)
+            if "#" in name and path.stat().st_mtime < before:
+                path.unlink(missing_ok=True)
+                num_dropped += 1
+    return num_dropped

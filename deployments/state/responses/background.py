@@ -1,0 +1,260 @@
+"""Responses that run in the background: their events as they are written, under a lease that any replica may take over.
+
+Whoever runs a response holds its epoch. Every write checks it in its own transaction, so that a runner which was taken
+for dead, and is not, can write nothing more once another has begun.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deployments.state.database.connection import Database
+from deployments.state.database.ids import clean_id
+from deployments.state.database.lease_watch import LeaseWatch
+from deployments.state.database.tables import response_events as events_table
+from deployments.state.database.tables import response_jobs as jobs
+from deployments.state.database.tables import responses
+from deployments.state.encryption.sealing import DataKey
+from deployments.state.encryption.vault import Vault
+from deployments.state.responses.conversations import append_items
+from deployments.state.responses.protocol import Claimed, Followed, Item, LeaseLost, StoredTurn
+from deployments.state.responses.store import UNFINISHED, index_items, new_row, open_turn, seal_turn
+
+_JOB = b"response job"
+_LINE_END = b"\n"
+
+
+class BackgroundStore:
+    """The background responses of one database; keeps `protocol.BackgroundResponses`."""
+
+    def __init__(
+        self,
+        database: Database,
+        vault: Vault,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._vault = vault
+        self._clock = clock
+        self._watch = LeaseWatch(monotonic)
+        self._keys: dict[str, DataKey] = {}
+
+    async def start(
+        self,
+        account: str,
+        turn: StoredTurn,
+        job: Item,
+        *,
+        events: Sequence[bytes],
+        expires_at: float,
+        lease_s: float,
+    ) -> int:
+        """Keep a response that begins; return the epoch under which the caller runs it."""
+        account_key = await self._vault.account_key(account)
+        row, wrapped = new_row(account_key, account, turn, expires_at)
+        key = self._keys[turn.id] = account_key.open_object(turn.id, wrapped)
+        begun = {
+            "response_id": turn.id,
+            "epoch": 1,
+            "lease_until": self._clock() + lease_s,
+            "is_cancelled": False,
+            "num_events": len(events),
+            "sealed_job": key.seal(orjson.dumps(job), _JOB),
+        }
+        async with self._database.write() as connection:
+            await connection.execute(insert(responses).values(row))
+            await connection.execute(insert(jobs).values(begun))
+            await connection.execute(insert(events_table).values(_events_row(key, turn.id, 0, events)))
+        return 1
+
+    async def append(
+        self,
+        account: str,
+        response_id: str,
+        epoch: int,
+        events: Sequence[bytes],
+        *,
+        journal: Sequence[bytes] = (),
+        status: str,
+        lease_s: float,
+    ) -> bool:
+        """Keep more events, which may be none, and the lease; return whether the response is to be cancelled.
+
+        `journal` is kept with the events, until the response has ended.
+
+        Raises:
+            LeaseLost: another epoch has begun, or the response is gone.
+        """
+        values = {"lease_until": self._clock() + lease_s}
+        async with self._database.write() as connection:
+            is_cancelled = await self._write(connection, account, response_id, epoch, events, journal, values)
+            if status != "in_progress" or events:
+                statement = update(responses).where(responses.c.response_id == response_id)
+                await connection.execute(statement.where(responses.c.status != status).values(status=status))
+        return is_cancelled
+
+    async def _write(
+        self,
+        connection: AsyncConnection,
+        account: str,
+        response_id: str,
+        epoch: int,
+        events: Sequence[bytes],
+        journal: Sequence[bytes],
+        values: dict[str, Any],
+    ) -> bool:
+        """Add events under the epoch; return whether the response is to be cancelled."""
+        statement = update(jobs).where(jobs.c.response_id == response_id, jobs.c.epoch == epoch)
+        statement = statement.values(num_events=jobs.c.num_events + len(events), **values)
+        told = (await connection.execute(statement.returning(jobs.c.num_events, jobs.c.is_cancelled))).one_or_none()
+        if told is None:
+            self._keys.pop(response_id, None)
+            raise LeaseLost
+        if events:
+            key = await self._key(connection, account, response_id)
+            row = _events_row(key, response_id, told.num_events - len(events), events, journal)
+            await connection.execute(insert(events_table).values(row))
+        return bool(told.is_cancelled)
+
+    async def _key(self, connection: AsyncConnection, account: str, response_id: str) -> DataKey:
+        key = self._keys.get(response_id)
+        if key is None:
+            query = select(responses.c.wrapped_key).where(responses.c.response_id == response_id)
+            wrapped = (await connection.execute(query)).scalar_one()
+            key = self._keys[response_id] = (await self._vault.account_key(account)).open_object(response_id, wrapped)
+        return key
+
+    async def finish(
+        self,
+        account: str,
+        turn: StoredTurn,
+        epoch: int,
+        events: Sequence[bytes],
+        *,
+        conversation_id: str | None = None,
+    ) -> None:
+        """Keep the last events and the finished response.
+
+        Raises:
+            LeaseLost: another epoch has begun, or the response is gone.
+        """
+        account_key = await self._vault.account_key(account)
+        async with self._database.write() as connection:
+            await self._write(connection, account, turn.id, epoch, events, (), {})
+            key = await self._key(connection, account, turn.id)
+            statement = update(responses).where(responses.c.response_id == turn.id).values(seal_turn(key, turn))
+            expires_at = (await connection.execute(statement.returning(responses.c.expires_at))).scalar_one()
+            await connection.execute(delete(jobs).where(jobs.c.response_id == turn.id))
+            journals = update(events_table).where(events_table.c.response_id == turn.id)
+            await connection.execute(journals.values(sealed_journal=None))
+            await connection.run_sync(index_items, turn)
+            if conversation_id is not None:
+                await connection.run_sync(append_items, account_key, account, conversation_id, turn.items, expires_at)
+        self._keys.pop(turn.id, None)
+
+    async def follow(self, account: str, response_id: str, after: int) -> Followed | None:
+        """Return the events numbered above `after`, None if they were not kept."""
+        response_id = clean_id(response_id)
+        query = select(responses.c.wrapped_key, responses.c.status).where(
+            responses.c.response_id == response_id,
+            responses.c.account == account,
+            responses.c.expires_at > self._clock(),
+        )
+        columns = (events_table.c.response_id, events_table.c.first, events_table.c.sealed_events)
+        rows_query = select(*columns).where(events_table.c.response_id == response_id, events_table.c.last > after)
+        async with self._database.read() as connection:
+            found = (await connection.execute(query)).one_or_none()
+            if found is None:
+                return None
+            rows = (await connection.execute(rows_query.order_by(events_table.c.first))).mappings().all()
+        key = (await self._vault.account_key(account)).open_object(response_id, found.wrapped_key)
+        events = [event for row in rows for event in _open_events(key, dict(row), after)]
+        return Followed(events, is_running=found.status in UNFINISHED)
+
+    async def cancel(self, account: str, response_id: str) -> bool:
+        """Ask for a response to be cancelled; return whether it was running."""
+        owned = select(responses.c.response_id).where(responses.c.account == account)
+        statement = update(jobs).where(jobs.c.response_id == clean_id(response_id), jobs.c.response_id.in_(owned))
+        async with self._database.write() as connection:
+            return bool((await connection.execute(statement.values(is_cancelled=True))).rowcount)
+
+    async def release(self, response_id: str, epoch: int) -> None:
+        """Let the lease go now, so that somebody else takes over at once."""
+        self._keys.pop(response_id, None)
+        statement = update(jobs).where(jobs.c.response_id == response_id, jobs.c.epoch == epoch)
+        async with self._database.write() as connection:
+            await connection.execute(statement.values(lease_until=0.0))
+
+    async def claim(self, lease_s: float) -> Claimed | None:
+        """Take over a response whose lease has lapsed, None if there is none."""
+        now = self._clock()
+        found = await self._lapsed(now, lease_s)
+        if found is None:
+            return None
+        response_id, epoch, lease_until = found
+        where = (jobs.c.response_id == response_id, jobs.c.epoch == epoch, jobs.c.lease_until == lease_until)
+        values = {"epoch": epoch + 1, "lease_until": now + lease_s}
+        async with self._database.write() as connection:
+            claimed = await connection.execute(update(jobs).where(*where).values(values).returning(jobs))
+            job = claimed.mappings().one_or_none()
+            if job is None:  # Somebody else was quicker.
+                return None
+            return await self._take_over(connection, dict(job))
+
+    async def _lapsed(self, now: float, lease_s: float) -> tuple[str, int, float] | None:
+        """Return id, epoch and lease of a response whose lease has run out, or was not renewed for its length."""
+        query = select(jobs.c.response_id, jobs.c.epoch, jobs.c.lease_until).order_by(jobs.c.lease_until)
+        lapsed, ahead = jobs.c.lease_until <= now, jobs.c.lease_until > now + lease_s
+        async with self._database.read() as connection:
+            first = (await connection.execute(query.where(lapsed).limit(1))).one_or_none()
+            far_off = (await connection.execute(query.where(ahead))).all()
+        self._watch.forget_others([response_id for response_id, _, _ in far_off])
+        abandoned = [one for one in far_off if self._watch.is_abandoned(one[0], one[1:], lease_s)]
+        return first or next(iter(abandoned), None)
+
+    async def _take_over(self, connection: AsyncConnection, job: dict[str, Any]) -> Claimed:
+        response_id = job["response_id"]
+        query = select(responses).where(responses.c.response_id == response_id)
+        row = dict((await connection.execute(query)).mappings().one())
+        account_key = await self._vault.account_key(row["account"])
+        key = self._keys[response_id] = account_key.open_object(response_id, row["wrapped_key"])
+        kept = select(events_table).where(events_table.c.response_id == response_id).order_by(events_table.c.first)
+        rows = [dict(one) for one in (await connection.execute(kept)).mappings()]
+        return Claimed(
+            account=row["account"],
+            turn=open_turn(account_key, row),
+            job=orjson.loads(key.open(job["sealed_job"], _JOB)),
+            epoch=job["epoch"],
+            events=[event for one in rows for event in _open_events(key, one, -1)],
+            journal=[entry for one in rows for entry in _open_journal(key, one)],
+            is_cancelled=job["is_cancelled"],
+        )
+
+
+def _events_row(
+    key: DataKey, response_id: str, first: int, events: Sequence[bytes], journal: Sequence[bytes] = ()
+) -> dict[str, Any]:
+    return {
+        "response_id": response_id,
+        "first": first,
+        "last": first + len(events) - 1,
+        "sealed_events": key.seal(_LINE_END.join(events), b"response events %d" % first),
+        "sealed_journal": key.seal(_LINE_END.join(journal), b"response journal %d" % first) if journal else None,
+    }
+
+
+def _open_events(key: DataKey, row: dict[str, Any], after: int) -> list[bytes]:
+    """Return the events of a row that are numbered above `after`; JSON as it is written here has no line breaks."""
+    events = key.open(row["sealed_events"], b"response events %d" % row["first"]).split(_LINE_END)
+    return events[max(0, after + 1 - row["first"]) :]
+
+
+def _open_journal(key: DataKey, row: dict[str, Any]) -> list[bytes]:
+    if row["sealed_journal"] is None:
+        return []
+    return key.open(row["sealed_journal"], b"response journal %d" % row["first"]).split(_LINE_END)

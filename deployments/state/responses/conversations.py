@@ -1,0 +1,236 @@
+"""Conversations in the database: items in the order in which they were added, each sealed under a key of its own."""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, Select, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deployments.state.database.connection import Database
+from deployments.state.database.ids import clean_id
+from deployments.state.database.tables import conversation_items as items_table
+from deployments.state.database.tables import conversations as table
+from deployments.state.encryption.sealing import AccountKey
+from deployments.state.encryption.vault import Vault
+from deployments.state.responses.protocol import Conversation, ConversationMissing, Item, Page
+
+_ITEM, _METADATA = b"conversation item", b"conversation metadata"
+_SWEPT_AT_ONCE = 500
+
+
+class ConversationStore:
+    """The conversations of one database; keeps `protocol.Conversations`."""
+
+    def __init__(self, database: Database, vault: Vault, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._vault = vault
+        self._clock = clock
+
+    async def create(
+        self, account: str, metadata: dict[str, str], items: Sequence[Item], *, expires_at: float
+    ) -> Conversation:
+        """Make a conversation with its first items."""
+        account_key = await self._vault.account_key(account)
+        conversation_id, now = f"conv_{secrets.token_hex(16)}", self._clock()
+        key, wrapped = account_key.new_object(conversation_id)
+        row = {
+            "conversation_id": conversation_id,
+            "account": account,
+            "created_at": now,
+            "expires_at": expires_at,
+            "next_position": 0,
+            "wrapped_key": wrapped,
+            "sealed_metadata": key.seal(orjson.dumps(metadata), _METADATA),
+        }
+        async with self._database.write() as connection:
+            await connection.execute(insert(table).values(row))
+            await connection.run_sync(append_items, account_key, account, conversation_id, items, expires_at)
+        return Conversation(conversation_id, int(now), metadata)
+
+    async def load(self, account: str, conversation_id: str) -> Conversation | None:
+        """Return a conversation."""
+        async with self._database.read() as connection:
+            row = (await connection.execute(self._living(account, conversation_id))).mappings().one_or_none()
+        return None if row is None else await self._open(account, dict(row))
+
+    async def _open(self, account: str, row: dict[str, Any]) -> Conversation:
+        account_key = await self._vault.account_key(account)
+        key = account_key.open_object(row["conversation_id"], row["wrapped_key"])
+        metadata = orjson.loads(key.open(row["sealed_metadata"], _METADATA))
+        return Conversation(row["conversation_id"], int(row["created_at"]), metadata)
+
+    def _living(self, account: str, conversation_id: str) -> Select[Any]:
+        return select(table).where(
+            table.c.conversation_id == clean_id(conversation_id),
+            table.c.account == account,
+            table.c.expires_at > self._clock(),
+        )
+
+    async def update(self, account: str, conversation_id: str, metadata: dict[str, str]) -> Conversation | None:
+        """Replace the metadata; return the conversation."""
+        account_key = await self._vault.account_key(account)
+        async with self._database.write() as connection:
+            row = (await connection.execute(self._living(account, conversation_id))).mappings().one_or_none()
+            if row is None:
+                return None
+            key = account_key.open_object(row["conversation_id"], row["wrapped_key"])
+            sealed = key.seal(orjson.dumps(metadata), _METADATA)
+            statement = update(table).where(table.c.conversation_id == conversation_id)
+            await connection.execute(statement.values(sealed_metadata=sealed))
+        return Conversation(conversation_id, int(row["created_at"]), metadata)
+
+    async def delete(self, account: str, conversation_id: str) -> bool:
+        """Destroy a conversation and its items; return whether there was one."""
+        async with self._database.write() as connection:
+            found = (await connection.execute(self._living(account, conversation_id))).first() is not None
+            if found:
+                await _destroy(connection, [conversation_id])
+        return found
+
+    async def add_items(
+        self, account: str, conversation_id: str, items: Sequence[Item], *, expires_at: float
+    ) -> list[Item]:
+        """Add items at the end; return them as they are kept, an id that is taken already replaced.
+
+        Raises:
+            ConversationMissing: there is no such conversation.
+        """
+        account_key = await self._vault.account_key(account)
+        async with self._database.write() as connection:
+            await self._check(connection, account, conversation_id)
+            return await connection.run_sync(append_items, account_key, account, conversation_id, items, expires_at)
+
+    async def _check(self, connection: AsyncConnection, account: str, conversation_id: str) -> None:
+        if (await connection.execute(self._living(account, conversation_id))).first() is None:
+            raise ConversationMissing
+
+    async def all_items(self, account: str, conversation_id: str) -> list[Item]:
+        """Return every item, the oldest first.
+
+        Raises:
+            ConversationMissing: there is no such conversation.
+        """
+        query = select(items_table).where(items_table.c.conversation_id == clean_id(conversation_id))
+        return await self._items(account, conversation_id, query.order_by(items_table.c.position))
+
+    async def _items(self, account: str, conversation_id: str, query: Select[Any]) -> list[Item]:
+        async with self._database.read() as connection:
+            await self._check(connection, account, conversation_id)
+            rows = (await connection.execute(query)).mappings().all()
+        account_key = await self._vault.account_key(account)
+        return [item_of(account_key, dict(row)) for row in rows]
+
+    async def list_items(
+        self, account: str, conversation_id: str, *, limit: int, is_ascending: bool, after: str | None
+    ) -> Page:
+        """Return up to `limit` items beyond the item `after`.
+
+        Raises:
+            ConversationMissing: there is no such conversation.
+            KeyError: `after` names no item of it.
+        """
+        position = items_table.c.position
+        query = select(items_table).where(items_table.c.conversation_id == clean_id(conversation_id))
+        async with self._database.read() as connection:
+            await self._check(connection, account, conversation_id)
+            if after is not None:
+                found = (await connection.execute(query.where(items_table.c.item_id == clean_id(after)))).first()
+                if found is None:
+                    raise KeyError(after)
+                query = query.where(position > found.position if is_ascending else position < found.position)
+            query = query.order_by(position if is_ascending else position.desc()).limit(limit + 1)
+            rows = (await connection.execute(query)).mappings().all()
+        account_key = await self._vault.account_key(account)
+        return Page([item_of(account_key, dict(row)) for row in rows[:limit]], has_more=len(rows) > limit)
+
+    async def load_item(self, account: str, conversation_id: str, item_id: str) -> Item | None:
+        """Return an item.
+
+        Raises:
+            ConversationMissing: there is no such conversation.
+        """
+        query = select(items_table).where(
+            items_table.c.conversation_id == clean_id(conversation_id), items_table.c.item_id == clean_id(item_id)
+        )
+        return next(iter(await self._items(account, conversation_id, query)), None)
+
+    async def delete_item(self, account: str, conversation_id: str, item_id: str) -> bool:
+        """Destroy an item; return whether there was one.
+
+        Raises:
+            ConversationMissing: there is no such conversation.
+        """
+        statement = delete(items_table).where(
+            items_table.c.conversation_id == clean_id(conversation_id), items_table.c.item_id == clean_id(item_id)
+        )
+        async with self._database.write() as connection:
+            await self._check(connection, account, conversation_id)
+            return bool((await connection.execute(statement)).rowcount)
+
+    async def sweep(self) -> int:
+        """Destroy the expired conversations; return how many those were."""
+        query = select(table.c.conversation_id).where(table.c.expires_at <= self._clock()).limit(_SWEPT_AT_ONCE)
+        total = 0
+        while True:
+            async with self._database.write() as connection:
+                expired = list((await connection.scalars(query)).all())
+                await _destroy(connection, expired)
+            total += len(expired)
+            if not expired:
+                return total
+
+
+def append_items(
+    connection: Connection,
+    account_key: AccountKey,
+    account: str,
+    conversation_id: str,
+    items: Sequence[Item],
+    expires_at: float,
+) -> list[Item]:
+    """Add items at the end of a conversation and put its expiry off; return them as kept, none if it is gone."""
+    where = (table.c.conversation_id == clean_id(conversation_id), table.c.account == account)
+    statement = update(table).where(*where, table.c.expires_at < expires_at).values(expires_at=expires_at)
+    connection.execute(statement)
+    advanced = update(table).where(*where).values(next_position=table.c.next_position + len(items))
+    end = connection.execute(advanced.returning(table.c.next_position)).scalar()
+    if end is None or not items:
+        return []
+    kept = _with_free_ids(connection, conversation_id, items)
+    rows = []
+    for position, item in enumerate(kept, end - len(items)):
+        key, wrapped = account_key.new_object(f"{conversation_id}/{item['id']}")
+        row = {"conversation_id": conversation_id, "item_id": item["id"], "position": position, "wrapped_key": wrapped}
+        rows.append({**row, "sealed_item": key.seal(orjson.dumps(item), _ITEM)})
+    connection.execute(insert(items_table), rows)
+    return kept
+
+
+def _with_free_ids(connection: Connection, conversation_id: str, items: Sequence[Item]) -> list[Item]:
+    query = select(items_table.c.item_id).where(
+        items_table.c.conversation_id == conversation_id, items_table.c.item_id.in_([item["id"] for item in items])
+    )
+    taken = set(connection.scalars(query).all())
+    kept = []
+    for item in items:
+        if item["id"] in taken:
+            prefix = item["id"].partition("_")[0][:8]
+            item = {**item, "id": f"{prefix}_{secrets.token_hex(16)}"}
+        taken.add(item["id"])
+        kept.append(item)
+    return kept
+
+
+def item_of(account_key: AccountKey, row: dict[str, Any]) -> Item:
+    """Return the item that a row holds."""
+    key = account_key.open_object(f"{row['conversation_id']}/{row['item_id']}", row["wrapped_key"])
+    item: Item = orjson.loads(key.open(row["sealed_item"], _ITEM))
+    return item
+
+
+async def _destroy(connection: AsyncConnection, conversation_ids: Sequence[str]) -> None:
+    for found in (items_table, table):
+        await connection.execute(delete(found).where(found.c.conversation_id.in_(conversation_ids)))

@@ -1,0 +1,216 @@
+"""Finished responses in the database: each with its own items, chained by the id of the response before.
+
+A response is found by its id until it expires. Its content stays for as long as a later response that was made from it
+lives: that one's history is incomplete without it. Expired responses that nothing continues are swept away, and with
+them goes the key that their content is sealed with.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, Select, delete, insert, literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deployments.state.database.connection import Database
+from deployments.state.database.group_commit import GroupCommit
+from deployments.state.database.ids import clean_id
+from deployments.state.database.tables import (
+    conversation_items,
+    conversations,
+    response_events,
+    response_items,
+    response_jobs,
+)
+from deployments.state.database.tables import responses as table
+from deployments.state.encryption.sealing import AccountKey, DataKey
+from deployments.state.encryption.vault import Vault
+from deployments.state.responses.conversations import append_items, item_of
+from deployments.state.responses.protocol import Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
+
+ITEMS, RESPONSE = b"response items", b"response"
+UNFINISHED = ("queued", "in_progress")
+_ROWS_PER_STATEMENT = 500
+_SWEPT_AT_ONCE = 500
+
+
+class ResponseStore:
+    """The responses of one database; keeps `protocol.Responses`."""
+
+    def __init__(self, database: Database, vault: Vault, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._vault = vault
+        self._clock = clock
+        self._saving = GroupCommit(database, (table, response_items))
+
+    async def save(
+        self, account: str, turn: StoredTurn, *, expires_at: float, conversation_id: str | None = None
+    ) -> None:
+        """Keep a response, and add its items to the conversation, where that is still there."""
+        account_key = await self._vault.account_key(account)
+        row, _ = new_row(account_key, account, turn, expires_at)
+        if conversation_id is None:
+            await self._saving.insert({table: [row], response_items: item_rows(turn)})
+            return
+
+        def write(connection: Connection) -> None:
+            connection.execute(insert(table).values(row))
+            index_items(connection, turn)
+            append_items(connection, account_key, account, conversation_id, turn.items, expires_at)
+
+        await self._database.write_at_once(write)
+
+    async def load(self, account: str, response_id: str) -> StoredTurn | None:
+        """Return a response; one that runs in the background as it stands."""
+        async with self._database.read() as connection:
+            row = (await connection.execute(self._living(account, response_id))).mappings().one_or_none()
+        if row is None:
+            return None
+        return open_turn(await self._vault.account_key(account), dict(row))
+
+    def _living(self, account: str, response_id: str) -> Select[Any]:
+        return select(table).where(
+            table.c.response_id == clean_id(response_id), table.c.account == account, table.c.expires_at > self._clock()
+        )
+
+    async def chain(self, account: str, response_id: str) -> list[PastTurn]:
+        """Return a response and those before it, the oldest first, in one query.
+
+        Raises:
+            TurnMissing: it is not there, or one before it was deleted.
+            TurnUnfinished: it is still running.
+        """
+        start = self._living(account, response_id).subquery()
+        chain = select(start.c.response_id, start.c.previous_id, literal(0).label("depth")).cte("chain", recursive=True)
+        before = select(table.c.response_id, table.c.previous_id, chain.c.depth + 1)
+        before = before.where(table.c.response_id == chain.c.previous_id, table.c.account == account)
+        chain = chain.union_all(before)
+        columns = (table.c.response_id, table.c.previous_id, table.c.status, table.c.wrapped_key, table.c.sealed_items)
+        query = select(*columns).join(chain, chain.c.response_id == table.c.response_id).order_by(chain.c.depth.desc())
+        rows = await self._database.read_at_once(lambda connection: connection.execute(query).all())
+        if not rows:
+            raise TurnMissing(response_id)
+        if rows[-1].status in UNFINISHED:
+            raise TurnUnfinished
+        if rows[0].previous_id is not None:
+            raise TurnMissing(rows[0].previous_id)
+        account_key = await self._vault.account_key(account)
+        return [_past(account_key.open_object(row.response_id, row.wrapped_key), row.sealed_items) for row in rows]
+
+    async def delete(self, account: str, response_id: str) -> bool:
+        """Destroy a response; return whether there was one."""
+        async with self._database.write() as connection:
+            found = (await connection.execute(self._living(account, response_id))).first() is not None
+            if found:
+                await _destroy(connection, [response_id])
+        return found
+
+    async def find_items(self, account: str, item_ids: Sequence[str]) -> dict[str, Item]:
+        """Return those of the items that are there, by id, from responses and conversations."""
+        wanted = [clean_id(item_id) for item_id in item_ids]
+        account_key = await self._vault.account_key(account)
+        now = self._clock()
+        in_conversation = (
+            select(conversation_items)
+            .join(conversations, conversations.c.conversation_id == conversation_items.c.conversation_id)
+            .where(conversation_items.c.item_id.in_(wanted), conversations.c.account == account)
+            .where(conversations.c.expires_at > now)
+        )
+        async with self._database.read() as connection:
+            turns = (await connection.execute(self._with_items(account, wanted))).mappings().all()
+            kept = (await connection.execute(in_conversation)).mappings().all()
+        items = [item for row in turns for item in open_turn(account_key, dict(row)).items]
+        items += [item_of(account_key, dict(row)) for row in kept]
+        return {item["id"]: item for item in items if item["id"] in set(item_ids)}
+
+    async def find_runs(self, account: str, item_ids: Sequence[str]) -> dict[str, list[str]]:
+        """Return what tools of the service were asked and answered, by the ids of their items, where that is there."""
+        wanted = [clean_id(item_id) for item_id in item_ids]
+        account_key = await self._vault.account_key(account)
+        async with self._database.read() as connection:
+            rows = (await connection.execute(self._with_items(account, wanted))).mappings().all()
+        turns = {row["response_id"]: open_turn(account_key, dict(row)) for row in rows}
+        return {item_id: run for turn in turns.values() for item_id, run in turn.runs.items() if item_id in wanted}
+
+    def _with_items(self, account: str, item_ids: Sequence[str]) -> Select[Any]:
+        return (
+            select(table)
+            .join(response_items, response_items.c.response_id == table.c.response_id)
+            .where(response_items.c.item_id.in_(item_ids), table.c.account == account)
+            .where(table.c.expires_at > self._clock())
+        )
+
+    async def sweep(self) -> int:
+        """Destroy the expired responses that nothing living continues; return how many those were."""
+        total = 0
+        later = table.alias("later")
+        continued = select(later.c.response_id).where(later.c.previous_id == table.c.response_id).exists()
+        while True:
+            query = select(table.c.response_id).where(table.c.expires_at <= self._clock(), ~continued)
+            async with self._database.write() as connection:
+                expired = list((await connection.scalars(query.limit(_SWEPT_AT_ONCE))).all())
+                await _destroy(connection, expired)
+            total += len(expired)
+            if not expired:  # A chain goes from its end to its beginning, so one round may make work for the next.
+                return total
+
+
+def new_row(account_key: AccountKey, account: str, turn: StoredTurn, expires_at: float) -> tuple[dict[str, Any], bytes]:
+    """Return a response's row, under a new key, and the wrapped key."""
+    key, wrapped = account_key.new_object(turn.id)
+    row = {
+        "response_id": turn.id,
+        "account": account,
+        "previous_id": turn.response["previous_response_id"],
+        "created_at": float(turn.response["created_at"]),
+        "expires_at": expires_at,
+        "wrapped_key": wrapped,
+        **seal_turn(key, turn),
+    }
+    return row, wrapped
+
+
+def seal_turn(key: DataKey, turn: StoredTurn) -> dict[str, Any]:
+    """Return the columns that change when a response goes on: its status and its sealed content."""
+    items = {"input": turn.input, "output": turn.response["output"], "runs": turn.runs}
+    response = {"response": {**turn.response, "output": None}, "cuts": turn.cuts}
+    return {
+        "status": turn.response["status"],
+        "sealed_items": key.seal(orjson.dumps(items), ITEMS),
+        "sealed_response": key.seal(orjson.dumps(response), RESPONSE),
+    }
+
+
+def open_turn(account_key: AccountKey, row: dict[str, Any]) -> StoredTurn:
+    """Return the response that a row holds."""
+    key = account_key.open_object(row["response_id"], row["wrapped_key"])
+    items = orjson.loads(key.open(row["sealed_items"], ITEMS))
+    told = orjson.loads(key.open(row["sealed_response"], RESPONSE))
+    told["response"] |= {"output": items["output"], "status": row["status"]}
+    return StoredTurn(told["response"], items["input"], items["runs"], told["cuts"])
+
+
+def item_rows(turn: StoredTurn) -> list[dict[str, Any]]:
+    """Return the rows that say where the response's items can be found."""
+    ids = dict.fromkeys(item["id"] for item in turn.items)
+    return [{"item_id": item_id, "response_id": turn.id} for item_id in ids]
+
+
+def index_items(connection: Connection, turn: StoredTurn) -> None:
+    """Note where the response's items can be found."""
+    rows = item_rows(turn)
+    if rows:
+        connection.execute(insert(response_items), rows)
+
+
+def _past(key: DataKey, sealed_items: bytes) -> PastTurn:
+    items = orjson.loads(key.open(sealed_items, ITEMS))
+    return PastTurn([*items["input"], *items["output"]], items["runs"])
+
+
+async def _destroy(connection: AsyncConnection, response_ids: Sequence[str]) -> None:
+    for found in (table, response_items, response_jobs, response_events):
+        for start in range(0, len(response_ids), _ROWS_PER_STATEMENT):
+            some = response_ids[start : start + _ROWS_PER_STATEMENT]
+            await connection.execute(delete(found).where(found.c.response_id.in_(some)))

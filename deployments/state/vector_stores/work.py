@@ -1,0 +1,179 @@
+"""The work on vector stores that goes on behind requests: files to be indexed, indexes to be tidied.
+
+Both are claimed, so that any process may do them and another goes on where one dies. Whoever indexes files holds a run
+id that no other claim ever has: it fences what is written here, and marks what is written into the index.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import and_, delete, or_, select, update
+
+from deployments.state.database.lease_watch import LeaseWatch
+from deployments.state.database.tables import vector_store_files as files
+from deployments.state.database.tables import vector_stores as stores
+from deployments.state.identity.principal import principal_of
+from deployments.state.vector_stores.rows import ClaimedFile, ErrorCode, StoredStore, note_change, open_file, open_store
+from deployments.state.vector_stores.store import VectorStores
+
+MAX_CLAIMS = 5
+"""How often the indexing of a file is begun before it counts as failed: it may be what ends those who try."""
+_MAX_WAIT_S = 60.0
+FAILED_OFTEN = "The file could not be indexed. Please try again."
+
+
+class Claim(NamedTuple):
+    """Files of one store that the caller is to index, under one run id."""
+
+    store: StoredStore
+    run_id: str
+    files: Sequence[ClaimedFile]
+
+
+class Tidying(NamedTuple):
+    """A store whose index the caller is to tidy; `is_gone` where nothing is to be left of it."""
+
+    store_id: str
+    embedding_model: str
+    tidy_at: float
+    revision: int
+    is_dirty: bool
+    is_gone: bool
+
+
+class VectorStoreWork:
+    """The work on the vector stores of one database."""
+
+    def __init__(self, vector_stores: VectorStores, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._stores = vector_stores
+        self._database = vector_stores.database
+        self._watch = LeaseWatch(monotonic)
+
+    async def claim(self, lease_s: float, max_files: int) -> Claim | None:
+        """Return files that wait to be indexed, all of the store that has waited longest; None where there are none."""
+        found = await self._lapsed(lease_s)
+        if not found:
+            return None
+        store_id = found[0][0]
+        seen = {file_id: lease_until for of_store, file_id, _, lease_until in found if of_store == store_id}
+        now, run_id = self._stores.clock(), secrets.token_hex(16)
+        rows = []
+        async with self._database.write() as connection:
+            query = select(files).where(files.c.store_id == store_id, files.c.file_id.in_(list(seen)[:max_files]))
+            waiting = (await connection.execute(query.with_for_update())).mappings().all()
+            for row in waiting:
+                if row["status"] != "in_progress" or row["lease_until"] != seen[row["file_id"]]:
+                    continue  # Somebody else was quicker.
+                of_file = (files.c.store_id == store_id, files.c.file_id == row["file_id"])
+                if row["num_claims"] >= MAX_CLAIMS:
+                    error = {"error_code": "server_error", "error_message": FAILED_OFTEN}
+                    await connection.execute(update(files).where(*of_file).values(status="failed", **error))
+                    continue
+                values = {"run_id": run_id, "lease_until": now + lease_s, "num_claims": row["num_claims"] + 1}
+                await connection.execute(update(files).where(*of_file).values(values))
+                rows.append({**row, **values})
+            query = select(stores).where(stores.c.store_id == store_id)
+            store_row = (await connection.execute(query)).mappings().one_or_none()
+        if not rows or store_row is None:
+            return None
+        account_key = await self._stores.vault.account_key(store_row["account"])
+        claimed = [ClaimedFile(open_file(row, account_key), principal_of(row["principal"])) for row in rows]
+        return Claim(open_store(dict(store_row), account_key, now), run_id, claimed)
+
+    async def _lapsed(self, lease_s: float) -> Sequence[tuple[str, str, str, float]]:
+        """Return files whose lease has run out, or was not renewed for its length, those who have waited first."""
+        now = self._stores.clock()
+        columns = (files.c.store_id, files.c.file_id, files.c.run_id, files.c.lease_until)
+        query = select(*columns).where(
+            files.c.status == "in_progress",
+            or_(files.c.lease_until <= now, files.c.lease_until > now + lease_s),
+        )
+        async with self._database.read() as connection:
+            found = (await connection.execute(query.order_by(files.c.created_at, files.c.file_id).limit(1000))).all()
+        names = {(one.store_id, one.file_id): f"{one.store_id}/{one.file_id}" for one in found}
+        self._watch.forget_others([names[one[0], one[1]] for one in found if one.lease_until > now])
+        return [
+            (one.store_id, one.file_id, one.run_id, one.lease_until)
+            for one in found
+            if one.lease_until <= now
+            or self._watch.is_abandoned(names[one[0], one[1]], (one.run_id, one.lease_until), lease_s)
+        ]
+
+    async def renew(self, run_id: str, lease_s: float) -> set[str]:
+        """Hold on to files; return the ids of those that the run still has."""
+        mine = and_(files.c.run_id == run_id, files.c.status == "in_progress")
+        statement = update(files).where(mine).values(lease_until=self._stores.clock() + lease_s)
+        async with self._database.write() as connection:
+            return set((await connection.scalars(statement.returning(files.c.file_id))).all())
+
+    async def release(self, run_id: str) -> None:
+        """Let files go, so that somebody else goes on at once; the attempt does not count."""
+        mine = and_(files.c.run_id == run_id, files.c.status == "in_progress")
+        values = {"lease_until": 0.0, "num_claims": files.c.num_claims - 1}
+        async with self._database.write() as connection:
+            await connection.execute(update(files).where(mine).values(values))
+
+    async def complete(self, run_id: str, store_id: str, usage_bytes: dict[str, int]) -> None:
+        """Have files count in searches, which are in the index by now; those that the run has no more, do not."""
+        async with self._database.write() as connection:
+            for file_id, num_bytes in usage_bytes.items():
+                mine = and_(files.c.run_id == run_id, files.c.file_id == file_id, files.c.status == "in_progress")
+                values = {"status": "completed", "usage_bytes": num_bytes, "error_code": None, "error_message": None}
+                await connection.execute(update(files).where(files.c.store_id == store_id, mine).values(values))
+            await note_change(connection, [store_id], self._stores.clock())
+
+    async def fail(self, run_id: str, store_id: str, file_id: str, code: ErrorCode, message: str) -> None:
+        """Have a file count as failed; `message` says why, without any of its content."""
+        mine = and_(files.c.run_id == run_id, files.c.file_id == file_id, files.c.status == "in_progress")
+        values = {"status": "failed", "error_code": code, "error_message": message[:500]}
+        async with self._database.write() as connection:
+            await connection.execute(update(files).where(files.c.store_id == store_id, mine).values(values))
+
+    async def claim_tidying(self, lease_s: float) -> Tidying | None:
+        """Return a store whose index is to be tidied, None where there is none.
+
+        A store in which files are being indexed waits a while for them, unless nothing is to be left of it.
+        """
+        now = self._stores.clock()
+        busy = select(files.c.store_id).where(files.c.status == "in_progress", files.c.lease_until > now)
+        is_gone = or_(stores.c.is_deleted, stores.c.has_expired)
+        has_waited = stores.c.tidy_at <= now - _MAX_WAIT_S
+        due = select(stores).where(stores.c.tidy_at <= now, or_(is_gone, has_waited, stores.c.store_id.not_in(busy)))
+        async with self._database.read() as connection:
+            row = (await connection.execute(due.order_by(stores.c.tidy_at).limit(1))).mappings().one_or_none()
+        if row is None:
+            return None
+        unchanged = and_(stores.c.store_id == row["store_id"], stores.c.tidy_at == row["tidy_at"])
+        async with self._database.write() as connection:
+            statement = update(stores).where(unchanged).values(tidy_at=now + lease_s)
+            if not (await connection.execute(statement)).rowcount:
+                return None
+        return Tidying(
+            row["store_id"],
+            row["embedding_model"],
+            now + lease_s,
+            row["revision"],
+            row["is_dirty"],
+            row["is_deleted"] or row["has_expired"],
+        )
+
+    async def live_files(self, store_id: str) -> Collection[tuple[str, str]]:
+        """Return what counts in a store's index, or is about to: ids of runs with those of their files."""
+        query = select(files.c.run_id, files.c.file_id).where(files.c.store_id == store_id)
+        async with self._database.read() as connection:
+            return {(run_id, file_id) for run_id, file_id in (await connection.execute(query)).all()}
+
+    async def end_tidying(self, tidied: Tidying, again_in_s: float | None) -> None:
+        """Note that an index was tidied, and when it is to be tidied once more; what changed meanwhile counts first."""
+        of_store = and_(stores.c.store_id == tidied.store_id, stores.c.tidy_at == tidied.tidy_at)
+        async with self._database.write() as connection:
+            if tidied.is_gone:
+                await connection.execute(delete(stores).where(of_store, stores.c.is_deleted))
+            values = {
+                "is_dirty": False,
+                "tidy_at": None if again_in_s is None else self._stores.clock() + again_in_s,
+                "revision": stores.c.revision + 1,
+            }
+            await connection.execute(update(stores).where(of_store).values(values))

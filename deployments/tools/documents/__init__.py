@@ -1,0 +1,1 @@
+"""Documents read and cut into chunks, in a process with limits."""

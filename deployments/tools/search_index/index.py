@@ -1,0 +1,362 @@
+"""The index of vector stores: a LanceDB table for each, in the directory or the bucket of the object store.
+
+A row is a passage of a chunk. What it holds of the text is sealed (`sealed_text`, in the first passage of a chunk) or
+coded (`terms`); the vectors are not, since nothing could be found by them then: they tell roughly what a passage is
+about to whoever has them and the model. Nothing here opens or makes any of it.
+
+Rows are marked with the run that wrote them. Whether a run counts is for the database to say: rows of runs that count
+no more are passed over in searches, and removed when the table is tidied.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from deployments.state.objects.config import ResolvedObjectStore
+
+Vectors = npt.NDArray[np.float32]
+PRUNE_AFTER_S = 60.0
+"""How long what was replaced stays readable, for searches that have begun on it."""
+
+_FOLDER = "vector_stores"
+_MAX_OPEN = 256
+_MIN_ANN_ROWS = 5_000
+_ROWS_PER_PARTITION = 200
+_GOOGLE = {"service_account_key": "google_service_account_key"}
+
+
+class IndexUnavailable(Exception):
+    """The index cannot be read or written; trying again later may help."""
+
+
+class ChunkKey(NamedTuple):
+    """A chunk of a file, as a run has written it."""
+
+    run_id: str
+    file_id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRows:
+    """A chunk to be added: its text, sealed; the codes of its words; a vector for each of its passages."""
+
+    key: ChunkKey
+    sealed_text: bytes
+    terms: str
+    vectors: Vectors
+
+
+@dataclass(slots=True)
+class _Open:
+    """A table that is open, and the store's revision that it was last looked at for."""
+
+    table: Any
+    revision: int
+
+
+class SearchIndex:
+    """The index of every vector store; any number of processes may hold one."""
+
+    def __init__(self, place: ResolvedObjectStore, min_ann_rows: int = _MIN_ANN_ROWS) -> None:
+        self._place = place
+        self._min_ann_rows = min_ann_rows
+        self._connection: Any = None
+        self._open: dict[str, _Open] = {}
+
+    async def add(self, store_id: str, chunks: Sequence[ChunkRows]) -> None:
+        """Add chunks.
+
+        Raises:
+            IndexUnavailable: they could not be written.
+        """
+        rows = _to_arrow(chunks)
+        async with _translated():
+            connection = await self._connect()
+            table = await connection.create_table(store_id, schema=rows.schema, exist_ok=True)
+            await self._ensure_terms(table)
+            await table.add(rows)
+        self._open.pop(store_id, None)
+
+    async def nearest(
+        self, store_id: str, revision: int, vector: Vectors, limit: int, file_ids: Collection[str] | None = None
+    ) -> list[tuple[ChunkKey, float]]:
+        """Return passages whose vectors are nearest, each by its chunk and with its cosine; chunks may come again.
+
+        `file_ids` are the files that are looked into, None for all.
+
+        Raises:
+            IndexUnavailable: the index could not be read.
+        """
+
+        async def ask(table: Any) -> Any:
+            query = table.query().nearest_to(vector).distance_type("cosine")
+            return await self._select(query, file_ids, limit, ["_distance"])
+
+        rows = await self._read(store_id, revision, ask) if limit else []
+        return [(_key_of(row), 1.0 - row["_distance"]) for row in rows]
+
+    async def matching(
+        self, store_id: str, revision: int, terms: str, limit: int, file_ids: Collection[str] | None = None
+    ) -> list[tuple[ChunkKey, float]]:
+        """Return the chunks that hold some of the coded words, with their BM25 scores; arguments as for `nearest`.
+
+        Raises:
+            IndexUnavailable: the index could not be read.
+        """
+
+        async def ask(table: Any) -> Any:
+            query = table.query().nearest_to_text(terms, columns=["terms"])
+            return await self._select(query, file_ids, limit, ["_score"])
+
+        rows = await self._read(store_id, revision, ask) if terms and limit else []
+        return [(_key_of(row), row["_score"]) for row in rows]
+
+    async def read_texts(self, store_id: str, revision: int, keys: Collection[ChunkKey]) -> dict[ChunkKey, bytes]:
+        """Return the sealed texts of chunks, those that are there.
+
+        Raises:
+            IndexUnavailable: the index could not be read.
+        """
+        if not keys:
+            return {}
+        among = " OR ".join(
+            f"(run_id = '{key.run_id}' AND file_id = '{key.file_id}' AND chunk = {key.number})" for key in keys
+        )
+
+        async def ask(table: Any) -> Any:
+            query = table.query().where(f"passage = 0 AND ({among})")
+            return await query.select([*ChunkKey._fields[:2], "chunk", "sealed_text"]).to_arrow()
+
+        return {_key_of(row): row["sealed_text"] for row in await self._read(store_id, revision, ask)}
+
+    async def read_file(self, store_id: str, revision: int, run_id: str, file_id: str) -> list[bytes]:
+        """Return the sealed texts of a file's chunks, in order.
+
+        Raises:
+            IndexUnavailable: the index could not be read.
+        """
+
+        async def ask(table: Any) -> Any:
+            query = table.query().where(f"run_id = '{run_id}' AND file_id = '{file_id}' AND passage = 0")
+            return await query.select(["chunk", "sealed_text"]).to_arrow()
+
+        rows = await self._read(store_id, revision, ask)
+        return [row["sealed_text"] for row in sorted(rows, key=lambda row: row["chunk"])]
+
+    async def written(self, store_id: str) -> set[tuple[str, str]]:
+        """Return the ids of runs with those of the files that they have written.
+
+        Raises:
+            IndexUnavailable: the index could not be read.
+        """
+
+        async def ask(table: Any) -> Any:
+            return await table.query().where("passage = 0").select(["run_id", "file_id"]).to_arrow()
+
+        self._open.pop(store_id, None)
+        return {(row["run_id"], row["file_id"]) for row in await self._read(store_id, 0, ask)}
+
+    async def count_chunks(self, store_id: str) -> int:
+        """Return how many chunks are there.
+
+        Raises:
+            IndexUnavailable: the index could not be read.
+        """
+        async with _translated():
+            table = await self._find(store_id)
+            return 0 if table is None else int(await table.count_rows("passage = 0"))
+
+    async def tidy(self, store_id: str, dead: Collection[tuple[str, str]], *, prune: bool) -> None:
+        """Remove files as runs have written them that count no more, and bring the index up to date.
+
+        What was replaced longer ago than `PRUNE_AFTER_S` is deleted for good if `prune` says that nobody reads it.
+
+        Raises:
+            IndexUnavailable: it could not be written.
+        """
+        async with _translated():
+            table = await self._find(store_id)
+            if table is None:
+                return
+            if dead:
+                await _remove(table, _condition(dead))
+            await self._ensure_terms(table)
+            await self._ensure_ann(table)
+            keep_s = PRUNE_AFTER_S / 2 if prune else 7 * 86_400.0
+            await table.optimize(cleanup_older_than=timedelta(seconds=keep_s))
+        self._open.pop(store_id, None)
+
+    async def drop(self, store_id: str) -> None:
+        """Remove a store's table, if there is one.
+
+        Raises:
+            IndexUnavailable: it could not be removed.
+        """
+        self._open.pop(store_id, None)
+        async with _translated():
+            connection = await self._connect()
+            await connection.drop_table(store_id, ignore_missing=True)
+
+    async def _ensure_terms(self, table: Any) -> None:
+        """Make the full-text index, unless it is there: of codes, which are words already."""
+        from lancedb.index import FTS
+
+        if any(index.columns == ["terms"] for index in await table.list_indices()):
+            return
+        config = FTS(
+            with_position=False,
+            base_tokenizer="whitespace",
+            lower_case=False,
+            stem=False,
+            remove_stop_words=False,
+            ascii_folding=False,
+        )
+        await table.create_index("terms", config=config)
+
+    async def _ensure_ann(self, table: Any) -> None:
+        """Make an index of the vectors where there are so many that comparing all of them takes long.
+
+        It finds what comparing all would find, but for one or two in a hundred.
+        """
+        from lancedb.index import IvfFlat
+
+        num_rows = await table.count_rows()
+        if num_rows < self._min_ann_rows:
+            return
+        if not any(index.columns == ["vector"] for index in await table.list_indices()):
+            await table.create_index(
+                "vector", config=IvfFlat(distance_type="cosine", num_partitions=max(2, num_rows // _ROWS_PER_PARTITION))
+            )
+
+    @staticmethod
+    async def _select(query: Any, file_ids: Collection[str] | None, limit: int, columns: list[str]) -> Any:
+        if file_ids is not None:
+            query = query.where(f"file_id IN ({_quoted(file_ids)})")
+        return await query.select(["run_id", "file_id", "chunk", *columns]).limit(limit).to_arrow()
+
+    async def _read(self, store_id: str, revision: int, ask: Any) -> list[dict[str, Any]]:
+        """Return the rows that `ask` finds; where a table was tidied meanwhile, of the table as it is now."""
+        for is_last in (False, True):
+            opened = self._open.get(store_id)
+            try:
+                if opened is None or opened.revision != revision:
+                    opened = await self._reopen(store_id, revision)
+                if opened is None:
+                    return []
+                rows: list[dict[str, Any]] = (await ask(opened.table)).to_pylist()
+                return rows
+            except (RuntimeError, OSError, ValueError) as error:
+                self._open.pop(store_id, None)
+                if is_last:
+                    raise IndexUnavailable(f"The index fails: {type(error).__name__}.") from None
+        return []
+
+    async def _reopen(self, store_id: str, revision: int) -> _Open | None:
+        table = await self._find(store_id)
+        if table is None:
+            return None
+        self._open[store_id] = opened = _Open(table, revision)
+        if len(self._open) > _MAX_OPEN:
+            del self._open[next(iter(self._open))]
+        return opened
+
+    async def _find(self, store_id: str) -> Any:
+        """Return the newest version of a store's table, None where there is none."""
+        connection = await self._connect()
+        try:
+            return await connection.open_table(store_id)
+        except ValueError as error:
+            if "not found" in str(error):
+                return None
+            raise
+
+    async def _connect(self) -> Any:
+        if self._connection is None:
+            import lancedb  # Slow, and not wanted where nobody searches files.
+
+            uri, options = _lance_place(self._place)
+            self._connection = await lancedb.connect_async(uri, storage_options=options or None)
+        return self._connection
+
+
+@asynccontextmanager
+async def _translated() -> AsyncIterator[None]:
+    """A block whose errors become ours, without what they say: LanceDB's messages hold paths."""
+    try:
+        yield
+    except (RuntimeError, OSError, ValueError) as error:
+        raise IndexUnavailable(f"The index fails: {type(error).__name__}.") from None
+
+
+def _lance_place(place: ResolvedObjectStore) -> tuple[str, dict[str, str]]:
+    """Return where LanceDB keeps its tables, and its options, from what obstore is told."""
+    uri = f"{place.url.rstrip('/')}/{_FOLDER}"
+    if uri.startswith("file://"):
+        return uri, {}
+    if uri.startswith("gs://"):
+        return uri, {_GOOGLE.get(name, name): value for name, value in place.options.items()}
+    options = {f"aws_{name}": value for name, value in place.options.items()}
+    if place.options.get("endpoint", "").startswith("http://"):
+        options["allow_http"] = "true"
+    return uri, options
+
+
+async def _remove(table: Any, condition: str) -> None:
+    """Remove rows, and write those anew that lie in the same files.
+
+    Deleting marks rows, and compaction leaves files alone of which a tenth at most is marked: vectors of deleted
+    documents would stay for ever. A file without any other rows is let go of. The rows go last, so that whoever begins
+    again after a failure finds out from them which files they are in: the upper half of a row's id is its file.
+    """
+    found = await table.query().where(condition).with_row_id().select(["run_id"]).to_arrow()
+    for fragment in sorted({row_id >> 32 for row_id in found["_rowid"].to_pylist()}):
+        beside = f"_rowid >= {fragment << 32} AND _rowid < {(fragment + 1) << 32} AND NOT ({condition})"
+        await table.update(where=beside, updates_sql={"passage": "passage"})
+    await table.delete(condition)
+
+
+def _condition(files: Collection[tuple[str, str]]) -> str:
+    """Return the condition that holds for what certain runs have written of certain files."""
+    by_run: dict[str, list[str]] = defaultdict(list)
+    for run_id, file_id in files:
+        by_run[run_id].append(file_id)
+    return " OR ".join(
+        f"(run_id = '{run_id}' AND file_id IN ({_quoted(file_ids)}))" for run_id, file_ids in by_run.items()
+    )
+
+
+def _quoted(names: Collection[str]) -> str:
+    """Return ids for a condition; ids of the service's own making hold no quotes."""
+    return ", ".join(f"'{name}'" for name in names if "'" not in name)
+
+
+def _key_of(row: dict[str, Any]) -> ChunkKey:
+    return ChunkKey(row["run_id"], row["file_id"], row["chunk"])
+
+
+def _to_arrow(chunks: Sequence[ChunkRows]) -> Any:
+    import pyarrow as pa
+
+    keys = [(chunk.key, passage) for chunk in chunks for passage in range(len(chunk.vectors))]
+    vectors = np.concatenate([chunk.vectors for chunk in chunks]).astype(np.float32, copy=False)
+    firsts = [(chunk, passage == 0) for chunk in chunks for passage in range(len(chunk.vectors))]
+    return pa.table(
+        {
+            "run_id": pa.array([key.run_id for key, _ in keys], pa.string()),
+            "file_id": pa.array([key.file_id for key, _ in keys], pa.string()),
+            "chunk": pa.array([key.number for key, _ in keys], pa.int32()),
+            "passage": pa.array([passage for _, passage in keys], pa.int32()),
+            "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
+            "terms": pa.array([chunk.terms if is_first else "" for chunk, is_first in firsts], pa.string()),
+            "sealed_text": pa.array(
+                [chunk.sealed_text if is_first else None for chunk, is_first in firsts], pa.binary()
+            ),
+        }
+    )

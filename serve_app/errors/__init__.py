@@ -1,0 +1,1 @@
+"""The errors that clients get, and how failures below become such errors."""

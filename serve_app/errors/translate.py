@@ -1,0 +1,55 @@
+"""Translates any exception into the error that a client gets: the one place for failures of engines and stores.
+
+Called by each door: the HTTP middleware, the streams, the WebSocket and the lines of batches.
+"""
+
+from sqlalchemy.exc import DBAPIError
+
+from deployments.models.contract.errors import Cancelled, EngineDied, EngineError, Overloaded, RequestRejected
+from deployments.state.objects.store import StoreFull, StoreUnavailable
+from serve_app.errors.api import (
+    STORED_FILES_AWAY,
+    ApiError,
+    BadRequest,
+    ClientGone,
+    EngineOverloaded,
+    InsufficientStorage,
+    StoresAway,
+    Unavailable,
+)
+
+_FULL = ("disk is full", "No space left", "could not extend file")  # SQLite, the system, PostgreSQL.
+
+
+def translate_engine_error(error: EngineError) -> ApiError:
+    """Return what the caller is told about an engine's failure."""
+    match error:
+        case RequestRejected():
+            return BadRequest(error.message, param=error.param, code=error.code)
+        case Overloaded():
+            return EngineOverloaded(error.retry_after_s)
+        case EngineDied():
+            return Unavailable("The model stopped while it was processing your request. Please retry your request.")
+        case Cancelled():
+            return ClientGone()
+        case _:
+            return ApiError()
+
+
+def translate_error(error: BaseException) -> ApiError | None:
+    """Return the client's error for a refusal, an engine's failure or a store's failure; None for anything else."""
+    match error:
+        case ApiError():
+            return error
+        case EngineError():
+            return translate_engine_error(error)
+        case StoreFull():
+            return InsufficientStorage()
+        case StoreUnavailable():
+            return StoresAway(STORED_FILES_AWAY)
+        case DBAPIError():
+            if any(words in str(error.orig) for words in _FULL):
+                return InsufficientStorage()
+            return StoresAway("The database cannot be reached right now. Please retry your request.")
+        case _:
+            return None

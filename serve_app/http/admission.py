@@ -1,0 +1,223 @@
+"""Admission: a request starts only while somebody holds a ticket for it, and every ticket is closed exactly once.
+
+Requests and tokens are counted by the gatekeeper; here is decided how many tokens a request is worth before it
+has run. HTTP headers are made elsewhere from the same quota.
+"""
+
+import math
+from collections import OrderedDict
+from types import TracebackType
+from typing import Self
+
+from deployments.limits.contract import Denied, Gatekeeper, Granted, Quota
+from deployments.models.contract.engine import Usage
+from deployments.state.identity.principal import Principal
+from serve_app.errors.api import RateLimited
+from serve_app.errors.text import render_duration
+from serve_app.operations.outcome import Cost
+
+UNKNOWN_COMPLETION_TOKENS = 1024
+"""What a request without a bound is taken to generate while nothing is known of its key and model."""
+
+_MAX_HABITS = 10_000
+
+
+class Habits:
+    """How many tokens each key usually has a model generate: a moving mean and how far requests stray from it.
+
+    The guess is the mean and twice the mean deviation, as TCP guesses a round trip (RFC 6298, halved). Holds the
+    most recently used keys only.
+    """
+
+    def __init__(self, max_entries: int = _MAX_HABITS) -> None:
+        self._max_entries = max_entries
+        self._seen: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+
+    def usual(self, key_id: str, model: str) -> int:
+        """Return the tokens that a request without a bound will probably generate."""
+        seen = self._seen.get((key_id, model))
+        if seen is None:
+            return UNKNOWN_COMPLETION_TOKENS
+        mean, deviation = seen
+        return max(1, round(mean + 2 * deviation))
+
+    def learn(self, key_id: str, model: str, completion_tokens: int) -> None:
+        """Take in what one request did generate."""
+        place = (key_id, model)
+        seen = self._seen.get(place)
+        if seen is None:
+            self._seen[place] = (float(completion_tokens), completion_tokens / 2)
+            if len(self._seen) > self._max_entries:
+                self._seen.popitem(last=False)
+            return
+        mean, deviation = seen
+        off = completion_tokens - mean
+        self._seen[place] = (mean + off / 8, deviation + (abs(off) - deviation) / 4)
+        self._seen.move_to_end(place)
+
+
+class PromptRatios:
+    """How many tokens a prompt really has for each that was estimated, by key and model.
+
+    Only the replica knows a model's template and vocabulary. The ratio rises at once to what was seen and falls
+    slowly, since a prompt that was held too low passes the limit and one held too high is corrected within a second.
+    """
+
+    def __init__(self, max_entries: int = _MAX_HABITS) -> None:
+        self._max_entries = max_entries
+        self._seen: OrderedDict[tuple[str, str], float] = OrderedDict()
+
+    def usual(self, key_id: str, model: str) -> float:
+        """Return the ratio to reckon with: the key's own, else the model's, else 1."""
+        seen = self._seen.get((key_id, model))
+        return self._seen.get(("", model), 1.0) if seen is None else seen
+
+    def learn(self, key_id: str, model: str, estimated: int, actual: int) -> None:
+        """Take in what one prompt did take."""
+        ratio = actual / max(1, estimated)
+        for place in ((key_id, model), ("", model)):
+            seen = self._seen.get(place, ratio)
+            self._seen[place] = max(ratio, seen + (ratio - seen) / 16)
+            self._seen.move_to_end(place)
+        while len(self._seen) > self._max_entries:
+            self._seen.popitem(last=False)
+
+
+class Admission:
+    """The door: hands out tickets."""
+
+    def __init__(self, gatekeeper: Gatekeeper) -> None:
+        self._gatekeeper = gatekeeper
+        self._habits = Habits()
+        self._ratios = PromptRatios()
+
+    async def admit(self, principal: Principal) -> "Ticket":
+        """Return a ticket for one request.
+
+        Raises:
+            RateLimited: the key's requests of this minute are used up.
+        """
+        decision = await self._gatekeeper.admit(principal)
+        if isinstance(decision, Denied):
+            raise RateLimited(decision, principal.organization)
+        return Ticket(self._gatekeeper, self._habits, self._ratios, principal)
+
+    def quota(self, principal: Principal) -> Quota:
+        """Return what the key has left, as this process knows it."""
+        return self._gatekeeper.quota(principal)
+
+
+class Ticket:
+    """The right to run one request, and the tokens held for it.
+
+    Used as a context manager it gives back what it holds on leaving, unless it was detached before; whoever
+    detached it then settles or refunds. Closing a closed ticket does nothing.
+    """
+
+    __slots__ = (
+        "_cost",
+        "_gatekeeper",
+        "_granted",
+        "_habits",
+        "_is_detached",
+        "_principal",
+        "_ratios",
+        "_reserved_tokens",
+    )
+
+    def __init__(self, gatekeeper: Gatekeeper, habits: Habits, ratios: PromptRatios, principal: Principal) -> None:
+        self._gatekeeper = gatekeeper
+        self._habits = habits
+        self._ratios = ratios
+        self._principal = principal
+        self._cost: Cost | None = None
+        self._granted: Granted | None = None
+        self._reserved_tokens = 0
+        self._is_detached = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._is_detached:
+            self.refund()
+
+    @property
+    def reserved_tokens(self) -> int:
+        """The tokens held now."""
+        return self._reserved_tokens
+
+    async def reserve(self, cost: Cost) -> None:
+        """Hold the tokens that the request may take; a ticket reserves once.
+
+        Raises:
+            RateLimited: the key's tokens of this minute do not suffice, or a whole minute's never would.
+        """
+        tokens = self._worth(cost)
+        limit = self._principal.tokens_per_minute
+        if tokens > limit:
+            used = limit - self._gatekeeper.quota(self._principal).remaining_tokens
+            denied = Denied("tokens", limit, used, tokens, None)
+            raise RateLimited(denied, self._principal.organization, cost.model)
+        decision = await self._gatekeeper.reserve(self._principal, tokens)
+        if isinstance(decision, Denied):
+            raise RateLimited(decision, self._principal.organization, cost.model)
+        self._cost, self._granted, self._reserved_tokens = cost, decision, tokens
+
+    def _worth(self, cost: Cost) -> int:
+        """Return the tokens to hold.
+
+        A bound that the caller set is held in full, so that no number of concurrent requests passes the limit.
+        Without one, what the key usually generates is held. Of what is only guessed, never so much is held that a
+        prompt which fits into the limit is refused for it.
+        """
+        key_id, limit = self._principal.key_id, self._principal.tokens_per_minute
+        if cost.completion_tokens is not None:
+            certain = cost.prompt_tokens + min(cost.completion_tokens, cost.max_completion_tokens)
+            guessed = 0
+        else:
+            certain = cost.prompt_tokens
+            guessed = min(self._habits.usual(key_id, cost.model), cost.max_completion_tokens)
+        guessed += max(0, math.ceil(cost.prompt_tokens * (self._ratios.usual(key_id, cost.model) - 1)))
+        return max(certain, min(certain + guessed, limit))
+
+    def detach(self) -> Self:
+        """Return the ticket, which now outlives its context: the holder closes it."""
+        self._is_detached = True
+        return self
+
+    def settle(self, usage: Usage | None) -> None:
+        """Correct what is held to what was used; None, for a request that never ran, gives all of it back."""
+        if usage is None:
+            self.refund()
+        elif self._close(usage.total_tokens) and self._cost is not None and self._cost.max_completion_tokens:
+            key_id, model = self._principal.key_id, self._cost.model
+            self._habits.learn(key_id, model, usage.completion_tokens)
+            if usage.prompt_tokens:
+                self._ratios.learn(key_id, model, self._cost.prompt_tokens, usage.prompt_tokens)
+
+    def refund(self) -> None:
+        """Give back all that is held."""
+        self._close(0)
+
+    def _close(self, used: int) -> bool:
+        granted, self._granted = self._granted, None
+        if granted is None:
+            return False
+        self._gatekeeper.settle(self._principal, granted=granted, reserved=self._reserved_tokens, used=used)
+        self._reserved_tokens = 0
+        return True
+
+
+def quota_headers(quota: Quota) -> list[tuple[bytes, bytes]]:
+    """Return the `x-ratelimit-*` headers of an answer."""
+    return [
+        (b"x-ratelimit-limit-requests", b"%d" % quota.limit_requests),
+        (b"x-ratelimit-limit-tokens", b"%d" % quota.limit_tokens),
+        (b"x-ratelimit-remaining-requests", b"%d" % max(0, quota.remaining_requests)),
+        (b"x-ratelimit-remaining-tokens", b"%d" % max(0, quota.remaining_tokens)),
+        (b"x-ratelimit-reset-requests", render_duration(quota.reset_requests_s).encode()),
+        (b"x-ratelimit-reset-tokens", render_duration(quota.reset_tokens_s).encode()),
+    ]

@@ -1,0 +1,60 @@
+"""Who is asking: from an Authorization header to a Principal, or a refusal."""
+
+from starlette.requests import HTTPConnection
+
+from deployments.limits.contract import Gatekeeper, GatekeeperUnavailable
+from deployments.state.identity.principal import Principal
+from serve_app.errors.api import InvalidKey, PermissionDenied, Unauthenticated, Unavailable
+
+_MAX_HEADER_CHARS = 512
+
+
+async def authenticate(request: HTTPConnection, gatekeeper: Gatekeeper) -> Principal:
+    """Return who holds the API key that the request carries.
+
+    Raises:
+        Unauthenticated: there is no key, or the header does not hold one the Bearer way.
+        InvalidKey: the key is unknown, revoked or expired.
+        Unavailable: nobody can say right now.
+    """
+    secret = bearer_secret(request.headers.get("authorization"))
+    try:
+        principal = await gatekeeper.identify(secret)
+    except GatekeeperUnavailable:
+        raise Unavailable("API keys cannot be checked right now. Please retry your request.") from None
+    if principal is None:
+        raise InvalidKey(secret)
+    return principal
+
+
+async def authenticate_admin(request: HTTPConnection, gatekeeper: Gatekeeper) -> Principal:
+    """Return who holds the admin key that the request carries.
+
+    Raises:
+        PermissionDenied: the key is valid but not an admin key; else as `authenticate`.
+    """
+    principal = await authenticate(request, gatekeeper)
+    if not principal.is_admin:
+        raise PermissionDenied("This path needs an admin API key. Ask the operator of this service.")
+    return principal
+
+
+def bearer_secret(header: str | None) -> str:
+    """Return the secret of an Authorization header's value.
+
+    Raises:
+        Unauthenticated: the header is missing, empty or of another scheme.
+        InvalidKey: what it holds can be no key: over-long, or not printable ASCII in one word.
+    """
+    if header is None or not header.strip():
+        raise Unauthenticated
+    scheme, _, secret = header.strip().partition(" ")
+    secret = secret.strip()
+    if scheme.lower() != "bearer" or not secret:
+        raise Unauthenticated(
+            "You didn't provide an API key the expected way. The Authorization header should read "
+            "'Bearer YOUR_KEY', with your API key in place of YOUR_KEY."
+        )
+    if len(secret) > _MAX_HEADER_CHARS or not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise InvalidKey(secret)
+    return secret

@@ -1,0 +1,199 @@
+"""What every HTTP request passes first and every answer passes last: ids, headers, bounds on the body, refusals.
+
+Plain ASGI. Nothing here looks into a body, and no message of an answer is held back.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serve_app.errors.api import ApiError, BodyTooLarge, ReceiveTimeout
+from serve_app.http.admission import Admission, quota_headers
+from serve_app.telemetry.log import api_error_for
+from serve_app.telemetry.observer import Observer
+from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, Exchange
+
+EXCHANGE = "manta.exchange"
+"""Where an ASGI scope holds its Exchange."""
+
+# A method is a word of the client's choosing, so others are not written down.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_STATIC_HEADERS = (
+    (b"openai-version", b"2020-10-01"),
+    (b"strict-transport-security", b"max-age=31536000"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BodyBounds:
+    """How large a request body may be and how slowly it may come.
+
+    A body has `grace_s` to arrive, and a second more for every `min_bytes_per_s` that have arrived. `param` is the
+    parameter that an error blames.
+    """
+
+    max_bytes: int = 64 * 1024 * 1024
+    grace_s: float = 30.0
+    min_bytes_per_s: float = 64 * 1024
+    param: str | None = None
+
+
+class Front:
+    """Gives every request an id, every answer its headers, and every failure a body in OpenAI's shape.
+
+    `routes` maps endpoint functions to the path templates under which requests are counted.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, admission: Admission, observer: Observer, routes: Mapping[Callable[..., Any], str]
+    ) -> None:
+        self._app = app
+        self._admission = admission
+        self._observer = observer
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; an exception never leaves here."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange(
+            request_id=new_request_id(),
+            method=scope["method"] if scope["method"] in _METHODS else "OTHER",
+            at=time.time(),
+            started=time.perf_counter(),
+            server_send=send,
+        )
+        scope[EXCHANGE] = exchange
+        _strip_trailing_slash(scope)
+        self._observer.begin()
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                exchange.status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *self._headers(exchange)]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception as error:
+            await _refuse(exchange, send_with_headers, api_error_for(error, exchange.request_id))
+        finally:
+            exchange.status = exchange.status or CLIENT_CLOSED_REQUEST
+            if not exchange.goes_on:
+                route = self._routes.get(scope.get("endpoint"), "unmatched")  # type: ignore[arg-type]
+                self._observer.end(exchange, route=route, ended=time.perf_counter())
+
+    def _headers(self, exchange: Exchange) -> list[tuple[bytes, bytes]]:
+        headers = [
+            (b"x-request-id", exchange.request_id.encode()),
+            (b"openai-processing-ms", b"%d" % ((time.perf_counter() - exchange.started) * 1000)),
+            *_STATIC_HEADERS,
+        ]
+        principal = exchange.principal
+        if principal is not None:
+            headers.append((b"openai-organization", principal.organization.encode("latin-1", "replace")))
+            headers += quota_headers(self._admission.quota(principal))
+        return headers
+
+
+class Bounds:
+    """Refuses bodies that are too large or too slow, before the rest of them is read.
+
+    `exceptions` holds the bounds of paths that have their own.
+    """
+
+    def __init__(self, app: ASGIApp, *, bounds: BodyBounds, exceptions: Mapping[str, BodyBounds] | None = None) -> None:
+        self._app = app
+        self._bounds = bounds
+        self._exceptions = exceptions or {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with its body bounded.
+
+        Raises:
+            BodyTooLarge, ReceiveTimeout: at once for a body declared too large, else while it is received.
+        """
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        bounds = self._exceptions.get(scope["path"], self._bounds)
+        if _declared_bytes(scope) > bounds.max_bytes:
+            raise BodyTooLarge(bounds.max_bytes, bounds.param)
+        await self._app(scope, _BoundedReceive(receive, bounds), send)
+
+
+class _BoundedReceive:
+    """An ASGI receive that bounds what comes through it; once the body is complete it only passes on."""
+
+    __slots__ = ("_bounds", "_deadline", "_is_complete", "_num_bytes", "_receive")
+
+    def __init__(self, receive: Receive, bounds: BodyBounds) -> None:
+        self._receive = receive
+        self._bounds = bounds
+        self._num_bytes = 0
+        self._is_complete = False
+        self._deadline: float | None = None
+
+    async def __call__(self) -> Message:
+        if self._is_complete:
+            return await self._receive()
+        message = await self._receive_in_time()
+        self._num_bytes += len(message.get("body", b""))
+        if self._num_bytes > self._bounds.max_bytes:
+            raise BodyTooLarge(self._bounds.max_bytes, self._bounds.param)
+        self._is_complete = not message.get("more_body", False)
+        return message
+
+    async def _receive_in_time(self) -> Message:
+        now = asyncio.get_running_loop().time()
+        if self._deadline is None:
+            self._deadline = now + self._bounds.grace_s
+        allowed = self._deadline + self._num_bytes / self._bounds.min_bytes_per_s
+        try:
+            async with asyncio.timeout_at(allowed):
+                return await self._receive()
+        except TimeoutError:
+            raise ReceiveTimeout(self._bounds.grace_s) from None
+
+
+def new_request_id() -> str:
+    """Return the id of a request that comes in."""
+    return "req_" + secrets.token_hex(16)
+
+
+async def _refuse(exchange: Exchange, send: Send, error: ApiError) -> None:
+    """Answer with the error, unless an answer has begun: then the connection is left to end incomplete."""
+    exchange.code = error.code
+    if exchange.status:
+        return
+    body = orjson.dumps(error.to_wire())
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+        *((name.encode(), value.encode()) for name, value in error.headers.items()),
+    ]
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _declared_bytes(scope: Scope) -> int:
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            # Python refuses to read numbers of thousands of digits; one of twenty is too large already.
+            return int(value[:20]) if value.isdigit() else 0
+    return 0
+
+
+def _strip_trailing_slash(scope: Scope) -> None:
+    path = scope["path"]
+    if len(path) > 1 and path.endswith("/"):
+        scope["path"] = path.rstrip("/") or "/"

@@ -1,0 +1,120 @@
+"""From an operation's outcome to an HTTP answer: its first piece fixes the status, the rest passes as it comes.
+
+Server-sent events are written as the engine made them, one send a piece. Nothing here parses a chunk.
+"""
+
+import asyncio
+import time
+from contextlib import suppress
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from serve_app.http.admission import Ticket
+from serve_app.operations.outcome import Outcome
+from serve_app.telemetry.log import api_error_for, log_bug
+from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, Exchange
+
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class OutcomeResponse:
+    """An ASGI answer made of an outcome. Closes the outcome's stream and its ticket, whatever happens.
+
+    The pieces are sent by a task of its own: a coroutine is resumed through every frame that awaits it, and below the
+    routing there are a dozen, which would cost more for each piece than sending it.
+    """
+
+    def __init__(self, outcome: Outcome, ticket: Ticket, exchange: Exchange) -> None:
+        self._outcome = outcome
+        self._ticket = ticket
+        self._exchange = exchange
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer; a client that leaves ends the generation at once.
+
+        Raises:
+            EngineError: the engine refused or failed before its first piece.
+        """
+        answering = asyncio.create_task(self._send_events(send) if self._outcome.is_stream else self._send_body(send))
+        watch = _DepartureWatch(receive, answering)
+        try:
+            await answering
+        except asyncio.CancelledError:
+            if not watch.has_left:
+                raise
+            self._exchange.status = CLIENT_CLOSED_REQUEST
+        finally:
+            watch.stop()
+            await self._close()
+
+    async def _send_body(self, send: Send) -> None:
+        body = b"".join([piece async for piece in self._outcome.stream])
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+        ]
+        self._settle()
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _send_events(self, send: Send) -> None:
+        pieces = aiter(self._outcome.stream)
+        piece = await anext(pieces, b"")
+        self._exchange.first_piece_at = time.perf_counter()
+        await send({"type": "http.response.start", "status": 200, "headers": list(_STREAM_HEADERS)})
+        send = self._exchange.server_send or send
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        try:
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except Exception as error:
+            await send({"type": "http.response.body", "body": self._failure(error), "more_body": True})
+        else:
+            self._settle()  # Before the end is sent, so that the caller's next request finds what is left.
+        await send({"type": "http.response.body", "body": b""})
+
+    def _failure(self, error: Exception) -> bytes:
+        """Return the event that ends a stream which cannot go on."""
+        answer = api_error_for(error, self._exchange.request_id)
+        self._exchange.status = answer.status
+        self._exchange.code = answer.code or answer.type
+        return b"data: " + orjson.dumps(answer.to_wire()) + b"\n\n"
+
+    def _settle(self) -> None:
+        usage = self._outcome.stream.summary.usage
+        self._exchange.usage = usage
+        self._ticket.settle(usage)
+
+    async def _close(self) -> None:
+        """End the stream and the ticket, where that has not happened yet."""
+        try:
+            await self._outcome.stream.aclose()
+        except Exception as error:
+            log_bug(self._exchange.request_id, error)
+        finally:
+            self._settle()
+
+
+class _DepartureWatch:
+    """Waits beside an answer for its client to leave, and then cancels it: one task a request, none a piece."""
+
+    def __init__(self, receive: Receive, answering: asyncio.Task[None]) -> None:
+        self.has_left = False
+        self._task = asyncio.create_task(self._wait(receive, answering))
+
+    async def _wait(self, receive: Receive, answering: asyncio.Task[None]) -> None:
+        with suppress(Exception):  # A connection that cannot be listened to is gone as well.
+            while (await receive())["type"] != "http.disconnect":
+                continue
+        self.has_left = True
+        answering.cancel()
+
+    def stop(self) -> None:
+        """Stop waiting."""
+        self._task.cancel()

@@ -1,0 +1,58 @@
+"""What callers are told when something about a container does not work."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from deployments.tools.code_interpreter.messages import (
+    ContainerFileMissing,
+    ContainerGone,
+    ContainerRefused,
+    InterpreterAway,
+)
+from serve_app.errors.api import BadRequest, NotFound, QuotaExceeded, Unavailable
+from serve_app.errors.text import shorten
+
+EXPIRED = "container_expired"
+
+
+@contextmanager
+def translated(container_id: str, file_id: str = "") -> Iterator[None]:
+    """A block in which what goes wrong with a container becomes an answer.
+
+    Raises:
+        NotFound: the container has ended, or has no such file.
+        BadRequest: what was asked of its files cannot be done.
+        Unavailable: no container can be had.
+    """
+    try:
+        yield
+    except ContainerGone:
+        raise expired(container_id) from None
+    except ContainerFileMissing:
+        raise no_file(file_id) from None
+    except ContainerRefused as refused:
+        raise BadRequest(refused.message, param="file", code="invalid_value") from None
+    except InterpreterAway as away:
+        raise Unavailable(away.message, retry_after_s=5.0) from None
+
+
+def expired(container_id: str, param: str | None = None) -> NotFound:
+    """Return what a caller is told who uses a container that has ended."""
+    return NotFound(
+        f"Container with id '{shorten(container_id)}' has expired, and everything in it is gone. Create a new one.",
+        param=param,
+        code=EXPIRED,
+    )
+
+
+def no_file(file_id: str) -> NotFound:
+    """Return what a caller is told who names a file that is not there."""
+    return NotFound(f"No such container file: {shorten(file_id)}")
+
+
+def too_many(most: int) -> QuotaExceeded:
+    """Return what a caller is told who has `most` containers and wants another."""
+    return QuotaExceeded(
+        f"You have {most} containers, as many as you may at once. Delete those that you no longer need.",
+        code="too_many_containers",
+    )

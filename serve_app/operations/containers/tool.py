@@ -1,0 +1,311 @@
+"""The code interpreter as a tool within a response: the model writes Python, a container runs it."""
+
+import asyncio
+import base64
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, Final
+
+from deployments.operations import Operation
+from deployments.state.containers.store import StoredContainer
+from deployments.state.files.store import StoredFile
+from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerFile, ContainerGone
+from deployments.tools.sandbox.root import WORK_FOLDER
+from serve_app.errors.api import ApiError, NotFound, QuotaExceeded, Unavailable
+from serve_app.operations.containers.refusals import expired
+from serve_app.operations.containers.service import Containers, NewContainer, new_container_id, path_in
+from serve_app.operations.containers.writing import EVENT, CodeInWriting, TextMember
+from serve_app.operations.responses.events.writer import Item, new_id
+from serve_app.operations.responses.tools.contract import (
+    CheckedTool,
+    CitingTool,
+    Tell,
+    ToolAnswer,
+    ToolContext,
+    WritingTool,
+)
+from serve_app.schemas.responses.tools import AutoContainer, CodeInterpreterTool
+from serve_app.validation.json_limits import is_json_object
+
+TYPE: Final = Operation.CODE_INTERPRETER
+OUTPUTS: Final = "code_interpreter_call.outputs"
+_ROOM_EVERY_S = 0.5
+_MAX_SHOWN_IMAGE_BYTES = 8 * 1024 * 1024
+_STATUSES = {"ok": "completed", "error": "completed", "interrupted": "incomplete", "died": "failed"}
+_DESCRIPTION = (
+    "Runs Python code and returns what it prints, the value of a last expression, and errors. Variables, imports and "
+    "files stay between calls. The working folder is /mnt/data. There is no network and no shell. {packages} can be "
+    "imported; matplotlib's figures are shown to the user by themselves. To give the user a file, write it into "
+    "/mnt/data and link to it as [name](sandbox:/mnt/data/name).{files}"
+)
+_FOLDER = re.compile(rf"(?:sandbox:)?{re.escape(WORK_FOLDER)}/")
+_GOES_ON = re.compile(r"[\w/-]|\.\w")
+_NO_CODE = 'The code interpreter was called without code. Call it with {"code": "..."}.'
+_ANEW = "[The container had expired, and its variables and files are gone. This ran in a new one.]"
+_GONE = "The container has expired, and everything in it is gone."
+
+
+class CodeInterpreter:
+    """The code interpreter of this deployment; keeps `responses.tools.BuiltIn`."""
+
+    type = TYPE
+
+    def __init__(self, containers: Containers) -> None:
+        self._containers = containers
+
+    async def open(self, tool: CodeInterpreterTool, context: ToolContext) -> "CodeInUse":
+        """Return the tool for one response.
+
+        Raises:
+            NotFound: a file that is named is not there.
+            BadRequest: a file or the memory that is asked for does not fit.
+            Unavailable: no containers can be had.
+        """
+        param = f"{context.param}.container"
+        if not isinstance(tool.container, AutoContainer):
+            return CodeInUse(self._containers, context, None, tool.container, [])
+        auto = tool.container
+        self._containers.check_memory(auto.memory_limit, f"{param}.memory_limit")
+        await self._containers.check_able()
+        files = await self._containers.find_files(context.principal, auto.file_ids or (), f"{param}.file_ids")
+        used = [item["container_id"] for item in context.calls("code_interpreter_call")]
+        return CodeInUse(self._containers, context, auto, used[-1] if used else None, files)
+
+
+class CodeInUse(WritingTool, CheckedTool, CitingTool):
+    """The code interpreter within one response.
+
+    `auto` is None where the request names the container, `container_id`; else that is the one which the conversation
+    used last, if any, and where it is no more, one is made at the first call that needs it.
+    """
+
+    def __init__(
+        self,
+        containers: Containers,
+        context: ToolContext,
+        auto: AutoContainer | None,
+        container_id: str | None,
+        files: Sequence[StoredFile],
+    ) -> None:
+        self._containers = containers
+        self._context = context
+        self._auto = auto
+        self._container_id = container_id
+        self._container: StoredContainer | None = None
+        self._next_id = new_container_id()
+        self._files = files
+        self._has_files = False
+        self._image_bytes_left = _MAX_SHOWN_IMAGE_BYTES
+        self._made: list[str] = []
+        self._written: dict[str, tuple[str, ContainerFile]] = {}
+        self._uncited: dict[str, None] = {}
+
+    async def check(self) -> None:
+        """Return once it is known which container there is.
+
+        Raises:
+            NotFound: the one that the request names is not there, or not any more.
+        """
+        if self._container_id is None:
+            return
+        find_container = self._find_named if self._auto is None else self._find_last
+        self._container = await find_container(self._context.principal.account, self._container_id)
+        if self._container is not None:
+            self._next_id = self._container.container_id
+
+    async def _find_named(self, account: str, container_id: str) -> StoredContainer:
+        param = f"{self._context.param}.container"
+        try:
+            container = await self._containers.look(account, container_id)
+        except NotFound as missing:
+            raise NotFound(missing.message, param=param) from None
+        if not container.is_running:
+            raise expired(container_id, param)
+        return container
+
+    async def _find_last(self, account: str, container_id: str) -> StoredContainer | None:
+        with suppress(NotFound):
+            container = await self._containers.find(account, container_id)
+            return container if container.is_running else None
+        return None
+
+    def functions(self) -> list[Item]:
+        """Return the one function that the model is offered."""
+        packages = ", ".join(self._containers.config.packages) or "Only the standard library"
+        names = ", ".join(file.filename for file in self._files)
+        description = _DESCRIPTION.format(
+            packages=packages, files=f" The user has put there: {names}." if names else ""
+        )
+        code = {"type": "string", "description": "The Python code to run."}
+        parameters = {
+            "type": "object",
+            "properties": {"code": code},
+            "required": ["code"],
+            "additionalProperties": False,
+        }
+        function = {"name": TYPE, "description": description, "parameters": parameters}
+        return [{"type": "function", "function": function}]
+
+    def begin(self, name: str, arguments: str) -> Item:
+        """Return a new item for a call."""
+        head = {"id": new_id("ci"), "type": "code_interpreter_call", "status": "in_progress"}
+        return {**head, "container_id": self._next_id, "code": "", "outputs": None}
+
+    def write(self, item: Item) -> CodeInWriting:
+        """Return what shows the code of a call while the model writes it."""
+        return CodeInWriting(item)
+
+    async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
+        """Run the code of a call; whoever cancels this interrupts the code."""
+        code = _code_of(arguments)
+        if code is None:
+            return ToolAnswer({**item, "status": "failed"}, _NO_CODE)
+        if self._container is None and self._auto is not None:
+            self._next_id = item["container_id"]  # The client has seen it.
+        tell(f"{EVENT}.interpreting")
+        try:
+            result, note = await self._run(code)
+        except ContainerError as error:
+            return ToolAnswer({**item, "status": "failed"}, error.message)
+        except ApiError as error:
+            return ToolAnswer({**item, "status": "failed"}, error.message)
+        tell(f"{EVENT}.completed")
+        container_id = self._next_id
+        for file in result.files:
+            self._written[file.path] = (container_id, file)
+            self._uncited[file.path] = None
+        if result.status == "died":
+            self._forget()
+        told = {**item, "status": _STATUSES[result.status], "container_id": container_id}
+        if OUTPUTS in self._context.include:
+            told["outputs"] = self._outputs(result)
+        cites = {"written": [(container_id, asdict(file)) for container_id, file in self._written.values()]}
+        return ToolAnswer(told, _told(result, note), cites={**cites, "uncited": list(self._uncited)})
+
+    def recall(self, cites: Any) -> None:
+        """Know the files that were written and not cited yet."""
+        if cites is not None:
+            files = [(container_id, ContainerFile(**file)) for container_id, file in cites["written"]]
+            self._written = {file.path: (container_id, file) for container_id, file in files}
+            self._uncited = dict.fromkeys(cites["uncited"])
+
+    async def _run(self, code: str) -> tuple[CodeRun, str]:
+        """Run code in the container, in a new one where that has expired and may be replaced; say if so."""
+        note = ""
+        if self._container is not None:
+            try:
+                if self._files and not self._has_files:  # This request may name others than the one before.
+                    await self._containers.add_missing(self._container, self._files)
+                    self._has_files = True
+                return await self._containers.run(self._container, code), note
+            except ContainerGone:
+                self._forget()
+                note = _ANEW
+        if self._auto is None:
+            raise ContainerGone(_GONE)
+        new = NewContainer(memory_limit=self._auto.memory_limit, file_ids=[file.file_id for file in self._files])
+        self._container = await self._create(new)
+        self._has_files = True
+        self._made.append(self._container.container_id)
+        return await self._containers.run(self._container, code), note
+
+    async def _create(self, new: NewContainer) -> StoredContainer:
+        """Make a container; a line of a batch waits until there is room, for as long as its call may take."""
+        while True:
+            try:
+                return await self._containers.create(self._context.principal, new, self._next_id)
+            except (QuotaExceeded, Unavailable):
+                if not self._context.is_batch:
+                    raise
+            await asyncio.sleep(_ROOM_EVERY_S)
+
+    def _outputs(self, result: CodeRun) -> list[Item]:
+        """Return what came of a call as clients see it; figures beyond a size, in all calls, are files only."""
+        outputs: list[Item] = [{"type": "logs", "logs": result.logs}] if result.logs else []
+        for _, image in result.images:
+            if len(image) > self._image_bytes_left:
+                break
+            self._image_bytes_left -= len(image)
+            outputs.append({"type": "image", "url": "data:image/png;base64," + base64.b64encode(image).decode()})
+        return outputs
+
+    def _forget(self) -> None:
+        """Have the next call make a new container, where one may be made; what was written is gone."""
+        self._container, self._has_files = None, False
+        self._written.clear()
+        self._uncited.clear()
+        if self._auto is not None:
+            self._next_id = new_container_id()
+
+    def cite(self, text: str) -> list[Item]:
+        """Return citations of the files that a message links to, and, once, of others that have been written.
+
+        Those stand at 0, as the text does not say where they belong.
+        """
+        if not self._outlives:  # Nobody can fetch them when the response has ended.
+            return []
+        found = list(_links(text, self._written))
+        linked = {path for path, _, _ in found}
+        if text:
+            found = [(path, 0, 0) for path in self._uncited if path not in linked] + found
+            self._uncited.clear()
+        return [_citation(*self._written[path], start, end) for path, start, end in found]
+
+    @property
+    def _outlives(self) -> bool:
+        """Whether a container that is made for this response stays when it has ended."""
+        return self._context.principal.retention != "strict" and not self._context.is_batch
+
+    async def close(self) -> None:
+        """End the containers that were made for a key which may keep nothing, or for a line of a batch."""
+        if not self._outlives:
+            for container_id in self._made:
+                with suppress(NotFound):
+                    await self._containers.delete(self._context.principal.account, container_id)
+
+
+def _links(text: str, paths: Collection[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield the places where a text names files of the work folder, the longest name that fits; reads it once."""
+    lengths = sorted({len(path) for path in paths}, reverse=True)
+    for begun in _FOLDER.finditer(text):
+        start = begun.end()
+        for length in lengths:
+            path = text[start : start + length]
+            end = start + len(path)
+            if path in paths and _GOES_ON.match(text, end) is None:
+                yield path, begun.start(), end
+                break
+
+
+def _citation(container_id: str, file: ContainerFile, start: int, end: int) -> Item:
+    return {
+        "type": "container_file_citation",
+        "container_id": container_id,
+        "file_id": file.file_id,
+        "filename": file.path.rpartition("/")[2],
+        "start_index": start,
+        "end_index": end,
+    }
+
+
+def _code_of(arguments: str) -> str | None:
+    """Return the code that a model has written into its arguments, as it was shown; None if there is none."""
+    if not is_json_object(arguments):
+        return None
+    code = TextMember("code")
+    code.take(arguments)
+    return code.text
+
+
+def _told(result: CodeRun, note: str) -> str:
+    """Return what came of a call as the model reads it."""
+    lines = [note, result.logs.rstrip("\n")]
+    if result.reason is not None:
+        lines.append(f"[The code was stopped: {result.reason}]")
+    if result.status == "died":
+        lines.append("[The container has ended; its variables and files are gone.]")
+    if result.files:
+        lines.append(f"[Files written: {', '.join(path_in(file) for file in result.files)}]")
+    return "\n".join(line for line in lines if line) or "[The code printed nothing.]"

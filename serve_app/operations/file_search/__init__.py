@@ -1,1 +1,0 @@
-"""Vector stores and the tool that searches them, over `deployments.tools.file_search`."""

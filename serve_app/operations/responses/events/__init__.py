@@ -1,0 +1,1 @@
+"""The events of a response, and the response object as they build it."""

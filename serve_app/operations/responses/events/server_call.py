@@ -1,0 +1,86 @@
+"""A call of a tool that the service runs, and its item while it is open: from its first event to its last."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from serve_app.operations.responses.events.items import Status
+from serve_app.operations.responses.events.writer import EventWriter, Item
+from serve_app.operations.responses.events.written_call import Told, WrittenCall
+
+
+class OpenTool:
+    """An item of a tool that the service runs, with events of its own kind.
+
+    `cuts` holds the item as it began, then the kind and the fields of each event; of events in a row that only have a
+    delta, the kind and all deltas. `written` shows what the model writes of a call.
+    """
+
+    def __init__(self, writer: EventWriter, item: Item, output_index: int, written: WrittenCall | None = None) -> None:
+        self.item = item
+        self.cuts: list[Any] = [orjson.loads(orjson.dumps(item))]
+        self._writer = writer
+        self._output_index = output_index
+        self._written = written
+
+    def begin(self) -> list[bytes]:
+        """Return the event that adds the item, and those that a call begins with."""
+        added = self._writer.write("response.output_item.added", output_index=self._output_index, item=self.item)
+        return [added, *(self._tell_all(self._written.begin()) if self._written is not None else ())]
+
+    def write(self, text: str) -> list[bytes]:
+        """Return the events for more of the arguments of a call."""
+        return self._tell_all(self._written.take(text)) if self._written is not None else []
+
+    def end_writing(self) -> list[bytes]:
+        """Return the events that end what the model writes of a call."""
+        written, self._written = self._written, None
+        return self._tell_all(written.end()) if written is not None else []
+
+    def tell(self, kind: str, **fields: Any) -> bytes:
+        """Return one of the tool's own events, such as `response.web_search_call.searching`."""
+        if fields.keys() != {"delta"}:
+            self.cuts.append([kind, fields])
+        elif isinstance(self.cuts[-1], list) and self.cuts[-1][0] == kind:
+            self.cuts[-1][1].append(fields["delta"])
+        else:
+            self.cuts.append([kind, [fields["delta"]]])
+        return self._writer.write(kind, item_id=self.item["id"], output_index=self._output_index, **fields)
+
+    def finish(self, item: Item) -> None:
+        """Make the item what the tool has made of it."""
+        self.item.clear()
+        self.item.update(item)
+
+    def _tell_all(self, told: Sequence[Told]) -> list[bytes]:
+        return [self.tell(kind, **fields) for kind, fields in told]
+
+    def close(self, status: Status) -> list[bytes]:
+        """Return the events that end the item; its status, if it has one, is the tool's word, "failed" by default.
+
+        A call that the model was still writing is incomplete.
+        """
+        if self.item.get("status") == "in_progress":
+            self.item["status"] = "failed" if self._written is None else "incomplete"
+        done = self.end_writing()
+        return [*done, self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item)]
+
+
+@dataclass(slots=True)
+class ServerCall:
+    """A call of a tool that the service runs itself; `arguments` are as the model wrote them.
+
+    `opened` is its item where that shows the call while the model writes it.
+    """
+
+    call_id: str
+    name: str
+    pieces: list[str] = field(default_factory=list)
+    opened: OpenTool | None = None
+
+    @property
+    def arguments(self) -> str:
+        """The whole JSON text, if the model wrote well."""
+        return "".join(self.pieces)

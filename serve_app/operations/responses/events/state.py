@@ -1,0 +1,335 @@
+"""The state machine of one response: what a generation yields goes in, the legal event stream comes out.
+
+    new -> begun -> (an item is open | none is) ... -> ended
+
+Whatever comes, in whatever order: numbers have no gap, an item is finished before the next one begins, there is one
+terminal event, its `output` is the list of the finished items, and nothing follows it. Does no input or output.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from deployments.models.contract.engine import Usage
+from deployments.models.contract.events import Event, Logprobs
+from serve_app.errors.api import SERVER_ERROR_MESSAGE
+from serve_app.operations.responses.events.items import (
+    Cite,
+    OpenCall,
+    OpenText,
+    Status,
+    TextKind,
+    call_item,
+    message_item,
+    reasoning_item,
+)
+from serve_app.operations.responses.events.server_call import OpenTool, ServerCall
+from serve_app.operations.responses.events.writer import EventWriter, Item, new_id
+from serve_app.operations.responses.events.written_call import Follow, WrittenCall
+
+ErrorCode = Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
+
+# The model's own items: incomplete only because it was cut off. Code that was interrupted is so too.
+MODELS_OWN = ("message", "reasoning", "function_call")
+NO_TOOLS: Mapping[str, str] = MappingProxyType({})
+
+
+class RefusalDelta(NamedTuple):
+    """More of the words with which a model declines to answer; no engine here says them yet."""
+
+    kind: Literal["refusal"]
+    choice: int
+    text: str
+
+
+Said = Event | RefusalDelta
+
+
+class ResponseState:
+    """One response on its way. `response` is the object as it stands; `usage` adds up all of its generations.
+
+    `cuts` says of each finished item in which pieces it came; with the response that is the whole stream (`replay`).
+
+    `server_tools` are the functions that the service runs, by each name that the model may give them: a call of one
+    becomes an entry of `calls` instead of an item. The first of a generation, where `follow` has something to show of
+    it, becomes an item besides, which stays open until the call is carried out; what the model says after it waits for
+    `take_later`. `begin_tool` is given every new item of such a call, and may change it.
+    Once it has ended, every method returns no events.
+    """
+
+    def __init__(
+        self,
+        response: Item,
+        server_tools: Mapping[str, str] = NO_TOOLS,
+        new_id: Callable[[str], str] = new_id,
+        clock: Callable[[], float] = time.time,
+        seal_reasoning: Callable[[str], str] | None = None,
+        cite: Cite | None = None,
+        begin_tool: Callable[[Item], None] = lambda item: None,
+    ) -> None:
+        self.response = response
+        self.usage = Usage()
+        self.calls: list[ServerCall] = []
+        self.finish_reason: str | None = None
+        self.has_ended = False
+        self._server_tools = server_tools
+        self._new_id = new_id
+        self._clock = clock
+        self._seal_reasoning = seal_reasoning
+        self._cite = cite
+        self._begin_tool = begin_tool
+        self._writer = EventWriter()
+        self.cuts: list[Any] = []
+        self._items: list[Item] = []
+        self._open: OpenText | OpenCall | OpenTool | None = None
+        self._call: int | None = None
+        self._server_calls: dict[int, ServerCall] = {}
+        self._follow: Follow = lambda _: None
+        self._followed: int | None = None
+        self._later: list[Said] = []
+
+    @property
+    def num_events(self) -> int:
+        """How many events have been written; the number of the next."""
+        return self._writer.number
+
+    @property
+    def items(self) -> list[Item]:
+        """The items that are finished, in order."""
+        return self._items
+
+    def use_tools(self, names: Mapping[str, str], cite: Cite, follow: Follow) -> None:
+        """Know these tools from now on: their functions by name, what they have to say of texts, and show of calls."""
+        self._server_tools = names
+        self._cite = cite
+        self._follow = follow
+
+    def begin(self, *, queued: bool = False) -> list[bytes]:
+        """Return the events that a stream starts with."""
+        self.response["status"] = "queued" if queued else "in_progress"
+        events = [self._writer.response("created", self.response)]
+        if queued:
+            events.append(self._writer.response("queued", self.response))
+            return events
+        return [*events, self._writer.response("in_progress", self.response)]
+
+    def continue_at(self, number: int) -> None:
+        """Give the next event this number: that many have been shown."""
+        self._writer.number = number
+
+    def progress(self) -> list[bytes]:
+        """Return the event that says that a queued response runs now."""
+        self.response["status"] = "in_progress"
+        return [self._writer.response("in_progress", self.response)]
+
+    def take(self, events: Sequence[Said]) -> list[bytes]:
+        """Return what the events of one generation add; those of other choices than the first add nothing.
+
+        Arguments of a call that was left for the next one, or never begun, have nowhere to go: the response fails.
+        """
+        written: list[bytes] = []
+        for position, event in enumerate(events):
+            if self.has_ended or self.finish_reason is not None or event.choice != 0:
+                continue
+            if event.kind == "finished":
+                self.finish_reason = event.reason
+            else:
+                written += self._take(events, position)
+        return written
+
+    def _take(self, events: Sequence[Said], position: int) -> list[bytes]:
+        """Return what one of the events adds; after a call whose item is open, nothing yet."""
+        event = events[position]
+        if self._followed is not None and (event.kind != "tool_arguments" or event.call != self._followed):
+            self._later.append(event)
+            return []
+        match event.kind:
+            case "text" | "refusal" | "reasoning":
+                following = events[position + 1] if position + 1 < len(events) else None
+                tokens = following.content if isinstance(following, Logprobs) and event.kind == "text" else None
+                return self._take_text(event.kind, event.text, tokens)
+            case "tool_call":
+                return self._open_call(event.call, event.id, event.name)
+            case "tool_arguments":
+                return self._take_arguments(event.call, event.text)
+            case "logprobs" if position == 0 or events[position - 1].kind != "text":
+                return self._take_text("text", "", event.content)
+        return []
+
+    def take_later(self, status: Status = "completed") -> list[bytes]:
+        """Return the events of what the model said after a call whose item was open; the last item of it has ended.
+
+        There may be another such call in it, whose item is then open, and more to be taken later.
+        """
+        later, self._later = self._later, []
+        written: list[bytes] = []
+        for position in range(len(later)):
+            if not self.has_ended:
+                written += self._take(later, position)
+        return written if self._followed is not None else written + self._close_open(status)
+
+    def _take_text(self, kind: TextKind, text: str, logprobs: list[Any] | None) -> list[bytes]:
+        if not text and not logprobs:
+            return []
+        wanted = "reasoning" if kind == "reasoning" else "message"
+        opened = self._open
+        if isinstance(opened, OpenText) and opened.item["type"] == wanted:
+            return opened.delta(kind, text, logprobs)
+        events = self._close_open("completed")
+        item = reasoning_item(self._new_id) if kind == "reasoning" else message_item(self._new_id)
+        opened = self._open = OpenText(self._writer, item, len(self._items), self._seal_reasoning, self._cite)
+        return [*events, opened.begin(), *opened.delta(kind, text, logprobs)]
+
+    def _open_call(self, call: int, call_id: str, name: str) -> list[bytes]:
+        events = self._close_open("completed")
+        self._call = call
+        if name in self._server_tools:
+            name = self._server_tools[name]
+            written = self._follow(name) if not self.calls else None
+            self._server_calls[call] = server_call = ServerCall(call_id, name)
+            self.calls.append(server_call)
+            if written is None:
+                return events
+            server_call.opened, begun = self.open_tool(written.item, written)
+            self._followed = call
+            return events + begun
+        item = call_item(self._new_id, call_id, name)
+        self._open = OpenCall(self._writer, item, len(self._items))
+        return [*events, self._open.begin()]
+
+    def _take_arguments(self, call: int, text: str) -> list[bytes]:
+        if call in self._server_calls:
+            self._server_calls[call].pieces.append(text)
+            opened = self._server_calls[call].opened
+            return opened.write(text) if opened is not None and call == self._followed else []
+        if call != self._call or not isinstance(self._open, OpenCall):
+            return self.fail("server_error", SERVER_ERROR_MESSAGE)
+        return [self._open.delta(text)]
+
+    def end_generation(self, usage: Usage | None) -> list[bytes]:
+        """Return the events that end the open item, and count what the generation took; another one may follow.
+
+        The item of a call stays open, if the call can be carried out.
+        """
+        if usage is not None:
+            self.count(usage)
+        is_cut = self.finish_reason in ("length", "content_filter", None)
+        if self._followed is not None and not is_cut:
+            return []
+        status: Status = "incomplete" if is_cut else "completed"
+        return self._close_open(status) + self.take_later(status)
+
+    def count(self, usage: Usage) -> None:
+        """Add tokens to those that the response has taken."""
+        self.usage.prompt_tokens += usage.prompt_tokens
+        self.usage.completion_tokens += usage.completion_tokens
+        self.usage.cached_tokens += usage.cached_tokens
+        self.usage.reasoning_tokens += usage.reasoning_tokens
+
+    def next_generation(self) -> list[ServerCall]:
+        """Make ready for another generation; return the calls that the last one left to the service."""
+        calls, self.calls, self.finish_reason, self._call = self.calls, [], None, None
+        self._server_calls = {}
+        return calls
+
+    def open_tool(self, item: Item, written: WrittenCall | None = None) -> tuple[OpenTool, list[bytes]]:
+        """Begin the item of a tool that the service runs; return it, and the events so far."""
+        events = self._close_open("completed")
+        self._begin_tool(item)
+        opened = self._open = OpenTool(self._writer, item, len(self._items), written)
+        return opened, events + opened.begin()
+
+    @property
+    def opened_tool(self) -> OpenTool | None:
+        """The open item, if it is a tool's."""
+        return self._open if isinstance(self._open, OpenTool) else None
+
+    def close_item(self, status: Status = "completed") -> list[bytes]:
+        """Return the events that end the open item."""
+        return self._close_open(status)
+
+    def end(self) -> list[bytes]:
+        """Return the terminal event of a response that the last generation's finish reason completes or cuts.
+
+        A generation that ended without saying why has failed.
+        """
+        if self.has_ended:
+            return []
+        ended_well = self.finish_reason in ("stop", "tool_calls")
+        is_cut_off = any(item.get("status") == "incomplete" for item in self._items if item["type"] in MODELS_OWN)
+        if self.finish_reason is None or (ended_well and is_cut_off):
+            return self.fail("server_error", SERVER_ERROR_MESSAGE)
+        if ended_well and not self._items and self._open is None:
+            return [*self._say_nothing(), *self._end("completed")]
+        if self.finish_reason in ("length", "content_filter"):
+            reason = "max_output_tokens" if self.finish_reason == "length" else "content_filter"
+            self.response["incomplete_details"] = {"reason": reason}
+            return self._end("incomplete")
+        return self._end("completed")
+
+    def end_without_output(self) -> list[bytes]:
+        """Return the terminal event of a response for which no model was asked."""
+        return self._end("completed")
+
+    def _say_nothing(self) -> list[bytes]:
+        """Return the events of a message without text: the model's answer was to say nothing."""
+        opened = self._open = OpenText(self._writer, message_item(self._new_id), 0)
+        return [opened.begin(), *opened.open_part("text"), *self._close_open("completed")]
+
+    def fail(self, code: ErrorCode, message: str) -> list[bytes]:
+        """Return the events of a response that cannot go on."""
+        if self.has_ended:
+            return []
+        self.response["error"] = {"code": code, "message": message}
+        return self._end("failed")
+
+    def cancel(self) -> list[bytes]:
+        """Return the events of a response that was taken back.
+
+        There is no terminal event of that name: the stream ends as an incomplete one, its response says `cancelled`.
+        """
+        return self._end("incomplete", status="cancelled")
+
+    def fail_instead(self, message: str) -> list[bytes]:
+        """Return the terminal event of a response that ended well and is not good after all.
+
+        It takes the place of the terminal event before it, which must not have been sent.
+        """
+        self.has_ended = False
+        self._writer.number -= 1
+        self.response["incomplete_details"] = None
+        return self.fail("server_error", message)
+
+    def _end(self, kind: str, status: str | None = None) -> list[bytes]:
+        if self.has_ended:
+            return []
+        events = self._close_open("completed" if kind == "completed" else "incomplete")
+        self.has_ended = True
+        self.response |= {
+            "status": status or kind,
+            "completed_at": int(self._clock()) if kind == "completed" else None,
+            "output": self._items,
+            "usage": usage_to_wire(self.usage),
+        }
+        return [*events, self._writer.response(kind, self.response)]
+
+    def _close_open(self, status: Status) -> list[bytes]:
+        opened, self._open, self._followed = self._open, None, None
+        if opened is None:
+            return []
+        events = opened.close(status)
+        self._items.append(opened.item)
+        self.cuts.append(opened.cuts)
+        return events
+
+
+def usage_to_wire(usage: Usage) -> dict[str, Any]:
+    """Return a response's `usage` object."""
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.total_tokens,
+    }

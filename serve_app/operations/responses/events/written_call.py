@@ -1,0 +1,62 @@
+"""A call of one of the service's tools while the model writes it: what clients see of it before it is carried out."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from serve_app.operations.responses.events.writer import Item
+
+Told = tuple[str, dict[str, Any]]
+"""An event of a tool's own kind, and its fields; its item and place are filled in later."""
+
+
+class WrittenCall(Protocol):
+    """A call whose item shows what the model writes, as it writes it."""
+
+    @property
+    def item(self) -> Item:
+        """The item, new, with the status in_progress."""
+        ...
+
+    def begin(self) -> list[Told]:
+        """Return the events that follow the one which adds the item."""
+        ...
+
+    def take(self, text: str) -> list[Told]:
+        """Return the events for more of the call's arguments, a piece of a JSON text that may be none."""
+        ...
+
+    def end(self) -> list[Told]:
+        """Put the whole into the item; return the events that tell of it. The model may have been stopped amid it."""
+        ...
+
+
+Follow = Callable[[str], WrittenCall | None]
+"""Returns what shows a new call of a function, None where it is shown only once it is carried out."""
+
+
+class FieldInWriting:
+    """A call of which one field of the item shows what the model writes; keeps `WrittenCall`.
+
+    `event` is the kind of its events without `.delta` and `.done`, `begins` that of the one which a call begins with.
+    """
+
+    def __init__(self, item: Item, event: str, field: str, begins: str | None = None) -> None:
+        self.item = item
+        self._event = event
+        self._field = field
+        self._begins = begins
+        self._pieces: list[str] = []
+
+    def begin(self) -> list[Told]:
+        """Return the event that says that there is a call."""
+        return [(self._begins, {})] if self._begins is not None else []
+
+    def take(self, text: str) -> list[Told]:
+        """Return the event for more of the field, if there is more."""
+        self._pieces.append(text)
+        return [(f"{self._event}.delta", {"delta": text})] if text else []
+
+    def end(self) -> list[Told]:
+        """Put the whole into the item; return the event that has it."""
+        self.item[self._field] = "".join(self._pieces)
+        return [(f"{self._event}.done", {self._field: self.item[self._field]})]

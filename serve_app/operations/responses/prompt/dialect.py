@@ -1,0 +1,78 @@
+"""Between a response and the chat that makes its text: the body of a generation, and what its refusals are called."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+from pydantic import ValidationError
+
+from deployments.models.contract.errors import EngineError, RequestRejected
+from serve_app.errors.api import BadRequest
+from serve_app.operations.chat import check_features
+from serve_app.operations.responses.prompt.history import Message
+from serve_app.operations.responses.prompt.turn import Turn
+from serve_app.operations.responses.prompt.wire import create_chat
+from serve_app.operations.responses.tools.contract import OfferedFunction
+from serve_app.schemas.chat import ChatRequest
+from serve_app.validation.violations import translate_violation
+
+_PARAMS = {
+    "messages": "input",
+    "response_format.json_schema.schema": "text.format.schema",
+    "response_format": "text.format",
+    "max_completion_tokens": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationChat:
+    """The chat that one generation asks for, checked, and its bytes."""
+
+    body: ChatRequest
+    raw: bytes
+
+
+def create_chat_request(
+    turn: Turn, messages: list[Message], offered: Sequence[OfferedFunction], *, may_force: bool = True
+) -> GenerationChat:
+    """Return the chat that one generation asks for.
+
+    `offered` are the functions that the service runs. Without `may_force` the model need not call any.
+
+    Raises:
+        BadRequest: the model cannot do what it asks.
+    """
+    chat = create_chat(turn.request, messages, offered, may_force=may_force)
+    chat["stream"] = turn.is_stream
+    try:
+        body = ChatRequest.model_validate(chat)
+    except ValidationError as error:
+        told = translate_violation(error, chat)
+        raise BadRequest(told.message, param=param_of(told.param), code=told.code) from None
+    check_features(body, turn.engine.card, param="input")
+    return GenerationChat(body, orjson.dumps(chat))
+
+
+def translated(error: EngineError) -> EngineError:
+    """Return a refusal in the words of this interface; any other failure as it is."""
+    if not isinstance(error, RequestRejected):
+        return error
+    param = param_of(error.param)
+    message = error.message
+    if error.param is not None and param is not None:
+        message = message.replace(f"'{error.param}'", f"'{param}'").replace("your messages", "your input")
+        message = message.replace("length of the messages", "length of the input")
+    return RequestRejected(message, param=param, code=error.code)
+
+
+def param_of(param: str | None) -> str | None:
+    """Return the name that a field of a chat has in a request for a response."""
+    if param is None:
+        return None
+    if param.startswith("messages"):
+        return "input"
+    if param.startswith("tools["):
+        return param.replace("].function", "]")
+    return _PARAMS.get(param, param)

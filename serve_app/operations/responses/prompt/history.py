@@ -1,0 +1,304 @@
+"""From the items of a conversation to the messages of a chat, in the order that chat templates want.
+
+An assistant's reasoning, text and calls that follow each other are one message; the outputs of its calls come right
+after it, wherever they stood. What is cut off to fit is whole turns, so a call is never parted from its output.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from serve_app.errors.api import BadRequest
+from serve_app.errors.text import shorten
+from serve_app.operations.responses.events.writer import Item
+from serve_app.operations.responses.tools.approvals import NOT_DECIDED, declined, function_name
+from serve_app.schemas.base import estimate_tokens
+
+Message = dict[str, Any]
+
+CALL_WENT_WRONG = "The call failed:"
+NO_OUTPUT = "[The call has no output.]"
+_COMPACTED = "What was said before, in short:\n"
+NOT_KEPT = "[What the code printed was not kept.]"
+_CUT_OFF = "[The code was cut off or interrupted.]"
+RESULTS_NOT_KEPT = "[What was found was not kept.]"
+_MESSAGE_TOKENS = 4
+_IMAGE_TOKENS = 765
+
+
+@dataclass(slots=True)
+class _Call:
+    call_id: str
+    name: str
+    arguments: str
+    is_whole: bool = True
+    output: Any = None
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the assistant said in one go."""
+
+    reasoning: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    calls: list[_Call] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRun:
+    """What a tool of the service was asked and what it answered: its item alone does not say."""
+
+    name: str
+    arguments: str
+    output: str
+
+
+class History:
+    """Reads items, whose files are text by now, into messages. `runs` tells by item id of tools that the service ran.
+
+    `own_from` is where the request's own items begin: what is wrong with one of those is named by its place.
+    """
+
+    def __init__(self, items: Sequence[Item], own_from: int = 0, runs: Mapping[str, ServerRun] | None = None) -> None:
+        self._own_from = own_from
+        self._runs = runs or {}
+        self._entries: list[Message | _Said] = []
+        self._waiting: dict[str, _Call] = {}
+        self._requests: dict[str, _Call] = {}
+        self._answered: set[str] = set()
+        for index, item in enumerate(items):
+            self._read(index, item)
+
+    def _read(self, index: int, item: Item) -> None:
+        match item["type"]:
+            case "message" if item["role"] == "assistant":
+                said = self._said(starts_anew=True)
+                said.text.append("".join(part.get("text") or part.get("refusal") or "" for part in item["content"]))
+            case "message":
+                self._entries.append({"role": item["role"], "content": _content(item["content"])})
+            case "reasoning":
+                thought = "\n".join(part["text"] for part in item.get("content") or item["summary"])
+                if thought:
+                    self._said(starts_anew=True).reasoning.append(thought)
+            case "function_call":
+                call = _Call(item["call_id"], item["name"], item["arguments"], item["status"] == "completed")
+                self._said(starts_anew=False).calls.append(call)
+                self._waiting[call.call_id] = call
+                self._answered.discard(call.call_id)
+            case "function_call_output":
+                self._answer(index, item)
+            case "compaction":
+                self._entries.append({"role": "system", "content": _COMPACTED + item["text"]})
+            case "mcp_call" | "mcp_approval_request" | "mcp_approval_response":
+                self._read_remote(index, item)
+            case _ if item["id"] in self._runs:
+                run = self._runs[item["id"]]
+                self._add_run(item["id"], run.name, run.arguments, run.output)
+            case kind:
+                self._read_shown(kind, item)
+
+    def _read_shown(self, kind: str, item: Item) -> None:
+        """Take in a call of a tool of the service of which only the item is there: as far as that tells."""
+        match kind:
+            case "code_interpreter_call":
+                self._read_run(item["id"], "code_interpreter", item)
+            case "file_search_call":
+                self._read_search(item["id"], item)
+            case "web_search_call" if item.get("action"):
+                self._read_web_search(item["id"], item["action"])
+
+    def _add_run(self, item_id: str, name: str, arguments: str, output: str) -> _Call:
+        """Take in a call of a tool that the service runs."""
+        call = _Call(f"call_{item_id}", name, arguments, output=output)
+        self._said(starts_anew=False).calls.append(call)
+        return call
+
+    def _read_remote(self, index: int, item: Item) -> None:
+        """Take in what became of a call of a remote server's tool."""
+        match item["type"]:
+            case "mcp_approval_request":
+                self._requests[item["id"]] = self._add_run(item["id"], *_call_of(item), NOT_DECIDED)
+            case "mcp_approval_response":
+                self._decide(index, item)
+            case _:
+                self._read_remote_call(item)
+
+    def _decide(self, index: int, item: Item) -> None:
+        """Take in the client's word on a call; one that is approved and not made yet is left out."""
+        request_id = item["approval_request_id"]
+        call = self._requests.get(request_id)
+        if call is None:
+            raise BadRequest(
+                f"No approval request found with id {shorten(request_id)}.",
+                param=f"input[{index - self._own_from}].approval_request_id" if index >= self._own_from else "input",
+                code="invalid_value",
+            )
+        call.is_whole, call.output = not item["approve"], None if item["approve"] else declined(item)
+
+    def _read_remote_call(self, item: Item) -> None:
+        """Take in a call of a remote server's tool: in the place of the request to approve it, if there was one.
+
+        One in which the model was cut off is left out, as it was never made.
+        """
+        run = self._runs.get(item["id"])
+        if run is None and item.get("status") == "incomplete" and not item.get("output") and not item.get("error"):
+            return
+        output = run.output if run is not None else item.get("output") or _error_of(item)
+        call = self._requests.get(item.get("approval_request_id") or "")
+        if call is not None:
+            call.is_whole, call.output = True, output
+        else:
+            self._add_run(item["id"], *_call_of(item), output)
+
+    def _read_run(self, item_id: str, name: str, item: Item) -> None:
+        """Take in a call of the code interpreter of which only the item is there: the client keeps the conversation."""
+        outputs = item.get("outputs") or ()
+        logs = "".join(output["logs"] for output in outputs if output["type"] == "logs")
+        arguments = orjson.dumps({"code": item.get("code") or ""}).decode()
+        otherwise = _CUT_OFF if item.get("status") == "incomplete" else NOT_KEPT
+        self._add_run(item_id, name, arguments, logs or otherwise)
+
+    def _read_search(self, item_id: str, item: Item) -> None:
+        """Take in a search over files of which only the item is there: its results, where it holds them."""
+        results = [f"{one.get('filename')}\n{one.get('text')}" for one in item.get("results") or ()]
+        arguments = orjson.dumps({"queries": item.get("queries") or []}).decode()
+        output = "\n\n".join(results) or RESULTS_NOT_KEPT
+        self._said(starts_anew=False).calls.append(_Call(f"call_{item_id}", "file_search", arguments, output=output))
+
+    def _read_web_search(self, item_id: str, action: Item) -> None:
+        """Take in a call of the web search of which only the item is there."""
+        name = "web_search" if action["type"] == "search" else action["type"]
+        queries = action.get("queries") or [""]
+        asked = {"query": action.get("query") or queries[0]} if name == "web_search" else action
+        arguments = {key: asked[key] for key in ("query", "url", "pattern") if asked.get(key) is not None}
+        found = "\n".join(source["url"] for source in action.get("sources") or ())
+        self._add_run(item_id, name, orjson.dumps(arguments).decode(), found or RESULTS_NOT_KEPT)
+
+    def _said(self, *, starts_anew: bool) -> _Said:
+        """Return what the assistant is saying; text after a call, and a thought after text, begin something new."""
+        last = self._entries[-1] if self._entries else None
+        if not isinstance(last, _Said) or any(call.output is not None for call in last.calls):
+            last = None
+        if last is not None and starts_anew and (last.calls or last.text):
+            last = None
+        if last is None:
+            last = _Said()
+            self._entries.append(last)
+        return last
+
+    def _answer(self, index: int, item: Item) -> None:
+        call_id = item["call_id"]
+        call = self._waiting.pop(call_id, None)
+        if call is None:
+            why = "Another output for" if call_id in self._answered else "No tool call found for"
+            raise BadRequest(
+                f"{why} function call output with call_id {shorten(call_id)}.",
+                param=f"input[{index - self._own_from}].call_id" if index >= self._own_from else "input",
+                code="invalid_value",
+            )
+        output = item["output"]
+        call.output = output if isinstance(output, str) else "\n".join(part["text"] for part in output)
+        self._answered.add(call_id)
+
+    def messages(self, instructions: str | None = None) -> list[Message]:
+        """Return the messages, the instructions first.
+
+        Raises:
+            BadRequest: a call has no output.
+        """
+        messages: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
+        for entry in self._entries:
+            if isinstance(entry, _Said):
+                messages += _render(entry)
+            else:
+                messages.append(entry)
+        return messages
+
+
+def _call_of(item: Item) -> tuple[str, str]:
+    """Return the name and the arguments of a remote tool's call, as the model has written them."""
+    return function_name(item["server_label"], item["name"]), item["arguments"]
+
+
+def _error_of(item: Item) -> str:
+    """Return what the model is told of a remote tool's call that has no output."""
+    error = item.get("error")
+    return f"{CALL_WENT_WRONG} {orjson.dumps(error).decode()}" if error else NO_OUTPUT
+
+
+def _render(said: _Said) -> list[Message]:
+    calls = [call for call in said.calls if call.is_whole or call.output is not None]
+    for call in calls:
+        if call.output is None:
+            raise BadRequest(f"No tool output found for function call {shorten(call.call_id)}.", param="input")
+    text = "".join(said.text)
+    if not text and not calls:
+        if not said.text:
+            return []
+        return [{"role": "assistant", "content": ""}]
+    message: Message = {"role": "assistant", "content": text or None}
+    if said.reasoning:
+        message["reasoning"] = "\n".join(said.reasoning)
+    if not calls:
+        return [message]
+    message["tool_calls"] = [
+        {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in calls
+    ]
+    return [message, *({"role": "tool", "tool_call_id": call.call_id, "content": call.output} for call in calls)]
+
+
+def _content(parts: Sequence[Item]) -> str | list[Item]:
+    """Return the parts as a chat message has them: one text where all are text."""
+    if all(part["type"] != "input_image" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return [
+        {"type": "image_url", "image_url": {"url": part["image_url"], "detail": _detail(part["detail"])}}
+        if part["type"] == "input_image"
+        else {"type": "text", "text": part["text"]}
+        for part in parts
+    ]
+
+
+def _detail(detail: str) -> str:
+    return "high" if detail == "original" else detail
+
+
+def drop_oldest_turns(messages: Sequence[Message], max_tokens: int) -> list[Message]:
+    """Return messages that take about `max_tokens` at most, without the oldest turns where they are too many.
+
+    A turn begins where the user speaks and ends before the user speaks again. Instructions always stay, and so does
+    the last turn.
+    """
+    turns = _turns(messages)
+    total = sum(tokens for _, tokens in turns)
+    kept: list[Message] = []
+    for index, (turn, tokens) in enumerate(turns):
+        if total > max_tokens and index < len(turns) - 1:
+            instructions = [message for message in turn if message["role"] in ("system", "developer")]
+            kept += instructions
+            total -= tokens - sum(map(message_tokens, instructions))
+        else:
+            kept += turn
+    return kept
+
+
+def _turns(messages: Sequence[Message]) -> list[tuple[list[Message], int]]:
+    turns: list[list[Message]] = [[]]
+    for message in messages:
+        if message["role"] == "user" and turns[-1] and turns[-1][-1]["role"] != "user":
+            turns.append([])
+        turns[-1].append(message)
+    return [(turn, sum(map(message_tokens, turn))) for turn in turns]
+
+
+def message_tokens(message: Message) -> int:
+    """Return about how many tokens a message takes."""
+    content = message["content"]
+    texts = [content] if isinstance(content, str) else [part["text"] for part in content or () if "text" in part]
+    images = 0 if isinstance(content, str) else sum(part["type"] == "image_url" for part in content or ())
+    for call in message.get("tool_calls", ()):
+        texts += [call["function"]["name"], call["function"]["arguments"]]
+    return estimate_tokens(texts) + _MESSAGE_TOKENS + _IMAGE_TOKENS * images

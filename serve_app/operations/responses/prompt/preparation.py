@@ -1,0 +1,328 @@
+"""Reads all that a response is made from, and checks it, before anything runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from deployments.models.contract.engine import Engine, ModelCard, ModelDirectory
+from deployments.operations import Operation
+from deployments.state.identity.principal import Principal
+from deployments.state.responses.protocol import ConversationMissing, Item, StoredTurn, TurnMissing, TurnUnfinished
+from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse
+from serve_app.errors.text import shorten
+from serve_app.operations.responses.events.writer import new_id
+from serve_app.operations.responses.prompt.attachments import Attachments
+from serve_app.operations.responses.prompt.history import History, Message, ServerRun, drop_oldest_turns, message_tokens
+from serve_app.operations.responses.prompt.turn import Before, Turn
+from serve_app.operations.responses.prompt.wire import create_response
+from serve_app.operations.responses.storage.items import items_of
+from serve_app.operations.responses.storage.stores import Storage
+from serve_app.operations.responses.tools.contract import BuiltIns, ToolContext, ToolSet, open_tools
+from serve_app.operations.routing import find_engine, unsupported_parameter
+from serve_app.schemas.responses.request import CompactRequest, PromptedRequest, ResponseRequest
+
+SEALED_REASONING = "reasoning.encrypted_content"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The items that make up a prompt: those that were there, then the request's own, from `own_from` on.
+
+    `shown` are the same items as the model sees them, with their files read.
+    """
+
+    items: list[Item]
+    own_from: int
+    shown: list[Item]
+    runs: dict[str, ServerRun] = field(default_factory=dict)
+
+    @property
+    def before(self) -> "Before":
+        """What was there before the request."""
+        return Before(self.items[: self.own_from], self.runs)
+
+    @property
+    def own(self) -> list[Item]:
+        """The request's own items, in stored form."""
+        return self.items[self.own_from :]
+
+    def messages(self, instructions: str | None) -> list[Message]:
+        """Return the messages of the chat.
+
+        Raises:
+            BadRequest: calls and their outputs do not match.
+        """
+        return History(self.shown, self.own_from, self.runs).messages(instructions)
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A response and all that went before it, kept by whoever asks, for the request that continues it."""
+
+    response_id: str
+    items: list[Item]
+    runs: dict[str, ServerRun]
+
+
+class Preparation:
+    """Turns requests into turns that can run."""
+
+    def __init__(self, directory: ModelDirectory, storage: Storage, built_ins: BuiltIns | None = None) -> None:
+        self._directory = directory
+        self._storage = storage
+        self._built_ins = built_ins or {}
+
+    def engine(self, model: str, principal: Principal) -> Engine:
+        """Return the engine of a model that offers responses.
+
+        Raises:
+            ModelNotFound, BadRequest: there is none, or it does not offer them.
+        """
+        return find_engine(self._directory, model, Operation.RESPONSES, principal)
+
+    async def turn(
+        self,
+        request: ResponseRequest,
+        raw: bytes,
+        principal: Principal,
+        *,
+        request_id: str,
+        priority: int = 0,
+        remembered: Remembered | None = None,
+        is_batch: bool = False,
+    ) -> Turn:
+        """Return a response that can be run; `raw` are the bytes that the request was parsed from.
+
+        Raises:
+            ApiError: the model, the key or what the request refers to does not allow it.
+        """
+        engine = self.engine(request.model, principal)
+        expires_at = self._storage.expires_at(principal)
+        if request.background and expires_at is None:
+            raise RetentionForbids("background responses, which must be stored", "background")
+        if request.store is False:
+            expires_at = None
+        read = await self.read(request, raw, principal, remembered)
+        messages = _fit(read.messages(request.instructions), request, engine.card)
+        tools = await self.open_tools(request, read, principal, is_batch=is_batch)
+        if tools.has_tools and not engine.card.has_tools:
+            raise unsupported_parameter("tools")
+        if request.background:  # Its object is told before the model is asked.
+            await tools.check()
+        response = create_response(
+            request, new_id("resp"), engine.card.id, int(self._storage.clock()), stored=expires_at is not None
+        )
+        tokens = (
+            await self._storage.sealer.of(principal.account) if SEALED_REASONING in (request.include or ()) else None
+        )
+        return Turn(
+            request=request,
+            response=response,
+            input=read.own,
+            before=read.before,
+            messages=messages,
+            engine=engine,
+            principal=principal,
+            request_id=request_id,
+            expires_at=expires_at,
+            is_stream=request.is_stream or bool(request.background),
+            seal_reasoning=None if tokens is None else tokens.seal,
+            priority=priority,
+            tools=tools,
+        )
+
+    async def again(
+        self,
+        request: ResponseRequest,
+        raw: bytes,
+        principal: Principal,
+        stored: StoredTurn,
+        *,
+        calls: Sequence[tuple[Item, str, str]],
+        request_id: str,
+    ) -> Turn:
+        """Return a response that was begun elsewhere; `calls` are those that its tools have carried out already.
+
+        Raises:
+            ApiError: it cannot be run any more: its model, or what it continues, is gone.
+        """
+        engine = self.engine(stored.response["model"], principal)
+        read = await self.read(request, raw, principal)
+        messages = _fit(read.messages(request.instructions), request, engine.card)
+        tokens = await self._storage.sealer.of(principal.account)
+        tools = await self.open_tools(request, read, principal, calls=calls)
+        await tools.check()
+        return Turn(
+            request=request,
+            response=stored.response,
+            input=stored.input,
+            messages=messages,
+            engine=engine,
+            principal=principal,
+            request_id=request_id,
+            expires_at=self._storage.clock(),  # Its row says when; this only says that it is stored.
+            is_stream=True,
+            seal_reasoning=tokens.seal if SEALED_REASONING in (request.include or ()) else None,
+            tools=tools,
+        )
+
+    async def open_tools(
+        self,
+        request: PromptedRequest,
+        read: Read,
+        principal: Principal,
+        *,
+        is_batch: bool = False,
+        calls: Sequence[tuple[Item, str, str]] = (),
+    ) -> ToolSet:
+        """Return the service's tools that a request names.
+
+        `calls` are those that this response has made before: the item, the function's name, and what it answered.
+
+        Raises:
+            ApiError: one cannot be used here, by this key or as the request asks.
+        """
+        include = frozenset(request.include or ()) if isinstance(request, ResponseRequest) else frozenset()
+        card = self.engine(request.model, principal).card
+        context = ToolContext(
+            principal,
+            read.items,
+            include,
+            is_batch=is_batch,
+            max_model_len=card.max_model_len,
+            outputs=[
+                *((run.name, run.output) for run in read.runs.values()),
+                *((name, output) for _, name, output in calls),
+            ],
+            made=[item for item, _, _ in calls],
+        )
+        return await open_tools(self._built_ins, request.tools or (), context)
+
+    async def read(
+        self,
+        request: PromptedRequest | CompactRequest,
+        raw: bytes,
+        principal: Principal,
+        remembered: Remembered | None = None,
+    ) -> Read:
+        """Return the items that a request's prompt is made of.
+
+        Raises:
+            ApiError: something that it refers to is not there, or may not be used.
+        """
+        conversation_id = request.conversation_id if isinstance(request, PromptedRequest) else None
+        before: list[Item] = []
+        runs: dict[str, ServerRun] = {}
+        if remembered is not None and request.previous_response_id == remembered.response_id:
+            before, runs = remembered.items, remembered.runs
+        elif principal.retention == "strict":
+            _refuse_stored(request.previous_response_id, conversation_id)
+        elif request.previous_response_id is not None:
+            before, runs = await self._chain(principal.account, request.previous_response_id)
+        elif conversation_id is not None:
+            before = await self._conversation(principal.account, conversation_id)
+        own = items_of(orjson.loads(raw).get("input"))
+        items = [*before, *await self.resolve(principal, own)]
+        brought_by = "conversation" if conversation_id is not None else "previous_response_id"
+        shown = await Attachments(self._storage.files, principal).show(items, len(before), brought_by)
+        return Read(items, len(before), shown, await self._with_runs(principal, items, runs))
+
+    async def _with_runs(
+        self, principal: Principal, items: Sequence[Item], runs: dict[str, ServerRun]
+    ) -> dict[str, ServerRun]:
+        """Return the runs, with those of calls that came without: in a conversation, or back from the client."""
+        called = [item["id"] for item in items if item["type"].endswith("_call") and item["type"] != "function_call"]
+        missing = [item_id for item_id in called if item_id not in runs]
+        if not missing or principal.retention == "strict":
+            return runs
+        found = await self._storage.responses.find_runs(principal.account, missing)
+        return runs | {item_id: ServerRun(*run) for item_id, run in found.items()}
+
+    async def _chain(self, account: str, response_id: str) -> tuple[list[Item], dict[str, ServerRun]]:
+        try:
+            turns = await self._storage.responses.chain(account, response_id)
+        except TurnMissing as missing:
+            raise UnknownPreviousResponse(missing.response_id) from None
+        except TurnUnfinished:
+            raise BadRequest(
+                f"Previous response with id '{shorten(response_id)}' is still in progress. Wait until it has ended.",
+                param="previous_response_id",
+                code="invalid_value",
+            ) from None
+        runs = {item_id: ServerRun(*run) for turn in turns for item_id, run in turn.runs.items()}
+        items = [item for turn in turns for item in turn.items]
+        return [await self._opened(account, item, "input") for item in items], runs
+
+    async def _conversation(self, account: str, conversation_id: str) -> list[Item]:
+        try:
+            items = await self._storage.conversations.all_items(account, conversation_id)
+        except ConversationMissing:
+            raise NotFound(
+                f"Conversation with id '{shorten(conversation_id)}' not found.", param="conversation"
+            ) from None
+        return [await self._opened(account, item, "input") for item in items]
+
+    async def resolve(self, principal: Principal, items: Sequence[Item], name: str = "input") -> list[Item]:
+        """Return items with references replaced by what they refer to, and compactions opened.
+
+        Raises:
+            NotFound: an item that is referred to is not there.
+            BadRequest: what was to be opened was not sealed here for this account.
+        """
+        wanted = [item["id"] for item in items if item["type"] == "item_reference"]
+        found: dict[str, Item] = {}
+        if wanted and principal.retention != "strict":
+            found = await self._storage.responses.find_items(principal.account, wanted)
+        resolved = []
+        for index, item in enumerate(items):
+            if item["type"] == "item_reference":
+                if item["id"] not in found:
+                    raise NotFound(
+                        f"Item with id '{shorten(item['id'])}' not found. Items are not persisted when 'store' is set "
+                        "to false. Send the item itself instead.",
+                        param=f"{name}[{index}].id",
+                    )
+                item = found[item["id"]]
+            resolved.append(await self._opened(principal.account, item, f"{name}[{index}]"))
+        return resolved
+
+    async def _opened(self, account: str, item: Item, at: str) -> Item:
+        """Return an item with what is sealed in it readable for the model."""
+        token = item.get("encrypted_content")
+        if token is None or (item["type"] == "reasoning" and item.get("content")):
+            return item
+        text = (await self._storage.sealer.of(account)).open(token)
+        if text is None:
+            raise BadRequest(
+                f"The encrypted content of '{at}' could not be opened. Send it as it was received from this service.",
+                param=f"{at}.encrypted_content",
+                code="invalid_encrypted_content",
+            )
+        if item["type"] == "compaction":
+            return {**item, "text": text}
+        return {**item, "content": [{"type": "reasoning_text", "text": text}]}
+
+
+def _fit(messages: list[Message], request: ResponseRequest, card: ModelCard) -> list[Message]:
+    """Return what probably fits into the model's context, where the request lets the oldest turns go."""
+    room = card.max_model_len - (request.max_output_tokens or 1)
+    if request.truncation != "auto" or sum(map(message_tokens, messages)) <= room:
+        return messages
+    return drop_oldest_turns(messages, room)
+
+
+def _refuse_stored(previous_response_id: str | None, conversation_id: str | None) -> None:
+    if previous_response_id is not None:
+        raise RetentionForbids("continuing from a stored response", "previous_response_id")
+    if conversation_id is not None:
+        raise RetentionForbids("conversations, which are stored", "conversation")
+
+
+def strip(items: Sequence[Item]) -> list[dict[str, Any]]:
+    """Return items without what was opened in them only for the model."""
+    return [
+        {name: value for name, value in item.items() if name != "text"} if item["type"] == "compaction" else item
+        for item in items
+    ]

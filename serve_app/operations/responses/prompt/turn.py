@@ -1,0 +1,50 @@
+"""A response that can be run, as a value."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from deployments.models.contract.engine import Engine
+from deployments.state.identity.principal import Principal
+from serve_app.operations.responses.events.writer import Item
+from serve_app.operations.responses.prompt.history import Message, ServerRun
+from serve_app.operations.responses.tools.contract import ToolSet
+from serve_app.schemas.responses.request import ResponseRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The conversation that a response continues."""
+
+    items: list[Item] = field(default_factory=list)
+    runs: dict[str, ServerRun] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A response that can be run: everything has been read and checked.
+
+    `response` is the object as it begins, `input` the request's own items in stored form, `messages` the whole
+    conversation. `expires_at` is when the stored response goes, None when it is not to be stored. `tools` are those of
+    the service that the model may call. `seal_reasoning` makes the token that a client who keeps the conversation
+    itself sends back for a thought. One that is not generated only makes a place to go on from: its model is not asked.
+    """
+
+    request: ResponseRequest
+    response: Item
+    input: list[Item]
+    messages: list[Message]
+    engine: Engine
+    principal: Principal
+    request_id: str
+    expires_at: float | None
+    is_stream: bool
+    seal_reasoning: Callable[[str], str] | None = None
+    priority: int = 0
+    before: Before = field(default_factory=Before)
+    tools: ToolSet = field(default_factory=ToolSet)
+    is_generated: bool = True
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The conversation that the items join, once the response is finished."""
+        return self.request.conversation_id

@@ -1,0 +1,1 @@
+"""How a background response goes on after its process has ended."""

@@ -1,0 +1,245 @@
+"""The journal of a response in the background: what its engine and its tools said, in order.
+
+Whoever has it, and the events that were shown, makes the same response again as far as it went, and goes on from there:
+amid a text, a thought or a call. Nothing is asked of the engine twice. A call of a tool is noted before it is carried
+out and never made again: the model is told when it is not known what came of it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import orjson
+
+from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, Summary, Usage
+from deployments.models.contract.errors import EngineDied, Overloaded, RequestRejected
+from serve_app.operations.responses.events.state import MODELS_OWN
+from serve_app.operations.responses.events.writer import Item, new_id, type_of
+
+Entry = dict[str, Any]
+
+
+class Journal:
+    """Entries in the order in which they came: those of the past are read first, then new ones are written.
+
+    Nothing is written into one that nobody keeps.
+    """
+
+    def __init__(self, past: Sequence[bytes] = (), *, is_kept: bool = False) -> None:
+        """Begin with what is in the journal already. One that `is_kept` has somebody who calls `note_kept`."""
+        self._past = deque(orjson.loads(entry) for entry in past)
+        self._is_kept = is_kept
+        self._written: list[bytes] = []
+        self._num_written = 0
+        self._num_kept = 0
+        self._has_kept = asyncio.Event()
+
+    def read(self, kind: str) -> Entry | None:
+        """Return the next entry of the past if it is of this kind."""
+        return self._past.popleft() if self._past and self._past[0]["kind"] == kind else None
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Add an entry.
+
+        Raises:
+            JournalMismatch: the past holds something else here.
+        """
+        if self._past:
+            raise JournalMismatch
+        if not self._is_kept:
+            return
+        self._written.append(orjson.dumps({"kind": kind, **fields}))
+        self._num_written += 1
+
+    def take_written(self) -> list[bytes]:
+        """Return the entries that are new since the last time."""
+        written, self._written = self._written, []
+        return written
+
+    def note_kept(self, num_entries: int) -> None:
+        """Note that so many more entries are safe."""
+        self._num_kept += num_entries
+        has_kept, self._has_kept = self._has_kept, asyncio.Event()
+        has_kept.set()
+
+    async def wait_kept(self) -> None:
+        """Return when every entry is safe."""
+        while self._num_kept < self._num_written:
+            await self._has_kept.wait()
+
+    def calls(self) -> list[tuple[Item, str, str]]:
+        """Return the calls of tools that the past tells the end of: the finished item, the name, what was answered."""
+        calls: list[tuple[Item, str, str]] = []
+        name = ""
+        for entry in self._past:
+            if entry["kind"] == "call":
+                name = entry["name"]
+            elif entry["kind"] == "done":
+                calls.append((entry["item"], name, entry["output"]))
+        return calls
+
+
+class JournalMismatch(Exception):
+    """A response that is made again does not become what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often an engine is asked that has no place or has died; after the n-th time it is given n times `wait_s`."""
+
+    max_tries: int = 6
+    wait_s: float = 1.0
+
+
+class JournaledEngine:
+    """An engine whose answers are in a journal, and go on where one broke off. Keeps the contract of Engine."""
+
+    def __init__(self, engine: Engine, journal: Journal, patience: Patience) -> None:
+        self.card = engine.card
+        self._engine = engine
+        self._journal = journal
+        self._patience = patience
+
+    def run(self, request: EngineRequest) -> EngineStream:
+        """Return the answer's stream; nothing happens until it is iterated."""
+        return _JournaledStream(self._engine, self._journal, self._patience, replace(request, tells_tokens=True))
+
+
+class _JournaledStream:
+    """One answer: what the journal has of it, then the rest from the engine."""
+
+    def __init__(self, engine: Engine, journal: Journal, patience: Patience, request: EngineRequest) -> None:
+        self.summary = Summary()
+        self._engine = engine
+        self._journal = journal
+        self._patience = patience
+        self._request = request
+        self._tokens: list[list[int]] = []
+        self._pieces: AsyncGenerator[bytes] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the pieces of the answer; an engine that has no place or dies is asked again, for the rest.
+
+        Raises:
+            EngineError: as the engine's own stream.
+        """
+        self._pieces = self._run()
+        return self._pieces
+
+    async def _run(self) -> AsyncGenerator[bytes]:
+        if refused := self._journal.read("refused"):
+            raise RequestRejected(refused["message"], param=refused["param"], code=refused["code"])
+        while (past := self._journal.read("piece")) is not None:
+            self._tokens.append(past["token_ids"])
+            if past["events"]:
+                yield orjson.dumps(past["events"])
+        if ended := self._journal.read("ended"):
+            self.summary.usage = Usage(**ended["usage"]) if ended["usage"] is not None else None
+            self.summary.finish_reasons = ended["finish_reasons"]
+            return
+        num_tries = 0
+        while True:
+            num_tries += 1
+            try:
+                async with aclosing(self._ask()) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+            except (Overloaded, EngineDied):
+                if num_tries == self._patience.max_tries:
+                    raise
+            await asyncio.sleep(self._patience.wait_s * num_tries)
+
+    async def _ask(self) -> AsyncGenerator[bytes]:
+        """Yield what the engine adds to what there is; the last of it once it is known what all of it took."""
+        stream = self._engine.run(replace(self._request, written=tuple(self._tokens)))
+        last: tuple[list[int], list[Any]] | None = None
+        try:
+            async for piece in stream:
+                events = orjson.loads(piece) if piece else []
+                ids = events.pop(0)[2] if events and events[0][0] == "token_ids" else []
+                self._tokens.append(ids)
+                if any(event[0] == "finished" for event in events):
+                    last = ids, events
+                    continue
+                self._journal.write("piece", token_ids=ids, events=events)
+                if events:
+                    yield orjson.dumps(events)
+        except RequestRejected as error:
+            if not self._tokens:
+                self._journal.write("refused", message=error.message, param=error.param, code=error.code)
+            raise
+        finally:
+            await stream.aclose()
+            self.summary = stream.summary
+        if last is not None:
+            self._journal.write("piece", token_ids=last[0], events=last[1])
+        usage = self.summary.usage
+        told = asdict(usage) if usage is not None else None
+        self._journal.write("ended", usage=told, finish_reasons=self.summary.finish_reasons)
+        if last is not None:
+            yield orjson.dumps(last[1])
+
+    async def aclose(self) -> None:
+        """Abort the generation if it still runs; `summary` then holds what it took so far."""
+        if self._pieces is not None:
+            await self._pieces.aclose()
+
+
+class Shown:
+    """The events of a response that were shown; one that is made again gets the same ids, and shows none twice."""
+
+    def __init__(self, events: Sequence[bytes] = ()) -> None:
+        self._types = deque(map(type_of, events))
+        self._ids: deque[str] = deque()
+        self._calls: deque[Item] = deque()
+        self._sealed: deque[str] = deque()
+        for event in events:
+            match type_of(event):
+                case b"response.output_item.added":
+                    self._note_begun(orjson.loads(event)["item"])
+                case b"response.output_item.done":
+                    item = orjson.loads(event)["item"]
+                    if "encrypted_content" in item:
+                        self._sealed.append(item["encrypted_content"])
+
+    def _note_begun(self, item: Item) -> None:
+        if item["type"] in MODELS_OWN:
+            self._ids.append(item["id"])
+        else:
+            self._calls.append(item)
+
+    @property
+    def has_items(self) -> bool:
+        """Whether the model has said something that was shown."""
+        return bool(self._ids)
+
+    def new_id(self, prefix: str) -> str:
+        """Return the id of the next item of the model's own."""
+        return self._ids.popleft() if self._ids else new_id(prefix)
+
+    def put_into(self, item: Item) -> None:
+        """Make the next item of a tool the one that was shown."""
+        if self._calls:
+            item.clear()
+            item.update(self._calls.popleft())
+
+    def seal(self, seal: Callable[[str], str]) -> Callable[[str], str]:
+        """Return what seals thoughts: those that were shown sealed are so already."""
+        return lambda text: self._sealed.popleft() if self._sealed else seal(text)
+
+    def leave_out(self, events: list[bytes]) -> list[bytes]:
+        """Return those of the next events that were not shown.
+
+        Raises:
+            JournalMismatch: others were shown instead.
+        """
+        if not self._types:
+            return events
+        num_shown = min(len(events), len(self._types))
+        if [self._types.popleft() for _ in range(num_shown)] != list(map(type_of, events[:num_shown])):
+            raise JournalMismatch
+        return events[num_shown:]

@@ -1,0 +1,132 @@
+"""The answer to a request for a response: its events or one object, stored before its end is told."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+
+import orjson
+
+from deployments.models.contract.engine import Summary
+from deployments.state.responses.protocol import StoredTurn
+from serve_app.errors.api import StoresAway
+from serve_app.operations.responses.events.writer import DONE, frame
+from serve_app.operations.responses.prompt.preparation import Remembered, strip
+from serve_app.operations.responses.run.loop import ResponseRun
+from serve_app.operations.responses.storage.stores import Storage
+from serve_app.telemetry.log import log_bug
+
+NOT_STORED = "The response was made, but could not be stored. Please retry your request."
+
+
+class ResponseAnswer:
+    """Runs a response in the foreground. Keeps the contract of EngineStream.
+
+    `prepare` makes the run; it is called when the answer is first asked for, so that a batch line may wait its turn.
+    `on_failure` is called when a stream ends as failed, which only its last event tells.
+    """
+
+    def __init__(
+        self,
+        prepare: Callable[[], Awaitable[ResponseRun]],
+        storage: Storage,
+        *,
+        is_stream: bool,
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.summary = Summary()
+        self._prepare = prepare
+        self._storage = storage
+        self._is_stream = is_stream
+        self._on_failure = on_failure
+        self._run: ResponseRun | None = None
+        self._pieces: AsyncGenerator[bytes] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield one server-sent event a piece, or the response object as one.
+
+        Raises:
+            ApiError: what the response is to be made from is not there; before the first piece.
+            EngineError: the model refused or failed before it said anything.
+        """
+        self._pieces = self._frames() if self._is_stream else self._body()
+        return self._pieces
+
+    async def _frames(self) -> AsyncGenerator[bytes]:
+        async with aclosing(self.events()) as events:
+            async for event in events:
+                yield frame(event)
+        yield DONE
+
+    async def events(self) -> AsyncGenerator[bytes]:
+        """Yield the events as they come; the last one once the response is stored.
+
+        Raises:
+            ApiError, EngineError: as iterating the answer does.
+        """
+        run = self._run = await self._prepare()
+        async with aclosing(run.events(run.state.begin())) as batches:
+            async for batch in batches:
+                if not run.state.has_ended:
+                    for event in batch:
+                        yield event
+                    continue
+                for event in batch[:-1]:
+                    yield event
+                self._settle()
+                terminal = await self._kept(run, batch[-1])
+                if run.state.response["status"] == "failed":
+                    self._on_failure()
+                yield terminal
+
+    def remember(self) -> Remembered | None:
+        """Return what the next request needs to continue this response, None if it did not end well."""
+        run = self._run
+        if run is None or run.state.response["status"] not in ("completed", "incomplete"):
+            return None
+        before = run.turn.before
+        items = [*before.items, *run.turn.input, *run.state.items]
+        return Remembered(run.state.response["id"], items, {**before.runs, **run.runs})
+
+    async def _body(self) -> AsyncGenerator[bytes]:
+        run = self._run = await self._prepare()
+        last = b""
+        async with aclosing(run.events(run.state.begin())) as batches:
+            async for batch in batches:
+                last = batch[-1]
+        self._settle()
+        if await self._kept(run, last) is not last:
+            raise StoresAway(NOT_STORED)
+        yield orjson.dumps(run.state.response)
+
+    async def _kept(self, run: ResponseRun, terminal: bytes) -> bytes:
+        """Store the response where it is to be; return the terminal event, that of a failure where it could not be."""
+        expires_at = run.turn.expires_at
+        if expires_at is None:
+            return terminal
+        try:
+            await self._storage.responses.save(
+                run.turn.principal.account,
+                stored_turn(run),
+                expires_at=expires_at,
+                conversation_id=run.turn.conversation_id,
+            )
+        except Exception as error:  # Whatever its reason: the caller must not believe that it can go on from here.
+            log_bug(run.turn.request_id, error)
+            return run.state.fail_instead(NOT_STORED)[-1]
+        return terminal
+
+    def _settle(self) -> None:
+        if self._run is not None:
+            self.summary.usage = self._run.usage()
+            self.summary.finish_reasons = [self._run.state.finish_reason or ""]
+
+    async def aclose(self) -> None:
+        """Abort what still runs; `summary` then holds what it took so far."""
+        if self._pieces is not None:
+            await self._pieces.aclose()
+        self._settle()
+
+
+def stored_turn(run: ResponseRun) -> StoredTurn:
+    """Return a response as it is kept."""
+    runs = {item_id: [one.name, one.arguments, one.output] for item_id, one in run.runs.items()}
+    return StoredTurn(run.state.response, strip(run.turn.input), runs, run.state.cuts)

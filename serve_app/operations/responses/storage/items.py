@@ -1,0 +1,87 @@
+"""Input items as they are kept and shown: each with an id, a status, and its content as a list of parts."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from serve_app.operations.responses.events.writer import Item, new_id
+
+_PREFIXES = {
+    "message": "msg",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "code_interpreter_call": "ci",
+    "mcp_list_tools": "mcpl",
+    "mcp_call": "mcp",
+    "mcp_approval_request": "mcpr",
+    "mcp_approval_response": "mcpa",
+    "file_search_call": "fs",
+    "web_search_call": "ws",
+    "reasoning": "rs",
+    "compaction": "cmp",
+}
+_KEPT = {
+    "message": ("role", "content", "phase"),
+    "function_call": ("call_id", "name", "arguments"),
+    "function_call_output": ("call_id", "output"),
+    "code_interpreter_call": ("container_id", "code", "outputs"),
+    "mcp_list_tools": ("server_label", "tools", "error"),
+    "mcp_call": ("server_label", "name", "arguments", "output", "error", "approval_request_id"),
+    "mcp_approval_request": ("server_label", "name", "arguments"),
+    "mcp_approval_response": ("approval_request_id", "approve", "reason"),
+    "file_search_call": ("queries", "results"),
+    "web_search_call": ("action",),
+    "reasoning": ("summary", "content", "encrypted_content"),
+    "compaction": ("encrypted_content",),
+}
+_WITHOUT_STATUS = frozenset(
+    {"mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "reasoning", "compaction"}
+)
+_PART_FIELDS = {
+    "input_text": ("text",),
+    "input_image": ("image_url", "file_id", "detail"),
+    "input_file": ("file_data", "file_id", "filename"),
+    "output_text": ("text", "annotations", "logprobs"),
+    "refusal": ("refusal",),
+}
+
+
+def items_of(given: str | Iterable[Item] | None, make_id: Callable[[str], str] = new_id) -> list[Item]:
+    """Return a validated `input` as items to be kept; references stay as they are."""
+    if given is None:
+        return []
+    if isinstance(given, str):
+        given = [{"role": "user", "content": given}]
+    return [_item_of(item, make_id) for item in given]
+
+
+def _item_of(item: Item, make_id: Callable[[str], str]) -> Item:
+    kind = item.get("type") or "message"
+    if kind == "item_reference":
+        return item
+    kept: Item = {"id": item.get("id") or make_id(_PREFIXES[kind]), "type": kind}
+    if kind not in _WITHOUT_STATUS:
+        kept["status"] = item.get("status") or "completed"
+    kept |= {name: item[name] for name in _KEPT[kind] if item.get(name) is not None}
+    if kind == "message":
+        kept["content"] = _parts_of(item["role"], item["content"])
+    elif kind == "function_call_output" and isinstance(item["output"], list):
+        kept["output"] = [_part_of(part) for part in item["output"]]
+    return kept
+
+
+def _parts_of(role: str, content: str | list[Item]) -> list[Item]:
+    if isinstance(content, str):
+        kind = "output_text" if role == "assistant" else "input_text"
+        content = [{"type": kind, "text": content}]
+    return [_part_of(part) for part in content]
+
+
+def _part_of(part: Item) -> Item:
+    kept: dict[str, Any] = {"type": part["type"]}
+    kept |= {name: part[name] for name in _PART_FIELDS[part["type"]] if part.get(name) is not None}
+    if part["type"] == "output_text":
+        kept.setdefault("annotations", [])
+        kept.setdefault("logprobs", [])
+    elif part["type"] == "input_image":
+        kept.setdefault("detail", "auto")
+    return kept

@@ -1,0 +1,1 @@
+"""What a tool is to a response: the contract, approvals and look-ups."""

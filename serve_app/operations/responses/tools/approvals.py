@@ -1,0 +1,72 @@
+"""Which calls of remote tools the client has approved, and which names those have as functions of a chat."""
+
+import hashlib
+import re
+from collections.abc import Collection, Sequence
+
+from serve_app.errors.api import BadRequest
+from serve_app.errors.text import shorten
+from serve_app.operations.responses.events.writer import Item
+
+NOT_DECIDED = "This call was not carried out: the user has not approved it."
+_DECLINED = "This call was not carried out: the user declined it."
+_MAX_NAME_CHARS = 64
+_HASH_CHARS = 8
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_NOT_THE_MODELS = frozenset({"mcp_approval_response", "function_call_output"})
+
+
+def function_name(server_label: str, name: str) -> str:
+    """Return what a tool of a remote server is called as a function: the same in every turn of a conversation.
+
+    Where the two names could be read in another way, or are no part of such a name, a hash tells the tool apart.
+    """
+    whole = f"{server_label}__{name}"
+    plain = _NOT_IN_NAMES.sub("_", whole)
+    if plain == whole and len(plain) <= _MAX_NAME_CHARS and "__" not in f"{server_label}_":
+        return plain
+    told_apart = hashlib.sha256(whole.encode()).hexdigest()[:_HASH_CHARS]
+    return f"{plain[: _MAX_NAME_CHARS - _HASH_CHARS - 1]}_{told_apart}"
+
+
+def short_name(server_label: str, function: str) -> str:
+    """Return what a function of a remote server is called without the server; with it, where a hash is part of it."""
+    return function.removeprefix(f"{server_label}__")
+
+
+def declined(response: Item) -> str:
+    """Return what the model is told of a call that the user has declined."""
+    reason = response.get("reason")
+    return f"{_DECLINED} The reason: {reason}" if reason else _DECLINED
+
+
+def approved_requests(items: Sequence[Item]) -> list[Item]:
+    """Return the requests that have just been approved: the model has said nothing since.
+
+    What was approved before that has been carried out, whether the items still tell of it or not.
+    """
+    approved: list[str] = []
+    for item in reversed(items):
+        if item["type"] == "mcp_approval_response":
+            approved += [item["approval_request_id"]] if item["approve"] else []
+        elif item["type"] not in _NOT_THE_MODELS and not (item["type"] == "message" and item["role"] != "assistant"):
+            break
+    requests = {item["id"]: item for item in items if item["type"] == "mcp_approval_request"}
+    return [requests[request_id] for request_id in dict.fromkeys(reversed(approved)) if request_id in requests]
+
+
+def check_approvals(items: Sequence[Item], server_labels: Collection[str | None]) -> None:
+    """Return if every call that has just been approved can be made.
+
+    Raises:
+        BadRequest: the server of one is not among the tools.
+    """
+    for request in approved_requests(items):
+        label = request["server_label"]
+        if label not in server_labels:
+            raise BadRequest(
+                f"The approval request {shorten(request['id'])} is for the MCP server '{shorten(label)}', which is "
+                "not among the tools. Send that server in 'tools' again.",
+                param="tools",
+                code="invalid_value",
+            )

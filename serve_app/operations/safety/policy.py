@@ -1,0 +1,169 @@
+"""Safety policies: what a model may not be asked and may not say, found by patterns or by a guard model.
+
+Patterns run in linear time (RE2). How a stream is held back and ended is in `stream`.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import re2  # type: ignore[import-untyped]
+from pydantic import Field, field_validator, model_validator
+
+from deployments.config import Section
+from deployments.models.contract.engine import EngineRequest, ModelDirectory
+from deployments.models.contract.errors import EngineDied, EngineError
+from deployments.operations import Operation
+
+_GUARD_PROMPT = (
+    "You check texts for a service. Say whether the text between the lines breaks its safety policy: instructions for "
+    "serious harm, sexual content with minors, or hatred. Answer with one word, safe or unsafe.\n---\n{text}\n---"
+)
+_MAX_PATTERN_MEMORY_BYTES = 64 * 1024 * 1024
+
+
+class SafetyConfig(Section):
+    """The safety policy of one model.
+
+    A text breaks the policy when a pattern (RE2 syntax) is found in it, or when the guard model's answer about it
+    matches `guard_verdict`. Patterns see a moving piece of a text, so anchors (^, $) mean nothing in them.
+    The guard model is asked once about the prompt, then about each piece of the answer.
+
+    Args:
+        patterns: what prompts and answers must not hold.
+        guard_model: the id of a model that judges texts, one of the service's own.
+        guard_prompt: the question to the guard model; `{text}` is the text.
+        guard_verdict: the pattern of a guard model's answer that means a violation.
+        guard_every_chars: how much of an answer is judged at once.
+        guard_max_chars: the longest text that is sent to the guard model; of a longer one, its end.
+        window_chars: how much of an answer is held back while it streams; a match up to that long is never shown in
+            part.
+        checks_prompt, checks_answer: whether prompts and answers are checked.
+    """
+
+    patterns: tuple[str, ...] = ()
+    guard_model: str | None = None
+    guard_prompt: str = _GUARD_PROMPT
+    guard_verdict: str = r"(?i)\bunsafe\b"
+    guard_every_chars: int = Field(default=1000, ge=1)
+    guard_max_chars: int = Field(default=8000, ge=1)
+    window_chars: int = Field(default=256, ge=1, le=100_000)
+    checks_prompt: bool = True
+    checks_answer: bool = True
+
+    @field_validator("patterns", "guard_verdict")
+    @classmethod
+    def _check_patterns(cls, value: Any) -> Any:
+        for pattern in [value] if isinstance(value, str) else value:
+            if find(compile_patterns([pattern]), "") is not None:
+                raise ValueError(f"the pattern {pattern!r} matches an empty text, so it would match every text")
+        return value
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "SafetyConfig":
+        if not self.patterns and self.guard_model is None:
+            raise ValueError("a safety policy needs 'patterns' or a 'guard_model'")
+        if "{text}" not in self.guard_prompt:
+            raise ValueError("'guard_prompt' must hold '{text}', where the text to check goes")
+        return self
+
+
+def compile_patterns(patterns: list[str]) -> Any:
+    """Return one matcher for several patterns.
+
+    Raises:
+        ValueError: one of them is not RE2 syntax.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MAX_PATTERN_MEMORY_BYTES
+    for pattern in patterns:
+        try:
+            re2.compile(pattern, options)
+        except re2.error as error:
+            raise ValueError(f"the pattern {pattern!r} is not valid RE2 syntax: {error}") from None
+    return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns), options)
+
+
+def find(matcher: Any, text: str) -> tuple[int, int] | None:
+    """Return where the first match in a text begins and ends, None where there is none."""
+    match = matcher.search(text)
+    return None if match is None else (match.start(), match.end())
+
+
+@dataclass(frozen=True, slots=True)
+class SafetyPolicy:
+    """One model's policy, ready to be applied; `matcher` is None where no patterns are configured."""
+
+    config: SafetyConfig
+    matcher: Any
+    guard: "Guard | None"
+
+    async def prompt_breaks(self, text: str, request: EngineRequest) -> bool:
+        """Say whether a prompt's text breaks the policy.
+
+        Raises:
+            EngineDied: the guard model could not be asked.
+        """
+        if not self.config.checks_prompt:
+            return False
+        if self.matcher is not None and find(self.matcher, text) is not None:
+            return True
+        return self.guard is not None and await self.guard.objects(text, request)
+
+
+class Guard:
+    """A model that is asked about texts."""
+
+    def __init__(self, config: SafetyConfig, model: str, directory: ModelDirectory) -> None:
+        self._model = model
+        self._prompt = config.guard_prompt
+        self._max_chars = config.guard_max_chars
+        self._verdict = compile_patterns([config.guard_verdict])
+        self._directory = directory
+
+    async def objects(self, text: str, request: EngineRequest) -> bool:
+        """Say whether the guard model finds that a text, the last part of it if it is long, breaks the policy.
+
+        Raises:
+            EngineDied: it could not be asked; what it has not seen must not go out.
+        """
+        engine = self._directory.find(self._model)
+        if engine is None:
+            raise EngineDied("The guard model of this safety policy is not deployed.")
+        asked = self._prompt.replace("{text}", text[-self._max_chars :])
+        body = {
+            "model": self._model,
+            "messages": [{"role": "user", "content": asked}],
+            "max_tokens": 16,
+            "temperature": 0,
+        }
+        stream = engine.run(
+            EngineRequest(
+                operation=Operation.CHAT,
+                request_id=f"{request.request_id}-{secrets.token_hex(4)}",  # The guarded one may still be running.
+                body=orjson.dumps(body),
+                cache_salt=request.cache_salt,
+                priority=request.priority,
+            )
+        )
+        try:
+            answer = orjson.loads(b"".join([piece async for piece in stream]))
+        except EngineError:
+            raise EngineDied("The guard model of this safety policy did not answer.") from None
+        finally:
+            await stream.aclose()
+        said = answer["choices"][0]["message"]["content"] or ""
+        return find(self._verdict, said) is not None
+
+
+def create_policies(configs: Mapping[str, SafetyConfig], directory: ModelDirectory) -> dict[str, SafetyPolicy]:
+    """Return the policies of those models that have one, by model id."""
+    policies = {}
+    for model_id, config in configs.items():
+        guard = None if config.guard_model is None else Guard(config, config.guard_model, directory)
+        matcher = compile_patterns(list(config.patterns)) if config.patterns else None
+        policies[model_id] = SafetyPolicy(config, matcher, guard)
+    return policies

@@ -1,0 +1,1 @@
+"""Vector stores and the tool that searches them, over `deployments.tools.search_index`."""

@@ -1,0 +1,66 @@
+"""What callers are told when something about a vector store does not work."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from deployments.state.vector_stores.rows import (
+    StoreBatchMissing,
+    StoreFileMissing,
+    StoreFull,
+    StoreHasExpired,
+    StoreMissing,
+)
+from serve_app.errors.api import BadRequest, NotFound, QuotaExceeded
+from serve_app.errors.text import shorten
+
+EXPIRED = "vector_store_expired"
+
+
+@contextmanager
+def translated(store_id: str, other_id: str = "", most: int = 0, param: str | None = None) -> Iterator[None]:
+    """A block in which what goes wrong with a vector store becomes an answer.
+
+    `other_id` is of the file or the batch that is asked for in it, `most` how many files it may hold.
+
+    Raises:
+        NotFound: there is no such store, file or batch.
+        BadRequest: the store has expired.
+        QuotaExceeded: there would be too many files in it.
+    """
+    try:
+        yield
+    except StoreMissing:
+        raise no_store(store_id, param) from None
+    except StoreFileMissing:
+        raise NotFound(f"No file found with id '{shorten(other_id)}' in this vector store.") from None
+    except StoreBatchMissing:
+        raise NotFound(f"No file batch found with id '{shorten(other_id)}' in this vector store.") from None
+    except StoreHasExpired:
+        raise expired(store_id, param) from None
+    except StoreFull:
+        raise QuotaExceeded(
+            f"A vector store holds at most {most} files. Remove some, or use another store.",
+            code="too_many_vector_store_files",
+        ) from None
+
+
+def no_store(store_id: str, param: str | None = None) -> NotFound:
+    """Return what a caller is told who names a store that is not there."""
+    return NotFound(f"Vector store with id '{shorten(store_id)}' not found.", param=param)
+
+
+def expired(store_id: str, param: str | None = None) -> BadRequest:
+    """Return what a caller is told who uses a store that has expired."""
+    return BadRequest(
+        f"Vector store with id '{shorten(store_id)}' has expired, and nothing is in it any more. Create a new one.",
+        param=param,
+        code=EXPIRED,
+    )
+
+
+def too_many_stores(most: int) -> QuotaExceeded:
+    """Return what a caller is told who has `most` vector stores and wants another."""
+    return QuotaExceeded(
+        f"You have {most} vector stores, as many as you may. Delete those that you no longer need.",
+        code="too_many_vector_stores",
+    )

@@ -1,0 +1,179 @@
+"""Vector stores as accounts have them: made, changed, filled and emptied. What is put in is indexed behind requests."""
+
+import secrets
+from collections.abc import Sequence
+
+from deployments.state.files.store import FileStore
+from deployments.state.identity.principal import Principal
+from deployments.state.vector_stores.files import StoredStoreBatch, StoreFilePage, VectorStoreFiles
+from deployments.state.vector_stores.rows import (
+    Attributes,
+    NewStore,
+    NewStoreFile,
+    StoredStore,
+    StoredStoreFile,
+    StoreFull,
+)
+from deployments.state.vector_stores.store import StoreChange, StorePage, VectorStores
+from deployments.tools.config import FileSearchConfig
+from serve_app.errors.api import NotFound, RetentionForbids
+from serve_app.errors.text import shorten
+from serve_app.operations.vector_stores.refusals import no_store, too_many_stores, translated
+from serve_app.schemas.vector_stores import (
+    StoreCreateRequest,
+    StoreFileRequest,
+    StoreUpdateRequest,
+    chunking_to_wire,
+)
+
+WHAT = "vector stores, which keep what is put into them"
+
+
+class StoreDesk:
+    """The vector stores of all accounts; every method that names one raises NotFound where the account has none such.
+
+    `poke` says that there is something to be indexed or tidied.
+    """
+
+    def __init__(self, stores: VectorStores, uploads: FileStore, config: FileSearchConfig) -> None:
+        self.stores = stores
+        self.files = VectorStoreFiles(stores)
+        self.config = config
+        self.uploads = uploads
+        self.poke = _do_nothing
+
+    async def create(self, principal: Principal, body: StoreCreateRequest) -> StoredStore:
+        """Make a store, and put files into it.
+
+        Raises:
+            RetentionForbids: the key may keep nothing.
+            NotFound: a file that is named is not there.
+            QuotaExceeded: the account has as many stores as it may.
+        """
+        if principal.retention == "strict":
+            raise RetentionForbids(WHAT)
+        wanted = [
+            StoreFileRequest(file_id=file_id, chunking_strategy=body.chunking_strategy)
+            for file_id in body.file_ids or ()
+        ]
+        new_files = await self._new_files(principal, wanted, "file_ids[{index}]")
+        new = NewStore(
+            store_id=f"vs_{secrets.token_hex(16)}",
+            account=principal.account,
+            embedding_model=self.config.embedding_model,
+            name=body.name or "",
+            description=body.description,
+            metadata=body.metadata or {},
+            expires_after_days=body.expires_after.days if body.expires_after is not None else None,
+        )
+        try:
+            await self.stores.create(new, self.config.max_stores_per_account)
+        except StoreFull:
+            raise too_many_stores(self.config.max_stores_per_account) from None
+        if new_files:
+            await self._attach(principal, new.store_id, new_files)
+        return await self.find(principal.account, new.store_id)
+
+    async def find(self, account: str, store_id: str) -> StoredStore:
+        """Return a store, also one that has expired."""
+        with translated(store_id):
+            return await self.stores.find(account, store_id)
+
+    async def list_stores(self, account: str, page: StorePage) -> tuple[list[StoredStore], bool]:
+        """Return a page of an account's stores, and whether there are more; raises StoreMissing for `page.after`."""
+        return await self.stores.list_stores(account, page)
+
+    async def update(self, account: str, store_id: str, body: StoreUpdateRequest) -> StoredStore:
+        """Change what the body names; return the store."""
+        change = StoreChange(
+            name=body.name,
+            metadata=body.metadata or {} if "metadata" in body.model_fields_set else None,
+            sets_expiry="expires_after" in body.model_fields_set,
+            expires_after_days=body.expires_after.days if body.expires_after is not None else None,
+        )
+        with translated(store_id):
+            return await self.stores.update(account, store_id, change)
+
+    async def delete(self, account: str, store_id: str) -> None:
+        """Destroy a store and all that it holds; the files themselves stay."""
+        with translated(store_id):
+            await self.stores.delete(account, store_id)
+        self.poke()
+
+    async def attach(
+        self, principal: Principal, store_id: str, wanted: Sequence[StoreFileRequest], param: str, batch: bool = False
+    ) -> str:
+        """Put files into a store; return the id of the batch that they are, "" where they are none.
+
+        `param` is where the request names each, with "{index}" for its number.
+
+        Raises:
+            RetentionForbids: the key may keep nothing.
+            NotFound: a file that is named is not there.
+            BadRequest, QuotaExceeded: the store has expired, or is full.
+        """
+        if principal.retention == "strict":
+            raise RetentionForbids(WHAT)
+        if not await self.stores.find_all(principal.account, [store_id]):
+            raise no_store(store_id)
+        batch_id = f"vsfb_{secrets.token_hex(16)}" if batch else ""
+        await self._attach(principal, store_id, await self._new_files(principal, wanted, param), batch_id)
+        return batch_id
+
+    async def _attach(
+        self, principal: Principal, store_id: str, new: Sequence[NewStoreFile], batch_id: str = ""
+    ) -> None:
+        most = self.config.max_files_per_store
+        with translated(store_id, most=most):
+            await self.files.attach(principal, store_id, new, most, batch_id or None)
+        self.poke()
+
+    async def _new_files(
+        self, principal: Principal, wanted: Sequence[StoreFileRequest], param: str
+    ) -> list[NewStoreFile]:
+        found = await self.uploads.find_all(principal.account, [one.file_id for one in wanted])
+        new = []
+        for index, one in enumerate(wanted):
+            file = found.get(one.file_id)
+            if file is None:
+                at = param.format(index=index)
+                raise NotFound(f"No such File object: {shorten(one.file_id)}", param=at)
+            chunking = chunking_to_wire(one.chunking_strategy)
+            new.append(NewStoreFile(file.file_id, file.filename, file.expires_at, chunking, one.attributes or {}))
+        return new
+
+    async def find_file(self, account: str, store_id: str, file_id: str) -> StoredStoreFile:
+        """Return a file in a store."""
+        with translated(store_id, file_id):
+            return await self.files.find(account, store_id, file_id)
+
+    async def list_files(self, account: str, store_id: str, page: StoreFilePage) -> tuple[list[StoredStoreFile], bool]:
+        """Return a page of the files in a store, and whether there are more; StoreFileMissing is for `page.after`."""
+        return await self.files.list_files(account, store_id, page)
+
+    async def set_attributes(
+        self, account: str, store_id: str, file_id: str, attributes: Attributes | None
+    ) -> StoredStoreFile:
+        """Give a file in a store other attributes; return it."""
+        with translated(store_id, file_id):
+            return await self.files.set_attributes(account, store_id, file_id, attributes or {})
+
+    async def detach(self, account: str, store_id: str, file_id: str) -> None:
+        """Take a file out of a store; the file itself stays."""
+        with translated(store_id, file_id):
+            await self.files.detach(account, store_id, file_id)
+        self.poke()
+
+    async def find_batch(self, account: str, store_id: str, batch_id: str) -> StoredStoreBatch:
+        """Return a batch of files."""
+        with translated(store_id, batch_id):
+            return await self.files.find_batch(account, store_id, batch_id)
+
+    async def cancel_batch(self, account: str, store_id: str, batch_id: str) -> StoredStoreBatch:
+        """Have the files of a batch that are not indexed yet not be indexed; return the batch."""
+        with translated(store_id, batch_id):
+            return await self.files.cancel_batch(account, store_id, batch_id)
+
+
+def _do_nothing() -> None:
+    return None

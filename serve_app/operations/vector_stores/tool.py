@@ -1,0 +1,177 @@
+"""The search over files as a tool within a response: the model writes queries, and cites what it uses by its marker."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from deployments.models.contract.engine import Usage
+from deployments.operations import Operation
+from deployments.state.vector_stores.rows import StoredStore
+from serve_app.errors.api import ApiError
+from serve_app.operations.responses.events.writer import Item, new_id
+from serve_app.operations.responses.tools.contract import CheckedTool, CitingTool, Tell, ToolAnswer, ToolContext
+from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
+from serve_app.schemas.base import estimate_tokens
+from serve_app.schemas.file_filters import RankingOptions
+from serve_app.schemas.responses.tools import FileSearchTool
+
+TYPE: Final = Operation.FILE_SEARCH
+RESULTS: Final = "file_search_call.results"
+_EVENT = "response.file_search_call"
+_DEFAULT_RESULTS = 20
+_OFFERED_QUERIES = 4
+_OFFERED_QUERY_CHARS = 200
+_MAX_QUERIES = 8
+_MAX_QUERY_CHARS = 8192
+_DESCRIPTION = (
+    "Searches the files that belong to this conversation, by meaning and by words, and returns passages of them. Write "
+    "each query as a statement or a question that stands for itself, with the words that the files would use; ask for "
+    "different things in different queries. Each passage comes with a marker, such as 【1.2】. Put the marker of a "
+    "passage right after each statement that rests on it."
+)
+_MARKER = re.compile(r"【(\d{1,4})\.(\d{1,3})(?:†[^】\n]{0,200})?】")
+_NO_QUERY = 'The file search was called without a query. Call it with {"queries": ["..."]}.'
+_NOTHING = "[Nothing was found. Try other words, or answer with what is known.]"
+_MORE = "[There are more results, which do not fit.]"
+
+
+class FileSearchBuiltIn:
+    """The search over files of this deployment; keeps `responses.tools.BuiltIn`."""
+
+    type = TYPE
+
+    def __init__(self, search: FileSearch) -> None:
+        self._search = search
+
+    async def open(self, tool: FileSearchTool, context: ToolContext) -> "FileSearchInUse":
+        """Return the tool for one response."""
+        return FileSearchInUse(self._search, context, tool)
+
+
+class FileSearchInUse(CheckedTool, CitingTool):
+    """The search over files within one response."""
+
+    def __init__(self, search: FileSearch, context: ToolContext, tool: FileSearchTool) -> None:
+        self._search = search
+        self._context = context
+        self._store_ids = tool.vector_store_ids
+        self._stores: Sequence[StoredStore] = ()  # Known once it is checked.
+        self._options = SearchOptions(
+            max_num_results=tool.max_num_results or _DEFAULT_RESULTS,
+            filters=tool.filters.model_dump() if tool.filters is not None else None,
+            ranking=tool.ranking_options or RankingOptions(),
+        )
+        # Markers of earlier calls stay in the conversation, and must not be taken for those of this response.
+        self._num_calls = len(context.calls("file_search_call"))
+        self._markers: dict[tuple[int, int], tuple[str, str]] = {}  # Ids and names of files.
+
+    async def check(self) -> None:
+        """Return once the vector stores are known to be there.
+
+        Raises:
+            NotFound: one is not.
+            BadRequest: one has expired.
+        """
+        context = self._context
+        self._stores = await self._search.find_stores(
+            context.principal.account, self._store_ids, f"{context.param}.vector_store_ids"
+        )
+
+    def functions(self) -> list[Item]:
+        """Return the one function that the model is offered."""
+        query = {"type": "string", "description": "What to look for.", "maxLength": _OFFERED_QUERY_CHARS}
+        queries = {"type": "array", "items": query, "minItems": 1, "maxItems": _OFFERED_QUERIES}
+        parameters = {
+            "type": "object",
+            "properties": {"queries": queries},
+            "required": ["queries"],
+            "additionalProperties": False,
+        }
+        return [{"type": "function", "function": {"name": TYPE, "description": _DESCRIPTION, "parameters": parameters}}]
+
+    def begin(self, name: str, arguments: str) -> Item:
+        """Return a new item for a call."""
+        head = {"id": new_id("fs"), "type": "file_search_call", "status": "in_progress"}
+        return {**head, "queries": [], "results": None}
+
+    async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
+        """Carry a search out."""
+        self._num_calls += 1
+        call = self._num_calls
+        queries = _queries_of(arguments)
+        tell(f"{_EVENT}.in_progress")
+        if not queries:
+            return ToolAnswer({**item, "status": "failed"}, _NO_QUERY)
+        item["queries"] = queries  # A call that is stopped shows them too.
+        tell(f"{_EVENT}.searching")
+        try:
+            found = await self._search.search(
+                self._context.principal, self._stores, queries, self._options, request_id=item["id"]
+            )
+        except ApiError as error:
+            return ToolAnswer({**item, "status": "failed"}, error.message)
+        tell(f"{_EVENT}.completed")
+        told = {**item, "status": "completed"}
+        if RESULTS in self._context.include:
+            told["results"] = [_result_of(hit) for hit in found.hits]
+        output = self._told(call, found.hits)
+        return ToolAnswer(told, output, Usage(prompt_tokens=found.num_tokens), list(self._markers.items()))
+
+    def recall(self, cites: Any) -> None:
+        """Know the places that markers stand for."""
+        for (call, number), (file_id, filename) in cites or ():
+            self._markers[call, number] = (file_id, filename)
+
+    def _told(self, call: int, hits: Sequence[Hit]) -> str:
+        """Return results as the model reads them: as many as take half of its context at most, but always one."""
+        lines: list[str] = []
+        left = self._context.max_model_len // 2
+        for number, hit in enumerate(hits, 1):
+            text = f"【{call}.{number}】 {hit.file.filename}\n{hit.text}"
+            left -= estimate_tokens([text])
+            if lines and left < 0:
+                lines.append(_MORE)
+                break
+            self._markers[call, number] = (hit.file.file_id, hit.file.filename)
+            lines.append(text)
+        return "\n\n".join(lines) or _NOTHING
+
+    def cite(self, text: str) -> list[Item]:
+        """Return the citations of a message: a file for each marker in it, at the place of the marker."""
+        found = ((match.start(), (int(match[1]), int(match[2]))) for match in _MARKER.finditer(text))
+        return [
+            {
+                "type": "file_citation",
+                "index": index,
+                "file_id": self._markers[marker][0],
+                "filename": self._markers[marker][1],
+            }
+            for index, marker in found
+            if marker in self._markers
+        ]
+
+    async def close(self) -> None:
+        """Return at once: nothing is held."""
+
+
+def _queries_of(arguments: str) -> list[str]:
+    """Return the queries that a model has written into its arguments; it may have written one only, or no JSON."""
+    try:
+        told: Any = orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return []
+    given = (told.get("queries") or told.get("query")) if isinstance(told, dict) else None
+    many = given if isinstance(given, list) else [given]
+    return [query[:_MAX_QUERY_CHARS] for query in many if isinstance(query, str) and query.strip()][:_MAX_QUERIES]
+
+
+def _result_of(hit: Hit) -> Item:
+    return {
+        "file_id": hit.file.file_id,
+        "filename": hit.file.filename,
+        "text": hit.text,
+        "score": hit.score,
+        "attributes": dict(hit.file.attributes),
+    }

@@ -1,0 +1,179 @@
+"""/v1/organization/admin/keys: API keys issued, listed, limited, rotated and revoked under an admin key."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from deployments.state.identity.key_store import KeyNotFound, KeyRefused
+from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
+from serve_app.errors.api import BadRequest, NotFound
+from serve_app.routes.access import Deleted, admin_caller, deleted_response, json_response, services_of
+from serve_app.routes.contract import answers
+from serve_app.routes.paging import parse_query
+from serve_app.schemas.base import WireModel
+from serve_app.services import KeyAdmin
+from serve_app.validation.body import parse_json_body
+
+
+class Rotation(WireModel):
+    """How long a rotated key's old secret stays good, in seconds."""
+
+    overlap_s: Annotated[float, Field(ge=0)] = 0.0
+
+
+class KeyQuery(WireModel):
+    """Which keys are listed."""
+
+    account: str | None = None
+    include_revoked: Annotated[bool, BeforeValidator(lambda value: value is True)] = False
+
+
+class ShownKey(TypedDict):
+    """What may be told of a key: everything but its secret. Times are in Unix seconds."""
+
+    id: str
+    object: Literal["organization.api_key"]
+    name: str
+    account: str
+    organization: str
+    tier: str
+    requests_per_minute: int
+    tokens_per_minute: int
+    operations: tuple[str, ...] | None
+    models: tuple[str, ...] | None
+    retention: str
+    is_admin: bool
+    redacted_value: str
+    created_at: int
+    rotated_at: int | None
+    previous_expires_at: int | None
+    revoked_at: int | None
+    expires_at: int | None
+
+
+class IssuedKey(ShownKey):
+    """A key with its secret, which is shown once."""
+
+    secret: str
+
+
+class KeyList(TypedDict):
+    """Every key that was asked for."""
+
+    object: Literal["list"]
+    data: list[ShownKey]
+    has_more: bool
+
+
+@answers(IssuedKey, body=NewKey)
+async def create_key(request: Request) -> Response:
+    """Issue a key; the answer is the only place where its secret is ever shown."""
+    keys = await _keys(request)
+    new = parse_json_body(await request.body(), NewKey)
+    try:
+        key, secret = await keys.create(new)
+    except KeyRefused as refused:
+        raise BadRequest(str(refused), param=refused.param) from None
+    return json_response({**key_to_wire(key), "secret": secret})
+
+
+@answers(KeyList, query=KeyQuery)
+async def list_keys(request: Request) -> Response:
+    """Return the keys, newest first; `account` narrows them, `include_revoked=true` adds those taken back."""
+    keys = await _keys(request)
+    query = parse_query(request, KeyQuery)
+    found = await keys.list_keys(query.account, include_revoked=query.include_revoked)
+    return json_response({"object": "list", "data": [key_to_wire(key) for key in found], "has_more": False})
+
+
+@answers(ShownKey)
+async def show_key(request: Request) -> Response:
+    """Return one key, revoked or not."""
+    keys = await _keys(request)
+    try:
+        return json_response(key_to_wire(await keys.show(_key_id(request))))
+    except KeyNotFound:
+        raise _unknown(request) from None
+
+
+@answers(ShownKey, body=KeyChange)
+async def limit_key(request: Request) -> Response:
+    """Change a key's limits, scopes, expiry or retention: those that the body names."""
+    keys = await _keys(request)
+    change = parse_json_body(await request.body(), KeyChange)
+    try:
+        return json_response(key_to_wire(await keys.limit(_key_id(request), change)))
+    except KeyNotFound:
+        raise _unknown(request) from None
+    except KeyRefused as refused:
+        raise BadRequest(str(refused), param=refused.param) from None
+
+
+@answers(IssuedKey, body=Rotation)
+async def rotate_key(request: Request) -> Response:
+    """Give a key a new secret, shown in this answer only."""
+    keys = await _keys(request)
+    rotation = parse_json_body(await request.body() or b"{}", Rotation)
+    try:
+        key, secret = await keys.rotate(_key_id(request), rotation.overlap_s)
+    except KeyNotFound:
+        raise _unknown(request) from None
+    except KeyRefused as refused:
+        raise BadRequest(str(refused), param=refused.param) from None
+    return json_response({**key_to_wire(key), "secret": secret})
+
+
+@answers(Deleted)
+async def revoke_key(request: Request) -> Response:
+    """Take a key back for good."""
+    keys = await _keys(request)
+    try:
+        key = await keys.revoke(_key_id(request))
+    except KeyNotFound:
+        raise _unknown(request) from None
+    return deleted_response(key.key_id, "organization.api_key.deleted")
+
+
+def key_to_wire(key: ApiKey) -> ShownKey:
+    """Return what may be told of a key."""
+    return {
+        "id": key.key_id,
+        "object": "organization.api_key",
+        "name": key.name,
+        "account": key.account,
+        "organization": key.organization,
+        "tier": key.tier,
+        "requests_per_minute": key.requests_per_minute,
+        "tokens_per_minute": key.tokens_per_minute,
+        "operations": key.operations,
+        "models": key.models,
+        "retention": key.retention,
+        "is_admin": key.is_admin,
+        "redacted_value": key.display,
+        "created_at": int(key.created_at),
+        "rotated_at": _whole(key.rotated_at),
+        "previous_expires_at": _whole(key.previous_expires_at),
+        "revoked_at": _whole(key.revoked_at),
+        "expires_at": _whole(key.expires_at),
+    }
+
+
+def _whole(at: float | None) -> int | None:
+    return None if at is None else int(at)
+
+
+async def _keys(request: Request) -> KeyAdmin:
+    await admin_caller(request)
+    return services_of(request).keys
+
+
+def _key_id(request: Request) -> str:
+    key_id: str = request.path_params["key_id"]
+    return key_id
+
+
+def _unknown(request: Request) -> NotFound:
+    return NotFound(f"No API key found with id '{_key_id(request)[:64]}'.", param="key_id")

@@ -1,0 +1,253 @@
+"""Remote MCP servers in requests: the tool, how it is chosen, and the items that tell of it.
+
+The values of `headers` and `authorization`, and what follows the host in `server_url`, may be secrets. They are used,
+and neither shown nor stored; but the path of a `server_url` is kept, sealed, for as long as a background response runs.
+"""
+
+import re
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
+
+from deployments.operations import Operation
+from serve_app.schemas.base import WireModel, refusal
+from serve_app.schemas.responses.built_in_tool import BuiltInTool
+
+MAX_HEADERS = 64
+MAX_HEADER_CHARS = 16_384
+MAX_SERVERS = 16
+MAX_TOOL_NAMES = 512
+MAX_TOOL_NAME_CHARS = 256
+MAX_LISTED_TOOLS = 1024
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_NOT_THEIRS = frozenset(
+    {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+_REDACTED = "<redacted>"
+
+ServerLabel = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-zA-Z][a-zA-Z0-9_-]*$")]
+ToolName = Annotated[str, Field(min_length=1, max_length=MAX_TOOL_NAME_CHARS)]
+ToolNames = Annotated[list[ToolName], Field(fail_fast=True, max_length=MAX_TOOL_NAMES)]
+Identifier = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+def _check_headers(headers: dict[str, str]) -> dict[str, str]:
+    """Return headers that can be sent as they are; what is wrong with one is told without its value."""
+    if len(headers) > MAX_HEADERS:
+        raise refusal("object_above_max_properties", f"Invalid '{{param}}': expected at most {MAX_HEADERS} headers.")
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or name.lower() in _NOT_THEIRS:
+            raise refusal(
+                "invalid_value", "Invalid key in '{param}': one of them is not the name of a header to be sent."
+            )
+        if len(value) > MAX_HEADER_CHARS or not _HEADER_VALUE.fullmatch(value):
+            raise refusal("invalid_value", "Invalid value in '{param}': it cannot be sent as a header.", f".{name}")
+    return headers
+
+
+def _check_authorization(token: str) -> str:
+    if len(token) > MAX_HEADER_CHARS or not _HEADER_VALUE.fullmatch(token):
+        raise refusal("invalid_value", "Invalid '{param}': it cannot be sent as a header.")
+    return token
+
+
+ServerUrl = Annotated[str, Field(min_length=1, max_length=4096)]
+Authorization = Annotated[str, AfterValidator(_check_authorization), Field(min_length=1)]
+Headers = Annotated[dict[str, str], AfterValidator(_check_headers)]
+
+
+class McpToolFilter(WireModel):
+    """Some of a server's tools: those with these names, and those that only read or do not."""
+
+    tool_names: ToolNames | None = None
+    read_only: bool | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return self.tool_names is None and self.read_only is None
+
+    def matches(self, name: str, *, is_read_only: bool) -> bool:
+        """Say whether a tool is one of them."""
+        if self.tool_names is not None and name not in self.tool_names:
+            return False
+        return self.read_only is None or self.read_only == is_read_only
+
+
+class McpApprovalFilter(WireModel):
+    """Which tools need the client's approval for each call, and which never do."""
+
+    always: McpToolFilter | None = None
+    never: McpToolFilter | None = None
+
+
+class McpTool(BuiltInTool):
+    """The tools of a server that speaks the Model Context Protocol over streamable HTTP."""
+
+    tool = Operation.MCP
+    type: Literal["mcp"]
+    server_label: ServerLabel
+    server_url: ServerUrl | None = Field(default=None, repr=False)
+    server_description: Annotated[str, Field(max_length=1024)] | None = None
+    authorization: Authorization | None = Field(default=None, repr=False)
+    headers: Headers | None = Field(default=None, repr=False)
+    allowed_tools: Annotated[ToolNames, Tag("?array of strings")] | Annotated[McpToolFilter, Tag("?object")] | None = (
+        None
+    )
+    require_approval: (
+        Annotated[Literal["always", "never"], Tag("?string")] | Annotated[McpApprovalFilter, Tag("?object")] | None
+    ) = None
+    allowed_callers: list[Literal["direct", "programmatic"]] | None = None
+    defer_loading: bool | None = None
+    connector_id: Any = None
+    tunnel_id: Any = None
+
+    @model_validator(mode="after")
+    def _check_server(self) -> Self:
+        for name in ("connector_id", "tunnel_id"):
+            if getattr(self, name) is not None:
+                raise refusal(
+                    "unsupported_parameter",
+                    "Unsupported parameter: '{param}' is not supported by this service. Name the server by its "
+                    "'server_url'.",
+                    f".{name}",
+                )
+        if self.server_url is None:
+            raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", ".server_url")
+        if self.authorization is not None and any(name.lower() == "authorization" for name in self.headers or ()):
+            raise refusal(
+                "mutually_exclusive_parameters",
+                "Mutually exclusive parameters: '{param}' and the header 'Authorization'. Send only one of them.",
+                ".authorization",
+            )
+        return self
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """The headers of every request to the server."""
+        token = {} if self.authorization is None else {"Authorization": f"Bearer {self.authorization}"}
+        return {**(self.headers or {}), **token}
+
+    def is_allowed(self, name: str, *, is_read_only: bool) -> bool:
+        """Say whether the model may call a tool of the server."""
+        match self.allowed_tools:
+            case None:
+                return True
+            case McpToolFilter() as wanted:
+                return wanted.matches(name, is_read_only=is_read_only)
+            case names:
+                return name in names
+
+    def needs_approval(self, name: str, *, is_read_only: bool) -> bool:
+        """Say whether the client must approve each call of a tool: so it is with all that no filter speaks of."""
+        match self.require_approval:
+            case McpApprovalFilter(always=always, never=never):
+                if always is not None and not always.is_empty and always.matches(name, is_read_only=is_read_only):
+                    return True
+                return never is None or never.is_empty or not never.matches(name, is_read_only=is_read_only)
+            case setting:
+                return setting != "never"
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return it as a response echoes it."""
+        names = {"type", "server_label", "server_description", "allowed_tools", "require_approval"}
+        unsaid = {"server_description": None, "allowed_tools": None, "require_approval": "always", "headers": None}
+        shown = self.model_dump(include=names, exclude_none=True)
+        return {**unsaid, **shown, "server_url": redacted(self.server_url or "")}
+
+
+def redacted(url: str) -> str:
+    """Return a URL without what follows its host, which may hold a secret."""
+    parts = urlsplit(url)
+    has_more = parts.path not in ("", "/") or parts.query or parts.fragment
+    return f"{parts.scheme}://{parts.netloc}/" + (_REDACTED if has_more else "")
+
+
+def without_secrets(body: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return a valid body as it may be kept, and whether something that a server wants to hear is missing from it.
+
+    The path of a server's address is still there: without it nobody could ask the server again.
+    """
+    tools = body.get("tools") or []
+    kept = [_without_secrets(tool) for tool in tools]
+    return ({**body, "tools": kept} if tools else body), kept != tools
+
+
+def _without_secrets(tool: dict[str, Any]) -> dict[str, Any]:
+    if tool.get("type") != "mcp":
+        return tool
+    kept = {name: value for name, value in tool.items() if name not in ("headers", "authorization") or not value}
+    return {**kept, "server_url": tool["server_url"].partition("?")[0]}
+
+
+class McpChoice(WireModel):
+    """The model must call this tool of a server, or one of its tools."""
+
+    type: Literal["mcp"]
+    server_label: ServerLabel
+    name: ToolName | None = None
+
+
+class AllowedMcp(WireModel):
+    """A server whose tools may be called, or one of them; clients may send its whole definition again."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["mcp"]
+    server_label: ServerLabel
+    name: ToolName | None = None
+
+
+class McpListedTool(WireModel):
+    """A tool of a server, as it was listed."""
+
+    name: ToolName
+    description: str | None = None
+    input_schema: dict[str, Any]
+    annotations: dict[str, Any] | None = None
+
+
+class McpListToolsItem(WireModel):
+    """The tools of a server, as an answer held them: they are not listed again where this is."""
+
+    type: Literal["mcp_list_tools"]
+    id: Identifier
+    server_label: ServerLabel
+    tools: Annotated[list[McpListedTool], Field(fail_fast=True, max_length=MAX_LISTED_TOOLS)]
+    error: str | None = None
+
+
+class McpCallItem(WireModel):
+    """A call of a server's tool, as an answer held it."""
+
+    type: Literal["mcp_call"]
+    id: Identifier
+    server_label: ServerLabel
+    name: ToolName
+    arguments: str
+    output: str | None = None
+    error: Any = None
+    approval_request_id: Identifier | None = None
+    status: Literal["in_progress", "completed", "incomplete", "calling", "failed"] | None = None
+
+
+class McpApprovalRequestItem(WireModel):
+    """A call that waits for the client's approval, as an answer held it."""
+
+    type: Literal["mcp_approval_request"]
+    id: Identifier
+    server_label: ServerLabel
+    name: ToolName
+    arguments: str
+
+
+class McpApprovalResponseItem(WireModel):
+    """The client's word on a call."""
+
+    type: Literal["mcp_approval_response"]
+    approval_request_id: Identifier
+    approve: bool
+    reason: Annotated[str, Field(max_length=4096)] | None = None
+    id: Identifier | None = None

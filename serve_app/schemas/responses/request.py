@@ -1,0 +1,223 @@
+"""The bodies of POST /v1/responses, /v1/responses/input_tokens and /v1/responses/compact.
+
+Holds every field of OpenAI's current schema. Those that would change the answer and cannot be honoured are refused by
+name; those that cannot change it are accepted, and echoed where OpenAI echoes them.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, Tag, model_validator
+
+from serve_app.schemas.base import (
+    MaxTokens,
+    Metadata,
+    ModelId,
+    Name,
+    OperationRequest,
+    Penalty,
+    Temperature,
+    TopP,
+    WireModel,
+    refusal,
+)
+from serve_app.schemas.formats import JsonObjectFormat, TextFormat
+from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.responses.items import Input
+from serve_app.schemas.responses.tools import FunctionTool, ToolChoice, Tools, check_tool_choice, check_tools
+
+MIN_OUTPUT_TOKENS = 1
+Id = Annotated[str, Field(min_length=1, max_length=128)]
+Include = Literal[
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+    "reasoning.encrypted_content",
+    "message.output_text.logprobs",
+]
+
+
+class JsonSchemaFormat(WireModel):
+    """JSON that keeps to a schema."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    type: Literal["json_schema"]
+    name: Name
+    definition: dict[str, Any] = Field(alias="schema")
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextConfig(WireModel):
+    """The form that the text of the answer must have."""
+
+    format: Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")] | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+
+class Reasoning(WireModel):
+    """How much the model thinks before it answers."""
+
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed"] | None = None
+    context: Literal["auto", "current_turn", "all_turns"] | None = None
+    mode: str | None = None
+
+
+class ResponseStreamOptions(WireModel):
+    """What a stream carries beside the answer."""
+
+    include_obfuscation: bool | None = None
+
+
+class ConversationReference(WireModel):
+    """A conversation, by its id."""
+
+    id: Id
+
+
+class PromptedRequest(OperationRequest):
+    """What makes up the model's input, in every body that has one."""
+
+    model: ModelId
+    input: Input | None = None
+    instructions: str | None = None
+    previous_response_id: Id | None = None
+    conversation: Annotated[str, Tag("?string")] | Annotated[ConversationReference, Tag("?object")] | None = None
+    tools: Tools | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = True
+    reasoning: Reasoning | None = None
+    text: TextConfig | None = None
+    truncation: Literal["auto", "disabled"] | None = "disabled"
+
+    @model_validator(mode="after")
+    def _check_prompt(self) -> Self:
+        if self.previous_response_id is not None and self.conversation is not None:
+            raise refusal(
+                "mutually_exclusive_parameters",
+                "Mutually exclusive parameters: '{param}' and 'conversation'. Ensure you are only providing one of: "
+                "'previous_response_id' or 'conversation'.",
+                "previous_response_id",
+            )
+        check_tools(self.tools)
+        check_tool_choice(self.tool_choice, self.tools)
+        if self.text is not None and isinstance(self.text.format, JsonSchemaFormat):
+            wanted = self.text.format
+            check_json_schema(wanted.definition, "text.format.schema", strict=bool(wanted.strict))
+        for index, tool in enumerate(self.tools or ()):
+            if isinstance(tool, FunctionTool) and tool.parameters is not None:
+                check_json_schema(tool.parameters, f"tools[{index}].parameters", strict=bool(tool.strict))
+        return self
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The id of the conversation that the response belongs to."""
+        if isinstance(self.conversation, ConversationReference):
+            return self.conversation.id
+        return self.conversation
+
+
+class ResponseRequest(PromptedRequest):
+    """A request for a response, within the bounds of the specification."""
+
+    temperature: Temperature | None = 1.0
+    top_p: TopP | None = 1.0
+    presence_penalty: Penalty | None = 0.0
+    frequency_penalty: Penalty | None = 0.0
+    max_output_tokens: MaxTokens | None = None
+    max_tool_calls: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = 0
+    include: Annotated[list[Include], Field(fail_fast=True, max_length=16)] | None = None
+    store: bool | None = True
+    stream: bool | None = False
+    stream_options: ResponseStreamOptions | None = None
+    background: bool | None = False
+    metadata: Metadata | None = None
+
+    # Accepted, and of no effect on the answer.
+    user: str | None = None
+    safety_identifier: Annotated[str, Field(max_length=64)] | None = None
+    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
+    prompt_cache_key: Annotated[str, Field(max_length=1024)] | None = None
+    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    access_programs: dict[str, Any] | None = None
+    image: dict[str, Any] | None = None
+
+    # Known, and refused when set.
+    prompt: Any = None
+    moderation: Any = None
+    context_management: Any = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.input is None and self.prompt is None and self.previous_response_id is None and not self.conversation:
+            raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", "input")
+        for name in ("prompt", "moderation", "context_management"):
+            if getattr(self, name) is not None:
+                raise refusal(
+                    "unsupported_parameter",
+                    "Unsupported parameter: '{param}' is not supported by this service.",
+                    name,
+                )
+        if self.stream_options is not None and not self.stream:
+            raise refusal(
+                "invalid_value", "The '{param}' parameter is only allowed when 'stream' is enabled.", "stream_options"
+            )
+        if self.background and self.store is False:
+            raise refusal(
+                "invalid_parameter_combination",
+                "Invalid value for '{param}': a background response must be stored. Leave 'store' out or set it to "
+                "true.",
+                "background",
+            )
+        return self
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the answer is to be streamed."""
+        return bool(self.stream)
+
+    @property
+    def wants_logprobs(self) -> bool:
+        """Whether the answer is to tell how probable its tokens were."""
+        return bool(self.top_logprobs) or "message.output_text.logprobs" in (self.include or ())
+
+
+class InputTokensRequest(PromptedRequest):
+    """A request for the number of tokens that an input takes."""
+
+    personality: str | None = None
+
+
+class ResponseQuery(WireModel):
+    """How a stored response is asked for: as an object, or as its events after one of them."""
+
+    stream: bool = False
+    starting_after: int | None = None
+
+
+class CompactRequest(WireModel):
+    """A request to compact a conversation."""
+
+    model: ModelId
+    input: Input | None = None
+    instructions: str | None = None
+    previous_response_id: Id | None = None
+    prompt_cache_key: Annotated[str, Field(max_length=1024)] | None = None
+    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
+    image: dict[str, Any] | None = None
+    metadata: Metadata | None = None
+
+    @model_validator(mode="after")
+    def _check_input(self) -> Self:
+        if self.input is None and self.previous_response_id is None:
+            raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", "input")
+        return self

@@ -1,0 +1,269 @@
+"""The tools of a response, and how a caller steers their choice.
+
+A tool that the service runs itself has a class here; whether this deployment has it switched on is asked later, by the
+operation. To add one: its class, its place in `Tool`, `BuiltInChoice` and `AllowedBuiltIn`.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, Tag
+
+from deployments.operations import Operation
+from serve_app.schemas.base import Name, WireModel, refusal
+from serve_app.schemas.file_filters import Filters, NumResults, RankingOptions, StoreId
+from serve_app.schemas.responses.built_in_tool import BuiltInTool
+from serve_app.schemas.responses.mcp import MAX_SERVERS, AllowedMcp, McpChoice, McpTool
+from serve_app.schemas.responses.web_search import WebSearchPreviewTool, WebSearchTool
+from serve_app.schemas.tools import MAX_TOOLS, JsonSchema
+
+BUILT_IN_TOOLS = frozenset(
+    {
+        "apply_patch",
+        "computer",
+        "computer_use_preview",
+        "custom",
+        "image_generation",
+        "local_shell",
+        "namespace",
+        "programmatic_tool_calling",
+        "shell",
+        "tool_search",
+    }
+)
+"""The tools that OpenAI's interface names and this version does not have."""
+
+
+MAX_CONTAINER_FILES = 50
+MAX_VECTOR_STORES = 10
+SUPPORTED_TOOLS = "'function', 'code_interpreter', 'file_search', 'web_search', 'web_search_preview' and 'mcp'"
+ContainerId = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class FunctionTool(WireModel):
+    """A function that the caller runs when the model asks for it; `parameters` is a JSON schema."""
+
+    type: Literal["function"]
+    name: Name
+    description: str | None = None
+    parameters: JsonSchema | None = None
+    strict: bool | None = None
+    output_schema: JsonSchema | None = None
+    allowed_callers: list[Literal["direct", "programmatic"]] | None = None
+    defer_loading: bool | None = None
+
+
+class NoNetwork(WireModel):
+    """Code that reaches nothing outside of its container, which is all that there is."""
+
+    type: Literal["disabled"]
+
+
+def _refuse_network(policy: Any) -> Any:
+    """Return what does not open a container to the network."""
+    if isinstance(policy, dict) and policy.get("type") == "allowlist":
+        raise refusal(
+            "unsupported_value",
+            "Unsupported value: '{param}' does not support 'allowlist': containers have no network. Supported values "
+            "are: 'disabled'.",
+            ".type",
+        )
+    return policy
+
+
+NetworkPolicy = Annotated[NoNetwork, BeforeValidator(_refuse_network)]
+ContainerMemory = Literal["1g", "4g", "16g", "64g"]
+FileIds = Annotated[list[Annotated[str, Field(min_length=1, max_length=128)]], Field(max_length=MAX_CONTAINER_FILES)]
+
+
+class AutoContainer(WireModel):
+    """A container that the service finds or makes; `file_ids` are copied into it."""
+
+    type: Literal["auto"]
+    file_ids: FileIds | None = None
+    memory_limit: ContainerMemory | None = None
+    network_policy: NetworkPolicy | None = None
+
+
+class CodeInterpreterTool(BuiltInTool):
+    """Python that the model writes and the service runs, in a container: one that is named, or an automatic one."""
+
+    tool = Operation.CODE_INTERPRETER
+    type: Literal["code_interpreter"]
+    container: Annotated[ContainerId, Tag("?string")] | Annotated[AutoContainer, Tag("?object")]
+    allowed_callers: list[Literal["direct", "programmatic"]] | None = None
+
+
+class FileSearchTool(BuiltInTool):
+    """A search over what is in vector stores, for which the model writes the queries."""
+
+    tool = Operation.FILE_SEARCH
+    type: Literal["file_search"]
+    vector_store_ids: Annotated[list[StoreId], Field(fail_fast=True, min_length=1, max_length=MAX_VECTOR_STORES)]
+    max_num_results: NumResults | None = None
+    ranking_options: RankingOptions | None = None
+    filters: Filters | None = None
+
+
+def _refuse_built_in(tool: Any) -> Any:
+    """Return what is not a tool that no deployment has."""
+    if isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"] in BUILT_IN_TOOLS:
+        raise refusal(
+            "unsupported_value",
+            f"Unsupported value: the tool '{tool['type']}' is not available in this version of the service. Supported "
+            f"values are: {SUPPORTED_TOOLS}.",
+            ".type",
+        )
+    return tool
+
+
+Tool = Annotated[
+    Annotated[
+        FunctionTool | CodeInterpreterTool | FileSearchTool | WebSearchTool | WebSearchPreviewTool | McpTool,
+        Field(discriminator="type"),
+    ],
+    BeforeValidator(_refuse_built_in),
+]
+BuiltInType = Literal[
+    "code_interpreter",
+    "file_search",
+    "web_search",
+    "web_search_2025_08_26",
+    "web_search_preview",
+    "web_search_preview_2025_03_11",
+]
+Tools = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)]
+
+
+class NamedChoice(WireModel):
+    """The model must call this function."""
+
+    type: Literal["function"]
+    name: Name
+
+
+class BuiltInChoice(WireModel):
+    """The model must call this tool of the service's."""
+
+    type: BuiltInType
+
+
+class AllowedBuiltIn(WireModel):
+    """A tool of the service's that may be called; clients may send its whole definition again."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: BuiltInType
+
+
+class AllowedFunction(WireModel):
+    """A function that may be called; clients may send its whole definition again."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["function"]
+    name: Name
+
+
+AllowedTool = Annotated[
+    Annotated[AllowedFunction | AllowedBuiltIn | AllowedMcp, Field(discriminator="type")],
+    BeforeValidator(_refuse_built_in),
+]
+
+
+class AllowedTools(WireModel):
+    """The model may call some of the tools."""
+
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[AllowedTool], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
+
+    @property
+    def functions(self) -> set[str]:
+        """The names of the functions among them."""
+        return {tool.name for tool in self.tools if isinstance(tool, AllowedFunction)}
+
+    @property
+    def built_in(self) -> set[str]:
+        """The types of the service's tools among them."""
+        return {tool.type for tool in self.tools if isinstance(tool, AllowedBuiltIn)}
+
+    @property
+    def remote(self) -> list[AllowedMcp]:
+        """Remote servers, or tools of those, among them."""
+        return [tool for tool in self.tools if isinstance(tool, AllowedMcp)]
+
+
+ToolChoice = (
+    Annotated[Literal["none", "auto", "required"], Tag("?string")]
+    | Annotated[
+        Annotated[NamedChoice | AllowedTools | BuiltInChoice | McpChoice, Field(discriminator="type")],
+        BeforeValidator(_refuse_built_in),
+        Tag("?object"),
+    ]
+)
+
+
+def check_tool_choice(choice: ToolChoice | None, tools: list[Tool] | None) -> None:
+    """Return if a choice can be made among the tools that there are.
+
+    Raises:
+        PydanticCustomError: there are no tools to choose from, or one that is named is not among them.
+    """
+    if choice is None or choice in ("none", "auto"):
+        return
+    if not tools:
+        raise refusal(
+            "invalid_value",
+            "Invalid value for '{param}': '{param}' is only allowed when 'tools' are specified.",
+            "tool_choice",
+        )
+    named: list[tuple[_Named, str]] = []
+    if isinstance(choice, AllowedTools):
+        named = [(tool, f"tool_choice.tools[{index}]") for index, tool in enumerate(choice.tools)]
+    elif not isinstance(choice, str):
+        named = [(choice, "tool_choice")]
+    for one, at in named:
+        _check_named(one, at, tools)
+
+
+_Named = NamedChoice | BuiltInChoice | McpChoice | AllowedFunction | AllowedBuiltIn | AllowedMcp
+
+
+def _check_named(one: _Named, at: str, tools: list[Tool]) -> None:
+    """Return if a tool that is named is there."""
+    match one:
+        case NamedChoice() | AllowedFunction():
+            field, wanted = "name", one.name
+            there = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
+        case McpChoice() | AllowedMcp():
+            field, wanted = "server_label", one.server_label
+            there = {tool.server_label for tool in tools if isinstance(tool, McpTool)}
+        case _:
+            field, wanted = "type", one.type
+            there = {tool.type for tool in tools if isinstance(tool, BuiltInTool)}
+    if wanted not in there:
+        raise refusal(
+            "invalid_value", f"Invalid value for '{{param}}': tool '{wanted}' not found in 'tools'.", f"{at}.{field}"
+        )
+
+
+def check_tools(tools: list[Tool] | None) -> None:
+    """Return if the tools can stand beside each other.
+
+    Raises:
+        PydanticCustomError: two remote servers have one label, or there are too many of them.
+    """
+    labels: set[str] = set()
+    for index, tool in enumerate(tools or ()):
+        if isinstance(tool, McpTool):
+            if tool.server_label in labels:
+                raise refusal(
+                    "invalid_value",
+                    "Invalid value for '{param}': another MCP server has this label. Give each one its own.",
+                    f"tools[{index}].server_label",
+                )
+            labels.add(tool.server_label)
+            if len(labels) > MAX_SERVERS:
+                raise refusal(
+                    "array_above_max_length", f"Invalid 'tools': at most {MAX_SERVERS} MCP servers.", f"tools[{index}]"
+                )

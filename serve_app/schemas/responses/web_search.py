@@ -1,0 +1,109 @@
+"""The web search as a tool of a response: what it may find, for whom, how much is read; and its calls as items."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from deployments.operations import Operation
+from serve_app.schemas.base import WireModel, refusal
+from serve_app.schemas.responses.built_in_tool import BuiltInTool
+
+MAX_ALLOWED_DOMAINS = 100
+_DOMAIN = re.compile(r"(?=.{1,253}$)(?!-)[a-zA-Z0-9-]{1,63}(?:\.(?!-)[a-zA-Z0-9-]{1,63})+")
+
+
+def _check_domain(domain: str) -> str:
+    if _DOMAIN.fullmatch(domain) is None:
+        raise refusal(
+            "invalid_value",
+            "Invalid '{param}': expected a domain alone, such as 'example.com', without 'https://' and without a path.",
+        )
+    return domain.lower()
+
+
+Domain = Annotated[str, AfterValidator(_check_domain)]
+LocationPart = Annotated[str, Field(max_length=256)]
+SearchContextSize = Literal["low", "medium", "high"]
+
+
+class SearchFilters(WireModel):
+    """Which pages may be found: those of some domains, and below them."""
+
+    allowed_domains: Annotated[list[Domain], Field(fail_fast=True, max_length=MAX_ALLOWED_DOMAINS)] | None = None
+
+
+class UserLocation(WireModel):
+    """About where the user is."""
+
+    type: Literal["approximate"] | None = None
+    country: Annotated[str, Field(pattern=r"^[a-zA-Z]{2}$")] | None = None
+    region: LocationPart | None = None
+    city: LocationPart | None = None
+    timezone: LocationPart | None = None
+
+
+class WebSearchTool(BuiltInTool):
+    """A search of the web, whose pages the model may then open; none is where `external_web_access` is false."""
+
+    tool = Operation.WEB_SEARCH
+    type: Literal["web_search", "web_search_2025_08_26"]
+    filters: SearchFilters | None = None
+    user_location: UserLocation | None = None
+    search_context_size: SearchContextSize | None = None
+    external_web_access: bool | None = None
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains that it is confined to, none for all."""
+        return tuple(self.filters.allowed_domains or ()) if self.filters is not None else ()
+
+
+class WebSearchPreviewTool(BuiltInTool):
+    """The same tool, as it was called before."""
+
+    tool = Operation.WEB_SEARCH
+    type: Literal["web_search_preview", "web_search_preview_2025_03_11"]
+    user_location: UserLocation | None = None
+    search_context_size: SearchContextSize | None = None
+    search_content_types: Annotated[list[Literal["text"]], Field(max_length=2)] | None = None
+
+
+class SearchSource(WireModel):
+    """A page that a search found."""
+
+    type: Literal["url"]
+    url: str
+
+
+class SearchAction(WireModel):
+    """A search of the web."""
+
+    type: Literal["search"]
+    query: str | None = None
+    queries: Annotated[list[str], Field(fail_fast=True, max_length=64)] | None = None
+    sources: Annotated[list[SearchSource], Field(fail_fast=True, max_length=1024)] | None = None
+
+
+class OpenPageAction(WireModel):
+    """A page that was opened."""
+
+    type: Literal["open_page"]
+    url: str | None = None
+
+
+class FindInPageAction(WireModel):
+    """A text that was looked for in a page."""
+
+    type: Literal["find_in_page"]
+    url: str
+    pattern: str
+
+
+class WebSearchCallItem(WireModel):
+    """A call of the web search that the service carried out, as an answer held it."""
+
+    type: Literal["web_search_call"]
+    id: Annotated[str, Field(min_length=1, max_length=128)]
+    action: Annotated[SearchAction | OpenPageAction | FindInPageAction, Field(discriminator="type")]
+    status: Literal["in_progress", "searching", "completed", "incomplete", "failed"] | None = None

@@ -1,0 +1,42 @@
+"""Takes note of every request: in the logs, in the request log and in the metrics."""
+
+import logging
+from typing import Protocol
+
+import orjson
+
+from deployments.state.usage.record import RequestLog, RequestRecord
+from serve_app.telemetry.log import request_logger
+from serve_app.telemetry.trace import Exchange, record_of
+
+
+class Metrics(Protocol):
+    """Where measurements go. Neither method waits or raises."""
+
+    def begin(self) -> None:
+        """Count a request that has come in."""
+        ...
+
+    def end(self, record: RequestRecord) -> None:
+        """Count a request that has been answered."""
+        ...
+
+
+class Observer:
+    """Takes note of every exchange: in the JSON log, in the request log and in the metrics."""
+
+    def __init__(self, request_log: RequestLog, metrics: Metrics) -> None:
+        self._request_log = request_log
+        self._metrics = metrics
+
+    def begin(self) -> None:
+        """Take note that a request has come in."""
+        self._metrics.begin()
+
+    def end(self, exchange: Exchange, *, route: str, ended: float) -> None:
+        """Take note that an exchange has ended."""
+        record = record_of(exchange, route=route, ended=ended)
+        self._metrics.end(record)
+        self._request_log.record(record)
+        if request_logger.isEnabledFor(logging.INFO):
+            request_logger.info(orjson.dumps(record).decode())

@@ -1,0 +1,47 @@
+"""The measurements of one process, as Prometheus reads them."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from deployments.state.usage.record import RequestRecord
+from serve_app.telemetry.series import SERIES, Series, samples_of
+
+
+class PrometheusMetrics:
+    """Measurements of this process as Prometheus reads them."""
+
+    content_type = "text/plain; version=0.0.4; charset=utf-8"
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._in_flight = Gauge("manta_requests_in_flight", "Requests being answered", registry=registry)
+        self._metrics = {
+            one: Histogram(one.name, one.description, one.labels, registry=registry, buckets=one.buckets)
+            if one.buckets
+            else Counter(one.name, one.description, one.labels, registry=registry)
+            for one in SERIES
+        }
+        self._adders: dict[tuple[Series, tuple[str, ...]], Callable[[float], None]] = {}
+
+    def begin(self) -> None:
+        """Count a request that has come in."""
+        self._in_flight.inc()
+
+    def end(self, record: RequestRecord) -> None:
+        """Count a request that has been answered."""
+        self._in_flight.dec()
+        for series, values, amount in samples_of(record):
+            add = self._adders.get((series, values)) or self._adder_of(series, values)
+            add(amount)
+
+    def _adder_of(self, series: Series, values: tuple[str, ...]) -> Callable[[float], None]:
+        """Look up what counts under these labels, once: that costs more than counting."""
+        child = self._metrics[series].labels(*values)
+        add = child.observe if isinstance(child, Histogram) else child.inc
+        self._adders[series, values] = add
+        return add
+
+    def render(self) -> bytes:
+        """Return every measurement as Prometheus reads it."""
+        return generate_latest(self._registry)

@@ -1,0 +1,66 @@
+"""What is measured of every answered request: one table of series, and what a request adds to each.
+
+`prometheus` exports them for one process, `ray_metrics` for the cluster. Names follow OpenTelemetry's gen_ai
+where it has one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from deployments.state.usage.record import RequestRecord
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """A histogram with these upper bounds, or a counter, which has none."""
+
+    name: str
+    description: str
+    labels: tuple[str, ...]
+    buckets: tuple[float, ...] = ()
+
+
+REQUESTS = Series("manta_requests", "Requests answered", ("route", "model", "tier", "status", "code"))
+TOKENS = Series("manta_tokens", "Tokens used", ("model", "tier", "type"))
+DURATION = Series("gen_ai_server_request_duration_seconds", "Whole time of an answer", ("route", "model"), _SECONDS)
+TTFT = Series(
+    "gen_ai_server_time_to_first_token_seconds", "Time until the first piece of a stream", ("model",), _SECONDS
+)
+INTER_TOKEN = Series(
+    "gen_ai_server_time_per_output_token_seconds",
+    "Mean time between the tokens of a stream",
+    ("model",),
+    _TOKEN_SECONDS,
+)
+SERIES = (REQUESTS, TOKENS, DURATION, TTFT, INTER_TOKEN)
+
+
+def samples_of(record: RequestRecord) -> Iterator[tuple[Series, tuple[str, ...], float]]:
+    """Yield what an answered request adds: a series, the values of its labels, and how much or how long."""
+    # Lines of batches wait their turn, so they stand apart.
+    route = record.route if record.batch_id is None else f"batch:{record.route}"
+    model, tier = record.model or "", record.tier or ""
+    yield REQUESTS, (route, model, tier, str(record.status), record.code or ""), 1
+    yield DURATION, (route, model), record.total_s
+    if record.stream and record.ttft_s is not None:
+        yield TTFT, (model,), record.ttft_s
+    inter_token_s = mean_inter_token_s(record)
+    if inter_token_s is not None:
+        yield INTER_TOKEN, (model,), inter_token_s
+    for kind, tokens in (
+        ("prompt", record.prompt_tokens),
+        ("cached", record.cached_tokens),
+        ("completion", record.completion_tokens),
+    ):
+        if tokens:
+            yield TOKENS, (model, tier, kind), tokens
+
+
+def mean_inter_token_s(record: RequestRecord) -> float | None:
+    """Return the mean time between a stream's tokens in seconds, None where fewer than two were streamed."""
+    if not record.stream or record.ttft_s is None or record.completion_tokens < 2:
+        return None
+    return (record.total_s - record.ttft_s) / (record.completion_tokens - 1)

@@ -1,0 +1,50 @@
+"""Turns the bytes of a body into the value that its schema describes; says nothing of how the bytes came."""
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from serve_app.errors.api import BadRequest, UnparsableBody
+from serve_app.validation.json_limits import JsonRefused, parse_json
+from serve_app.validation.violations import has_too_many_findings, translate_violation, trim
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+def parse_json_body(raw: bytes, schema: type[Body]) -> Body:
+    """Return a body as its schema has it.
+
+    Raises:
+        UnparsableBody: the bytes are not a JSON object within bounds.
+        BadRequest: a field is missing, unknown, of a wrong type or out of range.
+    """
+    try:
+        value = parse_json(raw)
+    except JsonRefused as refused:
+        raise UnparsableBody(str(refused)) from None
+    if not isinstance(value, dict):
+        raise UnparsableBody("It is not a JSON object.")
+    return validate_body(value, schema)
+
+
+def validate_body(value: dict[str, Any], schema: type[Body]) -> Body:
+    """Return a JSON object as its schema has it, for objects that were parsed already, such as those in batch lines.
+
+    Raises:
+        BadRequest: a field is missing, unknown, of a wrong type or out of range.
+    """
+    try:
+        return schema.model_validate(value)
+    except ValidationError as error:
+        raise _translate(error, value, schema) from None
+
+
+def _translate(error: ValidationError, value: dict[str, Any], schema: type[Body]) -> BadRequest:
+    if not has_too_many_findings(error):
+        return translate_violation(error, value)
+    trimmed = trim(value)
+    try:
+        schema.model_validate(trimmed)
+    except ValidationError as shorter:
+        return translate_violation(shorter, trimmed)
+    return translate_violation(error, value)

@@ -1,0 +1,207 @@
+"""The OpenAPI document: valid, whole, and true of what every operation answers."""
+
+from functools import cached_property
+
+import httpx2
+import pytest
+from openapi_spec_validator import validate
+from starlette.routing import Route
+
+from serve_app.asgi import ROUTES
+from serve_app.routes.openapi import create_document
+from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET
+from tests.contract.http.documented import DocumentedApp, document
+from tests.contract.http.file_search_calls import store
+from tests.contract.http.operator.test_keys import ADMIN, KEYS
+
+__all__ = ["store"]
+
+MESSAGES = [{"role": "user", "content": "Say hello."}]
+MODELS = ("/v1/chat", "/v1/completions", "/v1/embeddings", "/v1/models")
+PAGES = ("/openapi.json", "/docs", "/livez", "/readyz", "/metrics")
+KEPT = (
+    "/v1/responses",
+    "/v1/conversations",
+    "/v1/files",
+    "/v1/batches",
+    "/v1/containers",
+    "/v1/vector_stores",
+    KEYS,
+)
+
+
+class Caller:
+    """A client whose every answer is checked; the application is made at the first call."""
+
+    def __init__(self, world):
+        self._world = world
+        self.secret = SECRET
+
+    @cached_property
+    def _app(self):
+        return DocumentedApp(self._world.app())
+
+    async def __call__(self, method, path, status=200, **more):
+        """Return what is answered, as JSON where it is."""
+        client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=self._app), base_url="http://manta.test")
+        async with client:
+            client.headers["authorization"] = f"Bearer {self.secret}"
+            answer = await client.request(method, path, **more)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.headers["content-type"] == "application/json" else answer
+
+    def has_had_every_answer(self, *prefixes):
+        wanted = {
+            (path, method, media_type)
+            for path, operations in document()["paths"].items()
+            if path.startswith(prefixes)
+            for method, operation in operations.items()
+            for media_type in operation["responses"]["200"]["content"]
+        }
+        assert wanted
+        assert {one for one in self._app.answered if one[0].startswith(prefixes)} == wanted
+
+
+@pytest.fixture
+def call(world):
+    return Caller(world)
+
+
+def test_the_document_is_valid():
+    validate(document())
+
+
+def test_every_operation_is_called_below():
+    assert all(path.startswith((*MODELS, *PAGES, *KEPT)) for path in document()["paths"])
+
+
+def test_a_route_says_what_it_answers():
+    async def forgotten(request):
+        """Answer somehow."""
+
+    with pytest.raises(LookupError, match=r"forgotten needs an `@answers"):
+        create_document([*ROUTES, Route("/v1/forgotten", forgotten)], [])
+
+
+def test_answers_are_whole():
+    schemas = document()["components"]["schemas"]
+    assert len(schemas["Response"]["properties"]) > 30
+    assert {"created_at", "request_counts", "usage"} <= set(schemas["Batch"]["properties"])
+
+
+async def test_models(call):
+    chat = {"model": MODEL, "messages": MESSAGES, "logprobs": True, "n": 2}
+    for path, body in (("chat/completions", chat), ("completions", {"model": MODEL, "prompt": "Say"})):
+        for extra in ({}, {"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}):
+            await call("POST", f"/v1/{path}", json={**body, **extra})
+    for encoding in ("float", "base64"):
+        await call("POST", "/v1/embeddings", json={"model": EMBEDDING_MODEL, "input": "a", "encoding_format": encoding})
+    await call("GET", "/v1/models")
+    await call("GET", f"/v1/models/{MODEL}")
+    await call("GET", "/v1/models/none", 404)
+    call.has_had_every_answer(*MODELS)
+
+
+async def test_pages(call, world):
+    for path in PAGES:
+        await call("GET", path)
+    world.gatekeeper.unavailable = True
+    await call("GET", "/readyz", 503)
+    call.has_had_every_answer(*PAGES)
+
+
+async def test_responses(call, world):
+    stored = f"/v1/responses/{(await call('POST', '/v1/responses', json={'model': MODEL, 'input': 'x'}))['id']}"
+    await call("POST", "/v1/responses", json={"model": MODEL, "input": "x", "stream": True})
+    await call("GET", stored)
+    await call("GET", f"{stored}?stream=true")
+    await call("GET", f"{stored}/input_items")
+    running = await call("POST", "/v1/responses", json={"model": MODEL, "input": "x", "background": True})
+    await call("POST", f"/v1/responses/{running['id']}/cancel")
+    await call("POST", "/v1/responses/input_tokens", json={"model": MODEL, "input": "x"})
+    await call("POST", "/v1/responses/compact", json={"model": MODEL, "input": MESSAGES})
+    await call("DELETE", stored)
+    await call("GET", stored, 404)
+    call.has_had_every_answer("/v1/responses")
+
+
+async def test_conversations(call):
+    talk = f"/v1/conversations/{(await call('POST', '/v1/conversations', json={'metadata': {'a': 'b'}}))['id']}"
+    await call("POST", talk, json={"metadata": {}})
+    added = await call("POST", f"{talk}/items", json={"items": MESSAGES})
+    item = f"{talk}/items/{added['data'][0]['id']}"
+    await call("GET", f"{talk}/items")
+    await call("GET", item)
+    await call("DELETE", item)
+    await call("GET", talk)
+    await call("DELETE", talk)
+    call.has_had_every_answer("/v1/conversations")
+
+
+async def test_files_and_batches(call, world, batch_stores):
+    made = await call("POST", "/v1/files", files={"file": ("in.jsonl", b"{}\n")}, data={"purpose": "batch"})
+    file = f"/v1/files/{made['id']}"
+    await call("GET", "/v1/files?limit=1")
+    await call("GET", file)
+    await call("GET", f"{file}/content")
+    await call("GET", f"{file}/content", 206, headers={"range": "bytes=0-1"})
+    await call("GET", f"{file}/content", 416, headers={"range": "bytes=9-"})
+    body = {"input_file_id": made["id"], "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+    batch = f"/v1/batches/{(await call('POST', '/v1/batches', json=body))['id']}"
+    await call("GET", "/v1/batches")
+    await call("GET", batch)
+    await call("DELETE", file, 409)
+    await call("POST", f"{batch}/cancel")
+    other = await call("POST", "/v1/files", files={"file": ("a.md", b"# A")}, data={"purpose": "user_data"})
+    await call("DELETE", f"/v1/files/{other['id']}")
+    call.has_had_every_answer("/v1/files", "/v1/batches")
+
+
+async def test_containers(call, interpreter, world):
+    container = f"/v1/containers/{(await call('POST', '/v1/containers', json={'name': 'a'}))['id']}"
+    await call("GET", "/v1/containers?order=asc")
+    await call("GET", container)
+    made = await call("POST", f"{container}/files", files={"file": ("a.md", b"# A")})
+    file = f"{container}/files/{made['id']}"
+    await call("GET", f"{container}/files")
+    await call("GET", file)
+    await call("GET", f"{file}/content")
+    await call("DELETE", file)
+    await call("DELETE", container)
+    call.has_had_every_answer("/v1/containers")
+
+
+async def test_vector_stores(call, store, world, indexer):
+    stores = "/v1/vector_stores"
+    await call("GET", stores)
+    one = f"{stores}/{store.id}"
+    await call("POST", one, json={"name": "ours", "expires_after": {"anchor": "last_active_at", "days": 7}})
+    await call("GET", one)
+    await call("POST", f"{one}/search", json={"query": "moon"})
+    listed = await call("GET", f"{one}/files?filter=completed")
+    file = f"{one}/files/{listed['data'][0]['id']}"
+    await call("GET", file)
+    await call("POST", file, json={"attributes": {"year": 2024}})
+    await call("GET", f"{file}/content")
+    await call("DELETE", file)
+    other = f"{stores}/{(await call('POST', stores, json={}))['id']}"
+    ids = [entry["id"] for entry in listed["data"][1:]]
+    await call("POST", f"{other}/files", json={"file_id": ids[0]})
+    batch = f"{other}/file_batches/{(await call('POST', f'{other}/file_batches', json={'file_ids': ids}))['id']}"
+    await call("GET", batch)
+    await call("GET", f"{batch}/files")
+    await call("POST", f"{batch}/cancel")
+    await call("DELETE", other)
+    call.has_had_every_answer(stores)
+
+
+async def test_keys(call, key_store, world):
+    world.principal(ADMIN, key_id="key_admin", is_admin=True)
+    call.secret = ADMIN
+    key = f"{KEYS}/{(await call('POST', KEYS, json={'name': 'app', 'operations': ['chat']}))['id']}"
+    await call("GET", KEYS)
+    await call("GET", key)
+    await call("POST", key, json={"requests_per_minute": 7})
+    await call("POST", f"{key}/rotate", json={"overlap_s": 60})
+    await call("DELETE", key)
+    call.has_had_every_answer(KEYS)

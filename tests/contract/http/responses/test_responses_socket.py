@@ -1,0 +1,204 @@
+"""WebSocket mode of the responses interface, through the real client and a real server."""
+
+import asyncio
+import json
+
+import openai
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from deployments.models.contract.errors import EngineDied
+from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
+from tests.contract.http.conftest import serve
+from tests.contract.http.response_calls import WEATHER, calling, messages, script
+from tests.twins.engine import Script
+from tests.twins.legal import fold, split
+from tests.waiting import eventually
+
+ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
+
+
+class Socket:
+    """A connection, and the events of one turn."""
+
+    def __init__(self, connection) -> None:
+        self.connection = connection
+
+    async def turn(self, **body):
+        await self.connection.send(json.dumps({"type": "response.create", "model": MODEL, **body}))
+        return await self.events()
+
+    async def events(self):
+        events = []
+        while not events or events[-1]["type"] not in ENDS:
+            events.append(json.loads(await asyncio.wait_for(self.connection.recv(), 5)))
+        return events
+
+
+@pytest.fixture
+async def address(world):
+    async with serve(world.app(), ws="websockets-sansio") as address:
+        yield address.replace("http", "ws") + "/v1/responses"
+
+
+@pytest.fixture
+async def socket(address):
+    async with connect(address, additional_headers={"authorization": f"Bearer {SECRET}"}) as connection:
+        yield Socket(connection)
+
+
+async def test_turns_follow_each_other_and_need_no_storage(world, socket):
+    world.principal(retention="strict")
+    script(world, said("One."), said("Two."), said("Three."))
+    first = fold(await socket.turn(input="a"))
+    second = fold(await socket.turn(input="b", previous_response_id=first["id"], store=False))
+    third = fold(await socket.turn(input="c", previous_response_id=second["id"]))
+    assert third["output"][0]["content"][0]["text"] == "Three."
+    assert [m["content"] for m in messages(world)] == ["a", "One.", "b", "Two.", "c"]
+    assert not world.state.kept
+    await eventually(lambda: [r.status for r in world.log.records] == [200, 200, 200])
+    assert len(world.gatekeeper.settled) == 3
+
+
+async def test_functions_go_back_and_forth(world, socket):
+    script(world, calling(("call_1", "weather", "{}")), said("Rain."))
+    first = fold(await socket.turn(input="a", tools=[WEATHER], store=False))
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "It rains."}
+    fold(await socket.turn(input=[output], tools=[WEATHER], previous_response_id=first["id"], store=False))
+    assert [m["role"] for m in messages(world)] == ["user", "assistant", "tool"]
+
+
+async def test_what_is_stored_is_shared_with_http(world, socket):
+    first = await world.client().responses.create(model=MODEL, input="a")
+    second = fold(await socket.turn(input="b", previous_response_id=first.id))
+    await world.client().responses.create(model=MODEL, input="c", previous_response_id=second["id"])
+    assert [m["role"] for m in messages(world)] == ["user", "assistant"] * 2 + ["user"]
+
+
+@pytest.mark.parametrize("retention", ["strict", "ephemeral"])
+async def test_a_turn_may_be_made_ready_without_asking_the_model(world, socket, retention):
+    world.principal(retention=retention)
+    script(world, said("Two."), said("Three."))
+    events = await socket.turn(input="a", tools=[WEATHER], generate=False)
+    ready = fold(events)
+    assert [event["type"] for event in events] == ["response.created", "response.in_progress", "response.completed"]
+    assert (ready["output"], ready["usage"]["total_tokens"]) == ([], 0)
+    assert not world.chat.requests
+    assert [used for _, _, used in world.gatekeeper.settled] == []
+    second = fold(await socket.turn(input="b", tools=[WEATHER], previous_response_id=ready["id"], generate=True))
+    assert [m["content"] for m in messages(world)] == ["a", "b"]
+    again = fold(await socket.turn(input="c", previous_response_id=second["id"], generate=False))
+    fold(await socket.turn(input="d", previous_response_id=again["id"]))
+    assert [m["content"] for m in messages(world)] == ["a", "b", "Two.", "c", "d"]
+    await eventually(lambda: len(world.log.records) == 4)
+    assert [r.completion_tokens for r in world.log.records] == [0, USAGE.completion_tokens] * 2
+    assert all((r.status, r.model) == (200, MODEL) for r in world.log.records)
+    assert bool(world.state.kept) == (retention != "strict")
+
+
+async def test_what_was_made_ready_is_stored_like_any_other_response(world, socket):
+    events = await socket.turn(generate=False, instructions="Be kind.", tools=[WEATHER])
+    ready = fold(events)
+    async with world.http() as http:
+        assert (await http.get(f"/v1/responses/{ready['id']}")).json() == ready
+        assert split((await http.get(f"/v1/responses/{ready['id']}?stream=true")).content) == events
+    await world.client().responses.create(model=MODEL, input="a", previous_response_id=ready["id"])
+    assert [m["content"] for m in messages(world)] == ["a"]
+    async with world.http() as http:
+        refused = await http.post("/v1/responses", json={"model": MODEL, "input": "x", "generate": False})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "unknown_parameter")
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "param"),
+    [
+        ("{", None, None),
+        ('{"type":"response.steer"}', "invalid_value", "type"),
+        (json.dumps({"type": "response.create", "model": MODEL}), "missing_required_parameter", "input"),
+        (json.dumps({"type": "response.create", "model": "none", "input": "x"}), "model_not_found", "model"),
+        (
+            json.dumps({"type": "response.create", "model": MODEL, "input": "x", "background": True}),
+            "unsupported_value",
+            "background",
+        ),
+        (
+            json.dumps({"type": "response.create", "model": MODEL, "input": "x", "generate": "no"}),
+            "invalid_type",
+            "generate",
+        ),
+        (
+            json.dumps({"type": "response.create", "model": MODEL, "input": "x", "previous_response_id": "resp_none"}),
+            "previous_response_not_found",
+            "previous_response_id",
+        ),
+    ],
+)
+async def test_errors_are_events_and_the_connection_stays(world, socket, message, code, param):
+    await socket.connection.send(message)
+    (error,) = await socket.events()
+    assert error["type"] == "error"
+    assert error["status"] in (400, 404)
+    assert (error["error"]["code"], error["error"]["param"]) == (code, param)
+    assert (error["code"], error["param"]) == (code, param)
+    fold(await socket.turn(input="x"))
+
+
+async def test_limits_hold_for_each_turn(world, socket):
+    world.principal(requests_per_minute=1)
+    fold(await socket.turn(input="x"))
+    (error,) = await socket.turn(input="y")
+    assert (error["status"], error["code"]) == (429, "rate_limit_exceeded")
+
+
+async def test_a_failed_turn_is_not_remembered(world, socket):
+    first = fold(await socket.turn(input="a", store=False))
+    world.chat.script = lambda request: Script([EngineDied("gone")])
+    (error,) = await socket.turn(input="b", store=False)
+    assert error["status"] == 503
+    world.chat.script = lambda request: Script(pieces(request, said("x")), USAGE)
+    (error,) = await socket.turn(input="c", previous_response_id=first["id"], store=False)
+    assert error["code"] == "previous_response_not_found"
+
+
+async def test_leaving_ends_the_generation(world, address):
+    never = asyncio.Event()
+    world.chat.script = lambda request: Script([*pieces(request, said("a"))[:1], never], usage_when_aborted=USAGE)
+    async with connect(address, additional_headers={"authorization": f"Bearer {SECRET}"}) as connection:
+        await connection.send(json.dumps({"type": "response.create", "model": MODEL, "input": "x"}))
+        await connection.recv()
+    await eventually(lambda: world.chat.streams[0].is_aborted)
+    await eventually(lambda: world.gatekeeper.settled)
+    assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
+    await eventually(lambda: world.log.records)
+    assert world.log.records[0].status == 499
+
+
+async def test_a_revoked_key_cannot_go_on(world, socket):
+    fold(await socket.turn(input="x"))
+    del world.gatekeeper.principals[SECRET]
+    (error,) = await socket.turn(input="y")
+    assert error["status"] == 401
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer sk-wrong"}])
+async def test_nobody_connects_without_a_key(address, headers):
+    with pytest.raises(InvalidStatus) as caught:
+        async with connect(address, additional_headers=headers):
+            pass
+    assert caught.value.response.status_code == 403
+
+
+async def test_the_client_connects_and_streams(world, address):
+    base_url = address.replace("ws://", "http://").removesuffix("/responses")
+    client = openai.AsyncOpenAI(api_key=SECRET, base_url=base_url, websocket_base_url=base_url.replace("http", "ws"))
+    async with client.responses.connect() as connection:
+        await connection.send({"type": "response.create", "model": MODEL, "input": "Say hello.", "store": False})
+        kinds = []
+        async for event in connection:
+            kinds.append(event.type)
+            if event.type in ENDS:
+                break
+    assert kinds[0] == "response.created"
+    assert kinds[-1] == "response.completed"
+    await client.close()

@@ -1,0 +1,174 @@
+"""Exchanges over real sockets: what is said arrives as it was, and whoever does not answer is given up in time."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments.channel.client import Address
+from deployments.limits.exchange_channel import (
+    ExchangeClient,
+    ExchangeListener,
+    parse_exchange,
+    parse_exchanged,
+    render,
+)
+from deployments.limits.messages import Ask, Exchange, Exchanged, Lease, Posting, Standing, TransportDown
+from deployments.limits.window import Shortage
+
+TIMEOUT_S = 5.0
+EXCHANGE = Exchange("client", 1, 2, 0.4, [Ask("key", 1, 0, 2, 300)], [], [])
+EXCHANGED = Exchanged(12.5, 3, [], [Lease(12.5, 3, 300)], {"key": Standing(1, 60.0, 300, 60.0)}, 1, None)
+
+numbers = st.integers(0, 10**12)
+seconds = st.floats(0, 2e9)
+keys = st.text(max_size=40)
+postings = st.builds(Posting, keys, st.sampled_from(["requests", "tokens"]), seconds, numbers)
+asks = st.builds(Ask, keys, numbers, numbers, numbers, numbers)
+answers = st.one_of(
+    st.builds(Lease, seconds, numbers, numbers),
+    st.builds(Shortage, st.sampled_from(["requests", "tokens"]), numbers, numbers, numbers, st.none() | seconds),
+)
+standings = st.dictionaries(keys, st.builds(Standing, numbers, seconds, numbers, seconds), max_size=4)
+
+
+@given(
+    st.builds(
+        *(Exchange, keys, numbers, numbers, seconds),
+        *(st.lists(asks, max_size=4), st.lists(postings, max_size=4), st.lists(postings, max_size=4), st.booleans()),
+    )
+)
+def test_an_exchange_arrives_as_it_was(exchange: Exchange) -> None:
+    parsed = parse_exchange(render(exchange))
+    assert parsed == exchange
+    assert [type(one) for one in parsed.asks] == [Ask] * len(exchange.asks)
+    assert [type(one) for one in parsed.charges] == [Posting] * len(exchange.charges)
+
+
+@given(
+    st.builds(
+        *(Exchanged, seconds, numbers, st.none() | st.lists(st.binary(max_size=32), max_size=4)),
+        *(st.none() | st.lists(answers, max_size=4), standings, numbers, st.none() | seconds),
+    )
+)
+def test_an_answer_arrives_as_it_was(exchanged: Exchanged) -> None:
+    parsed = parse_exchanged(render(exchanged))
+    assert parsed == exchanged
+    assert [type(one) for one in parsed.answers or ()] == [type(one) for one in exchanged.answers or ()]
+
+
+class Scripted:
+    """A gatekeeper's end that does what the test says, and where it is found."""
+
+    def __init__(self) -> None:
+        self.asked: list[Exchange] = []
+        self.answer: Callable[[], Exchanged] = lambda: EXCHANGED
+        self.num_found = 0
+        self.listener = self.listen()
+
+    def listen(self) -> ExchangeListener:
+        return ExchangeListener(self.exchange, "127.0.0.1", f"gatekeeper-under-test-{os.getpid()}-{id(self)}")
+
+    def exchange(self, exchange: Exchange) -> Exchanged:
+        self.asked.append(exchange)
+        return self.answer()
+
+    async def find(self) -> Address:
+        self.num_found += 1
+        return self.listener.address
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[Scripted]:
+    scripted = Scripted()
+    yield scripted
+    await asyncio.to_thread(scripted.listener.close)
+
+
+@pytest.fixture
+async def client(scripted: Scripted) -> AsyncIterator[ExchangeClient]:
+    client = ExchangeClient(scripted.find)
+    yield client
+    client.close()
+
+
+async def test_many_exchanges_go_over_one_connection(scripted: Scripted, client: ExchangeClient) -> None:
+    answers = [await client.exchange(EXCHANGE, TIMEOUT_S) for _ in range(20)]
+    assert answers == [EXCHANGED] * 20
+    assert scripted.asked == [EXCHANGE] * 20
+    assert scripted.num_found == 1
+
+
+async def test_the_socket_of_the_node_and_the_port_answer_alike(scripted: Scripted) -> None:
+    address = scripted.listener.address
+
+    async def find_elsewhere() -> Address:
+        return {**address, "path": address["path"] + ".not-here"}
+
+    client = ExchangeClient(find_elsewhere)
+    assert await client.exchange(EXCHANGE, TIMEOUT_S) == EXCHANGED
+    client.close()
+
+
+async def test_without_the_secret_nothing_is_answered(scripted: Scripted) -> None:
+    async def find() -> Address:
+        return {**scripted.listener.address, "secret": "0" * 64}
+
+    client = ExchangeClient(find)
+    with pytest.raises(TransportDown):
+        await client.exchange(EXCHANGE, TIMEOUT_S)
+    assert scripted.asked == []
+
+
+async def test_a_gatekeeper_that_is_not_ready_says_so(scripted: Scripted, client: ExchangeClient) -> None:
+    def refuse() -> Exchanged:
+        raise TransportDown("The gatekeeper has not reached its database yet.")
+
+    scripted.answer = refuse
+    with pytest.raises(TransportDown, match="not reached its database"):
+        await client.exchange(EXCHANGE, TIMEOUT_S)
+    scripted.answer = lambda: EXCHANGED
+    assert await client.exchange(EXCHANGE, TIMEOUT_S) == EXCHANGED
+    assert scripted.num_found == 1
+
+
+async def test_one_that_does_not_answer_is_given_up_in_time_and_looked_for_anew(
+    scripted: Scripted, client: ExchangeClient
+) -> None:
+    awake = threading.Event()
+
+    def sleep() -> Exchanged:
+        awake.wait(TIMEOUT_S)
+        return EXCHANGED
+
+    scripted.answer = sleep
+    begun = time.monotonic()
+    with pytest.raises(TransportDown):
+        await client.exchange(EXCHANGE, 0.2)
+    assert time.monotonic() - begun < TIMEOUT_S
+    awake.set()
+    scripted.answer = lambda: EXCHANGED
+    assert await client.exchange(EXCHANGE, TIMEOUT_S) == EXCHANGED
+    assert scripted.num_found == 2
+
+
+async def test_one_that_went_away_is_found_where_it_listens_now(scripted: Scripted, client: ExchangeClient) -> None:
+    assert await client.exchange(EXCHANGE, TIMEOUT_S) == EXCHANGED
+    await asyncio.to_thread(scripted.listener.close)
+    with pytest.raises(TransportDown):
+        await client.exchange(EXCHANGE, TIMEOUT_S)
+    scripted.listener = scripted.listen()
+    assert await client.exchange(EXCHANGE, TIMEOUT_S) == EXCHANGED
+
+
+async def test_nobody_waits_for_one_that_cannot_be_found() -> None:
+    async def find() -> Address:
+        raise TransportDown("The gatekeeper is away: ActorUnavailableError.")
+
+    with pytest.raises(TransportDown, match="ActorUnavailable"):
+        await ExchangeClient(find).exchange(EXCHANGE, TIMEOUT_S)

@@ -1,0 +1,143 @@
+"""The gatekeeper's client while the gatekeeper is away, and when it has lost its account."""
+
+import asyncio
+
+import pytest
+
+from deployments.limits.client.key_cache import FIRST_PATIENCE_S
+from deployments.limits.contract import Denied, GatekeeperUnavailable, Granted
+from tests.unit.limits.memory import World, admit, principal_of, secret_of
+
+
+async def test_a_short_absence_is_waited_out() -> None:
+    world = World(principal_of("key", 10))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    await admit(client, principal, 3)
+    world.is_down = True
+    world.clock.advance(1)
+    waiting = asyncio.create_task(client.admit(principal))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    world.is_down = False
+    world.kill()
+    assert isinstance(await waiting, Granted)
+    assert await admit(client, principal, 7) == [True] * 6 + [False]
+    assert client.counts["times_away"] == 0
+
+
+async def test_a_known_key_keeps_to_this_process_share_while_the_gatekeeper_is_away() -> None:
+    world = World(principal_of("key", 10, 1_000))
+    clients = [world.client() for _ in range(2)]
+    for client in clients:
+        principal = await client.identify(secret_of("key"))
+        assert await admit(client, principal) == [True]
+    await clients[0].tick()
+    world.clock.advance(0.3)
+    await clients[0].tick()
+    world.is_down = True
+    assert await admit(clients[0], principal, 6) == [True] * 4 + [False] * 2
+    denied = await clients[0].admit(principal)
+    assert isinstance(denied, Denied)
+    assert (denied.limit, denied.used) == (10, 10)
+    assert isinstance(await clients[0].reserve(principal, 501), Denied)
+    assert isinstance(await clients[0].reserve(principal, 500), Granted)
+    assert await clients[0].identify(secret_of("key")) == principal
+    assert clients[0].counts["times_away"] == 1
+    assert clients[0].counts["decided_alone"] >= 9
+
+
+async def test_what_was_granted_alone_is_told_when_the_gatekeeper_is_back() -> None:
+    world = World(principal_of("key", 10, 1_000))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    world.is_down = True
+    assert await admit(client, principal, 4) == [True] * 4
+    granted = await client.reserve(principal, 500)
+    client.settle(principal, granted=granted, reserved=500, used=200)
+    world.is_down = False
+    world.clock.advance(1)
+    await client.tick()
+    standing = world.core.ledger.standing("key", world.clock())
+    assert (standing.used_requests, standing.used_tokens) == (4, 200)
+    other = world.client()
+    await other.identify(secret_of("key"))
+    assert await admit(other, principal, 7) == [True] * 6 + [False]
+
+
+async def test_an_unknown_key_is_unavailable_while_the_gatekeeper_is_away() -> None:
+    world = World(principal_of("key"), principal_of("other"))
+    client = world.client()
+    await client.identify(secret_of("key"))
+    world.is_down = True
+    with pytest.raises(GatekeeperUnavailable):
+        await client.identify(secret_of("other"))
+    assert client.counts["unavailable"] == 1
+    assert await client.identify(secret_of("key")) is not None
+
+
+async def test_a_known_key_is_unavailable_after_the_grace() -> None:
+    world = World(principal_of("key"))
+    client = world.client()
+    await client.identify(secret_of("key"))
+    world.is_down = True
+    world.clock.advance(1)
+    await client.identify(secret_of("key"))
+    world.clock.advance(301)
+    with pytest.raises(GatekeeperUnavailable):
+        await client.identify(secret_of("key"))
+
+
+async def test_the_first_request_is_unavailable_when_the_gatekeeper_never_answered() -> None:
+    world = World(principal_of("key"))
+    world.is_down = True
+    client = world.client()
+    start = world.clock()
+    with pytest.raises(GatekeeperUnavailable):
+        await client.identify(secret_of("key"))
+    assert world.clock() - start == pytest.approx(FIRST_PATIENCE_S, abs=0.1)
+
+
+async def test_a_gatekeeper_that_lost_its_account_is_told_what_was_granted() -> None:
+    world = World(principal_of("key", 10, 1_000))
+    clients = [world.client() for _ in range(2)]
+    for client in clients:
+        principal = await client.identify(secret_of("key"))
+        await admit(client, principal, 4)
+    granted = await clients[0].reserve(principal, 600)
+    clients[0].settle(principal, granted=granted, reserved=600, used=100)
+    lost_since = world.clock() - 1
+    world.lose(lost_since)
+    world.clock.advance(0.3)
+    await asyncio.gather(*(client.tick() for client in clients))
+    assert await admit(clients[1], principal, 3) == [True, True, False]
+    standing = world.core.ledger.standing("key", world.clock())
+    assert (standing.used_requests, standing.used_tokens) == (10, 100)
+    assert [client.counts["replays"] for client in clients] == [1, 1]
+
+
+async def test_a_refund_is_not_taken_from_others_while_charges_are_missing() -> None:
+    world = World(principal_of("key", 10, 1_000))
+    one, other = world.client(), world.client()
+    principal = await one.identify(secret_of("key"))
+    await other.identify(secret_of("key"))
+    granted = await one.reserve(principal, 400)
+    kept = await other.reserve(principal, 500)
+    assert isinstance(kept, Granted)
+    world.lose(world.clock() - 1)
+    await other.tick()
+    world.clock.advance(0.3)
+    await other.tick()
+    one.settle(principal, granted=granted, reserved=400, used=100)
+    await one.tick()
+    assert world.core.ledger.standing("key", world.clock()).used_tokens == 600
+
+
+async def test_nothing_is_granted_while_clients_tell_what_they_were_granted() -> None:
+    world = World(principal_of("key", 10))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    world.lose(world.clock())
+    before = world.clock()
+    assert await admit(client, principal) == [True]
+    assert world.clock() - before >= 1.0

@@ -1,0 +1,75 @@
+"""The Serve deployments of a model: the one for requests, and the one that it may have for batches."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from deployments.models.config import BatchReplicas
+from deployments.replica.builder import build_batch_deployment, build_model_deployment
+from deployments.state.config import resolve_state
+from serve_app.config import ServiceConfig
+from serve_app.ingress import _batch_setup
+
+MODEL = {
+    "id": "demo/chat.v1",
+    "source": "demo:chat",
+    "device": "cpu",
+    "max_model_len": 4096,
+    "autoscaling_config": {"min_replicas": 2, "max_replicas": 3, "initial_replicas": 3, "target_ongoing_requests": 7},
+}
+OTHER = {**MODEL, "id": "demo/other"}
+
+
+def configured(**fields: Any) -> ServiceConfig:
+    return ServiceConfig.model_validate({"models": [{**MODEL, **fields}, OTHER]})
+
+
+def test_replicas_for_batches_are_the_model_s_but_for_their_number() -> None:
+    model = configured(batch_replicas={"min_replicas": 0, "max_replicas": 5}).models[0]
+    assert model.batch_replicas is not None
+    online = build_model_deployment(model)._bound_deployment
+    own = build_batch_deployment(model, model.batch_replicas)._bound_deployment
+    assert (online.name, own.name) == ("model:demo--chat_v1", "batch:demo--chat_v1")
+    scaling = own._deployment_config.autoscaling_config
+    assert (scaling.min_replicas, scaling.max_replicas, scaling.initial_replicas) == (0, 5, None)
+    assert scaling.target_ongoing_requests == 7
+    assert online._deployment_config.autoscaling_config.max_replicas == 3
+    assert own.ray_actor_options == online.ray_actor_options
+    assert own.init_args[0].id == model.id
+    assert own.init_args[0].card == model.card
+
+
+def test_lines_run_on_replicas_for_batches_where_a_model_has_some(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("MANTA_STATE_DIR", str(tmp_path))
+    config = configured(batch_replicas={"max_replicas": 1})
+    handles: Any = {
+        model.id: SimpleNamespace(deployment_name=f"online {model.id}", app_name="manta") for model in config.models
+    }
+    own: Any = {"demo/chat.v1": SimpleNamespace(deployment_name="for batches", app_name="manta")}
+    setup = _batch_setup(config, resolve_state(config.state), {**handles, **own}, {})
+    assert [place.deployment for place in setup.models] == ["for batches", "online demo/other"]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"min_replicas": 3, "max_replicas": 2}, "batch_replicas"),
+        ({"max_replicas": 0}, "max_replicas"),
+        ({"min_replicas": 1}, "max_replicas"),
+        ({"max_replicas": 1, "max_replica": 2}, "max_replica"),
+        (2, "batch_replicas"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused_by_their_name(given: Any, field: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        configured(batch_replicas=given)
+    (fault,) = refused.value.errors()
+    assert fault["loc"][:3] == ("models", 0, "batch_replicas")
+    assert fault["loc"][-1] == field
+
+
+def test_batches_share_the_replicas_of_requests_unless_told_otherwise() -> None:
+    assert configured().models[0].batch_replicas is None
+    assert BatchReplicas(max_replicas=2).min_replicas == 0
