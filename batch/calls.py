@@ -24,7 +24,7 @@ from serve_app.errors.api import ApiError, StoresAway
 from serve_app.operations.registry import RunnableOperation
 from serve_app.operations.scopes import check_operation
 from serve_app.telemetry.log import api_error_for
-from serve_app.telemetry.trace import Exchange, record_of
+from serve_app.telemetry.trace import RequestTrace, record_of
 from serve_app.validation.body import validate_body
 
 MAX_TRIES = 3
@@ -65,33 +65,33 @@ class LineCalls:
         self, line: int, request: BatchRequest, endpoint: str, principal: Principal, batch_id: str | None = None
     ) -> Answer:
         """Return what became of a line; whatever goes wrong is its outcome."""
-        exchange = begin_exchange(principal, batch_id, self._clock())
+        trace = begin_trace(principal, batch_id, self._clock())
         try:
-            body = await self._call(request, endpoint, exchange, principal)
+            body = await self._call(request, endpoint, trace, principal)
         except Exception as error:
-            return failed(line, request.custom_id, endpoint, exchange, api_error_for(error, exchange.request_id))
-        exchange.status, usage = 200, exchange.usage or Usage()
+            return failed(line, request.custom_id, endpoint, trace, api_error_for(error, trace.request_id))
+        trace.status, usage = 200, trace.usage or Usage()
         tokens = Tokens(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens)
-        outcome = Outcome(line, is_failed=False, tokens=tokens, model=exchange.model or "")
-        rendered = render_answer(request.custom_id, exchange.request_id, 200, body)
-        return Answer(outcome, rendered, record_of(exchange, route=endpoint, ended=time.perf_counter()))
+        outcome = Outcome(line, is_failed=False, tokens=tokens, model=trace.model or "")
+        rendered = render_answer(request.custom_id, trace.request_id, 200, body)
+        return Answer(outcome, rendered, record_of(trace, route=endpoint, ended=time.perf_counter()))
 
-    async def _call(self, request: BatchRequest, endpoint: str, exchange: Exchange, principal: Principal) -> bytes:
+    async def _call(self, request: BatchRequest, endpoint: str, trace: RequestTrace, principal: Principal) -> bytes:
         operation = self._operations[endpoint]
         check_operation(principal, operation.name)
         body = validate_body(request.body, operation.schema)
         raw = orjson.dumps(request.body)
-        exchange.model = operation.cost(body, principal).model
+        trace.model = operation.cost(body, principal).model
         num_deaths = num_refusals = num_outages = 0
         loop = asyncio.get_running_loop()
         while True:
-            outcome = operation.run(body, raw, principal, request_id=exchange.request_id, priority=self._priority)
+            outcome = operation.run(body, raw, principal, request_id=trace.request_id, priority=self._priority)
             taking = loop.call_later(_TAKEN_AFTER_S, self._gate.grow)
             try:
                 answer = b"".join([piece async for piece in outcome.stream])
                 if loop.time() < taking.when():
                     self._gate.grow()
-                exchange.usage = outcome.stream.summary.usage
+                trace.usage = outcome.stream.summary.usage
                 return answer
             except Overloaded as refusal:
                 self._gate.shrink()
@@ -113,15 +113,15 @@ class LineCalls:
             await self._sleep(wait_s * self._random.uniform(0.5, 1.5))
 
 
-def begin_exchange(principal: Principal, batch_id: str | None, at: float) -> Exchange:
+def begin_trace(principal: Principal, batch_id: str | None, at: float) -> RequestTrace:
     """Return what is known of a line that begins to run."""
     request_id = f"req_{secrets.token_hex(16)}"
-    return Exchange(request_id, "POST", at, time.perf_counter(), principal=principal, batch_id=batch_id)
+    return RequestTrace(request_id, "POST", at, time.perf_counter(), principal=principal, batch_id=batch_id)
 
 
-def failed(line: int, custom_id: str, endpoint: str, exchange: Exchange, error: ApiError) -> Answer:
+def failed(line: int, custom_id: str, endpoint: str, trace: RequestTrace, error: ApiError) -> Answer:
     """Return what became of a line that failed."""
-    exchange.status, exchange.code = error.status, error.code
-    rendered = render_answer(custom_id, exchange.request_id, error.status, error.to_wire())
-    record = record_of(exchange, route=endpoint, ended=time.perf_counter())
+    trace.status, trace.code = error.status, error.code
+    rendered = render_answer(custom_id, trace.request_id, error.status, error.to_wire())
+    record = record_of(trace, route=endpoint, ended=time.perf_counter())
     return Answer(Outcome(line, is_failed=True), rendered, record)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from batch.calls import begin_exchange, failed
+from batch.calls import begin_trace, failed
 from batch.config import BatchConfig
 from batch.fleet import Fleet, FleetDown
 from batch.lines import Place, read_custom_id
@@ -267,8 +267,8 @@ class BatchRun:
             if state.done >> place.line & 1 or must_stop(state):
                 return
         logger.warning("A line of %s ended its worker %d times and is given up.", job.batch_id, MAX_TRIES)
-        exchange = begin_exchange(job.principal, self._id, self._stores.batches.clock())
-        answer = failed(place.line, read_custom_id(content), job.endpoint, exchange, ApiError())
+        trace = begin_trace(job.principal, self._id, self._stores.batches.clock())
+        answer = failed(place.line, read_custom_id(content), job.endpoint, trace, ApiError())
         segment, sealed = await patiently(
             "Sealing a segment", lambda: self._stores.segments.prepare(job.principal.account, [answer])
         )

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
 from serve_app.errors.api import ClientGone, MethodNotAllowed, UnknownUrl
-from serve_app.http.middleware import Bounds, Front
+from serve_app.http.middleware import BodyLimitMiddleware, RequestMiddleware
 from serve_app.routes import (
     batches,
     containers,
@@ -109,12 +109,12 @@ def create_asgi_app(services: Services) -> Starlette:
         routes=[*ROUTES, WebSocketRoute("/v1/responses", responses_socket.serve_socket)],
         middleware=[
             Middleware(
-                Front,
+                RequestMiddleware,
                 admission=services.admission,
                 observer=services.observer,
                 routes={route.endpoint: route.path for route in ROUTES},
             ),
-            Middleware(Bounds, bounds=services.body_bounds, exceptions={_FILES: services.upload_bounds()}),
+            Middleware(BodyLimitMiddleware, bounds=services.body_bounds, exceptions={_FILES: services.upload_bounds()}),
         ],
         exception_handlers={HTTPException: _answer_unrouted, ClientDisconnect: _note_departure},
     )

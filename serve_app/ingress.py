@@ -32,7 +32,7 @@ from deployments.tools.code_interpreter.client import ServeChooser
 from serve_app.asgi import create_asgi_app
 from serve_app.config import ServiceConfig
 from serve_app.http.admission import Admission
-from serve_app.http.middleware import BodyBounds
+from serve_app.http.middleware import BodyLimits
 from serve_app.http.request_ids import OwnRequestIds
 from serve_app.operations.built_ins import Foundation, create_tooling
 from serve_app.operations.registry import create_operations
@@ -129,7 +129,7 @@ class Ingress:
             wake_batches=CoordinatorBell().ring,
             file_rules=state.config.files,
             tiers=state.config.tiers,
-            body_bounds=BodyBounds(
+            body_bounds=BodyLimits(
                 config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s
             ),
             startup=self._startup,

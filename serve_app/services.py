@@ -13,7 +13,7 @@ from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
 from deployments.state.identity.tiers import Tiers
 from deployments.state.retention import FilesConfig
 from serve_app.http.admission import Admission
-from serve_app.http.middleware import BodyBounds
+from serve_app.http.middleware import BodyLimits
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.registry import Operations
 from serve_app.operations.responses.background import BackgroundRunner
@@ -88,10 +88,10 @@ class Services:
     file_search: FileSearch | None = None
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     tiers: Tiers = field(default_factory=Tiers)
-    body_bounds: BodyBounds = field(default_factory=BodyBounds)
+    body_bounds: BodyLimits = field(default_factory=BodyLimits)
     startup: ModelStartup = field(default_factory=ModelStartup)
 
-    def upload_bounds(self) -> BodyBounds:
+    def upload_bounds(self) -> BodyLimits:
         """Return the bounds of the bodies that bring files: as slow as others, as large as the largest file's form."""
         max_bytes = max(self.file_rules.max_file_bytes, self.file_rules.max_batch_file_bytes) + _FORM_BYTES
         return replace(self.body_bounds, max_bytes=max_bytes, param="file")

@@ -22,7 +22,7 @@ UNKNOWN_COMPLETION_TOKENS = 1024
 _MAX_HABITS = 10_000
 
 
-class Habits:
+class CompletionEstimator:
     """How many tokens each key usually has a model generate: a moving mean and how far requests stray from it.
 
     The guess is the mean and twice the mean deviation, as TCP guesses a round trip (RFC 6298, halved). Holds the
@@ -56,7 +56,7 @@ class Habits:
         self._seen.move_to_end(place)
 
 
-class PromptRatios:
+class PromptEstimator:
     """How many tokens a prompt really has for each that was estimated, by key and model.
 
     Only the replica knows a model's template and vocabulary. The ratio rises at once to what was seen and falls
@@ -88,8 +88,8 @@ class Admission:
 
     def __init__(self, gatekeeper: Gatekeeper) -> None:
         self._gatekeeper = gatekeeper
-        self._habits = Habits()
-        self._ratios = PromptRatios()
+        self._habits = CompletionEstimator()
+        self._ratios = PromptEstimator()
 
     async def admit(self, principal: Principal) -> "Ticket":
         """Return a ticket for one request.
@@ -125,7 +125,9 @@ class Ticket:
         "_reserved_tokens",
     )
 
-    def __init__(self, gatekeeper: Gatekeeper, habits: Habits, ratios: PromptRatios, principal: Principal) -> None:
+    def __init__(
+        self, gatekeeper: Gatekeeper, habits: CompletionEstimator, ratios: PromptEstimator, principal: Principal
+    ) -> None:
         self._gatekeeper = gatekeeper
         self._habits = habits
         self._ratios = ratios

@@ -17,10 +17,10 @@ from serve_app.errors.api import ApiError, BodyTooLarge, ReceiveTimeout
 from serve_app.http.admission import Admission, quota_headers
 from serve_app.telemetry.log import api_error_for
 from serve_app.telemetry.observer import Observer
-from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, Exchange
+from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, RequestTrace
 
-EXCHANGE = "manta.exchange"
-"""Where an ASGI scope holds its Exchange."""
+TRACE = "manta.trace"
+"""Where an ASGI scope holds its RequestTrace."""
 
 # A method is a word of the client's choosing, so others are not written down.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -32,7 +32,7 @@ _STATIC_HEADERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class BodyBounds:
+class BodyLimits:
     """How large a request body may be and how slowly it may come.
 
     A body has `grace_s` to arrive, and a second more for every `min_bytes_per_s` that have arrived. `param` is the
@@ -45,7 +45,7 @@ class BodyBounds:
     param: str | None = None
 
 
-class Front:
+class RequestMiddleware:
     """Gives every request an id, every answer its headers, and every failure a body in OpenAI's shape.
 
     `routes` maps endpoint functions to the path templates under which requests are counted.
@@ -64,53 +64,53 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(
+        trace = RequestTrace(
             request_id=new_request_id(),
             method=scope["method"] if scope["method"] in _METHODS else "OTHER",
             at=time.time(),
             started=time.perf_counter(),
             server_send=send,
         )
-        scope[EXCHANGE] = exchange
+        scope[TRACE] = trace
         _strip_trailing_slash(scope)
         self._observer.begin()
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                exchange.status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *self._headers(exchange)]
+                trace.status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *self._headers(trace)]
             await send(message)
 
         try:
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
-            await _refuse(exchange, send_with_headers, api_error_for(error, exchange.request_id))
+            await _refuse(trace, send_with_headers, api_error_for(error, trace.request_id))
         finally:
-            exchange.status = exchange.status or CLIENT_CLOSED_REQUEST
-            if not exchange.goes_on:
+            trace.status = trace.status or CLIENT_CLOSED_REQUEST
+            if not trace.goes_on:
                 route = self._routes.get(scope.get("endpoint"), "unmatched")  # type: ignore[arg-type]
-                self._observer.end(exchange, route=route, ended=time.perf_counter())
+                self._observer.end(trace, route=route, ended=time.perf_counter())
 
-    def _headers(self, exchange: Exchange) -> list[tuple[bytes, bytes]]:
+    def _headers(self, trace: RequestTrace) -> list[tuple[bytes, bytes]]:
         headers = [
-            (b"x-request-id", exchange.request_id.encode()),
-            (b"openai-processing-ms", b"%d" % ((time.perf_counter() - exchange.started) * 1000)),
+            (b"x-request-id", trace.request_id.encode()),
+            (b"openai-processing-ms", b"%d" % ((time.perf_counter() - trace.started) * 1000)),
             *_STATIC_HEADERS,
         ]
-        principal = exchange.principal
+        principal = trace.principal
         if principal is not None:
             headers.append((b"openai-organization", principal.organization.encode("latin-1", "replace")))
             headers += quota_headers(self._admission.quota(principal))
         return headers
 
 
-class Bounds:
+class BodyLimitMiddleware:
     """Refuses bodies that are too large or too slow, before the rest of them is read.
 
     `exceptions` holds the bounds of paths that have their own.
     """
 
-    def __init__(self, app: ASGIApp, *, bounds: BodyBounds, exceptions: Mapping[str, BodyBounds] | None = None) -> None:
+    def __init__(self, app: ASGIApp, *, bounds: BodyLimits, exceptions: Mapping[str, BodyLimits] | None = None) -> None:
         self._app = app
         self._bounds = bounds
         self._exceptions = exceptions or {}
@@ -127,15 +127,15 @@ class Bounds:
         bounds = self._exceptions.get(scope["path"], self._bounds)
         if _declared_bytes(scope) > bounds.max_bytes:
             raise BodyTooLarge(bounds.max_bytes, bounds.param)
-        await self._app(scope, _BoundedReceive(receive, bounds), send)
+        await self._app(scope, _LimitedReceive(receive, bounds), send)
 
 
-class _BoundedReceive:
+class _LimitedReceive:
     """An ASGI receive that bounds what comes through it; once the body is complete it only passes on."""
 
     __slots__ = ("_bounds", "_deadline", "_is_complete", "_num_bytes", "_receive")
 
-    def __init__(self, receive: Receive, bounds: BodyBounds) -> None:
+    def __init__(self, receive: Receive, bounds: BodyLimits) -> None:
         self._receive = receive
         self._bounds = bounds
         self._num_bytes = 0
@@ -169,10 +169,10 @@ def new_request_id() -> str:
     return "req_" + secrets.token_hex(16)
 
 
-async def _refuse(exchange: Exchange, send: Send, error: ApiError) -> None:
+async def _refuse(trace: RequestTrace, send: Send, error: ApiError) -> None:
     """Answer with the error, unless an answer has begun: then the connection is left to end incomplete."""
-    exchange.code = error.code
-    if exchange.status:
+    trace.code = error.code
+    if trace.status:
         return
     body = orjson.dumps(error.to_wire())
     headers = [

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from serve_app.http.admission import Ticket
 from serve_app.operations.outcome import Outcome
 from serve_app.telemetry.log import api_error_for, log_bug
-from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, Exchange
+from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, RequestTrace
 
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -29,10 +29,10 @@ class OutcomeResponse:
     routing there are a dozen, which would cost more for each piece than sending it.
     """
 
-    def __init__(self, outcome: Outcome, ticket: Ticket, exchange: Exchange) -> None:
+    def __init__(self, outcome: Outcome, ticket: Ticket, trace: RequestTrace) -> None:
         self._outcome = outcome
         self._ticket = ticket
-        self._exchange = exchange
+        self._trace = trace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer; a client that leaves ends the generation at once.
@@ -47,7 +47,7 @@ class OutcomeResponse:
         except asyncio.CancelledError:
             if not watch.has_left:
                 raise
-            self._exchange.status = CLIENT_CLOSED_REQUEST
+            self._trace.status = CLIENT_CLOSED_REQUEST
         finally:
             watch.stop()
             await self._close()
@@ -66,9 +66,9 @@ class OutcomeResponse:
     async def _send_events(self, send: Send) -> None:
         pieces = aiter(self._outcome.stream)
         piece = await anext(pieces, b"")
-        self._exchange.first_piece_at = time.perf_counter()
+        self._trace.first_piece_at = time.perf_counter()
         await send({"type": "http.response.start", "status": 200, "headers": list(_STREAM_HEADERS)})
-        send = self._exchange.server_send or send
+        send = self._trace.server_send or send
         await send({"type": "http.response.body", "body": piece, "more_body": True})
         try:
             async for piece in pieces:
@@ -81,14 +81,14 @@ class OutcomeResponse:
 
     def _failure(self, error: Exception) -> bytes:
         """Return the event that ends a stream which cannot go on."""
-        answer = api_error_for(error, self._exchange.request_id)
-        self._exchange.status = answer.status
-        self._exchange.code = answer.code or answer.type
+        answer = api_error_for(error, self._trace.request_id)
+        self._trace.status = answer.status
+        self._trace.code = answer.code or answer.type
         return b"data: " + orjson.dumps(answer.to_wire()) + b"\n\n"
 
     def _settle(self) -> None:
         usage = self._outcome.stream.summary.usage
-        self._exchange.usage = usage
+        self._trace.usage = usage
         self._ticket.settle(usage)
 
     async def _close(self) -> None:
@@ -96,7 +96,7 @@ class OutcomeResponse:
         try:
             await self._outcome.stream.aclose()
         except Exception as error:
-            log_bug(self._exchange.request_id, error)
+            log_bug(self._trace.request_id, error)
         finally:
             self._settle()
 

@@ -21,7 +21,7 @@ from serve_app.operations.routing import CacheSalt
 from serve_app.operations.vector_stores import tool as file_search
 from serve_app.operations.vector_stores.embedder import Embedder
 from serve_app.operations.vector_stores.search import FileSearch
-from serve_app.operations.vector_stores.service import StoreDesk
+from serve_app.operations.vector_stores.service import VectorStoreService
 from serve_app.operations.vector_stores.tool import FileSearchBuiltIn
 from serve_app.operations.web_search import tool as web_search
 from serve_app.operations.web_search.tool import WebSearch
@@ -69,7 +69,9 @@ def create_tooling(config: ToolsConfig, choosers: dict[str, ServeChooser], found
         built_ins[code_interpreter.TYPE] = CodeInterpreter(containers)
         closers.append(hosts.close)
     if config.file_search is not None:
-        desk = StoreDesk(VectorStores(foundation.database, files.vault, files.clock), files, config.file_search)
+        desk = VectorStoreService(
+            VectorStores(foundation.database, files.vault, files.clock), files, config.file_search
+        )
         embedder = Embedder(foundation.directory, foundation.salt, config.file_search.inputs_per_call)
         search = FileSearch(desk, SearchIndex(foundation.place), embedder)
         built_ins[file_search.TYPE] = FileSearchBuiltIn(search)

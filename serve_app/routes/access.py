@@ -9,9 +9,9 @@ from typing_extensions import TypedDict
 
 from deployments.state.identity.principal import Principal
 from serve_app.http.auth import authenticate, authenticate_admin
-from serve_app.http.middleware import EXCHANGE
+from serve_app.http.middleware import TRACE
 from serve_app.services import Services
-from serve_app.telemetry.trace import Exchange
+from serve_app.telemetry.trace import RequestTrace
 
 
 class Deleted(TypedDict):
@@ -28,10 +28,10 @@ def services_of(request: Request) -> Services:
     return services
 
 
-def exchange_of(request: Request) -> Exchange:
+def trace_of(request: Request) -> RequestTrace:
     """Return what is known of the request so far."""
-    exchange: Exchange = request.scope[EXCHANGE]
-    return exchange
+    trace: RequestTrace = request.scope[TRACE]
+    return trace
 
 
 async def caller(request: Request) -> Principal:
@@ -41,7 +41,7 @@ async def caller(request: Request) -> Principal:
         Unauthenticated, InvalidKey, Unavailable: as `authenticate` does.
     """
     principal = await authenticate(request, services_of(request).gatekeeper)
-    exchange_of(request).principal = principal
+    trace_of(request).principal = principal
     return principal
 
 
@@ -52,7 +52,7 @@ async def admin_caller(request: Request) -> Principal:
         PermissionDenied, Unauthenticated, InvalidKey, Unavailable: as `authenticate_admin` does.
     """
     principal = await authenticate_admin(request, services_of(request).gatekeeper)
-    exchange_of(request).principal = principal
+    trace_of(request).principal = principal
     return principal
 
 

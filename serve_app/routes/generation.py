@@ -6,7 +6,7 @@ from starlette.types import ASGIApp
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.registry import Body, RunnableOperation
 from serve_app.operations.scopes import check_operation
-from serve_app.routes.access import caller, exchange_of, services_of
+from serve_app.routes.access import caller, services_of, trace_of
 from serve_app.routes.contract import answers
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.completions import CompletionChunk, CompletionRequest
@@ -35,12 +35,12 @@ async def create_embeddings(request: Request) -> ASGIApp:
 async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:
     principal = await caller(request)
     check_operation(principal, operation.name)
-    exchange = exchange_of(request)
+    trace = trace_of(request)
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
         body = parse_json_body(raw, operation.schema)
         cost = operation.cost(body, principal)
-        exchange.model, exchange.stream = cost.model, body.is_stream
+        trace.model, trace.stream = cost.model, body.is_stream
         await ticket.reserve(cost)
-        outcome = operation.run(body, raw, principal, request_id=exchange.request_id)
-        return OutcomeResponse(outcome, ticket.detach(), exchange)
+        outcome = operation.run(body, raw, principal, request_id=trace.request_id)
+        return OutcomeResponse(outcome, ticket.detach(), trace)

@@ -20,12 +20,12 @@ from serve_app.operations.responses.operation import Question, ResponseOperation
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.resume.replay import replay
 from serve_app.operations.scopes import check_operation
-from serve_app.routes.access import Deleted, caller, deleted_response, exchange_of, json_response, services_of
+from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.schemas.paging import PageQuery
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseQuery, ResponseRequest
-from serve_app.telemetry.trace import Exchange
+from serve_app.telemetry.trace import RequestTrace
 from serve_app.validation.body import parse_json_body
 
 KeptItem = TypeVar("KeptItem")
@@ -37,30 +37,30 @@ _STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 async def create_response(request: Request) -> ASGIApp:
     """Create a response: streamed, in the background, or as one object."""
     principal, operation = await _caller(request)
-    exchange = exchange_of(request)
+    trace = trace_of(request)
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
         body = parse_json_body(raw, ResponseRequest)
-        turn = await operation.begin(body, raw, principal, request_id=exchange.request_id)
+        turn = await operation.begin(body, raw, principal, request_id=trace.request_id)
         chat = operation.first_chat(turn)
         cost = operation.cost_of_turn(turn, chat)
-        exchange.model, exchange.stream = cost.model, body.is_stream
+        trace.model, trace.stream = cost.model, body.is_stream
         await ticket.reserve(cost)
         if body.background:
             return await _start(request, turn, raw, ticket)
-        answer = operation.answer(turn, chat, lambda: _note_failure(exchange))
-        return OutcomeResponse(Outcome(answer, body.is_stream), ticket.detach(), exchange)
+        answer = operation.answer(turn, chat, lambda: _note_failure(trace))
+        return OutcomeResponse(Outcome(answer, body.is_stream), ticket.detach(), trace)
 
 
-def _note_failure(exchange: Exchange) -> None:
+def _note_failure(trace: RequestTrace) -> None:
     """Have the log say that it failed: the answer's own status was sent before that was known."""
-    exchange.status, exchange.code = 500, "server_error"
+    trace.status, trace.code = 500, "server_error"
 
 
 async def _start(request: Request, turn: Turn, raw: bytes, ticket: Ticket) -> Response:
     """Begin a background response; answer with its object, or with its events as long as the client stays."""
     is_stream = turn.request.is_stream
-    response = await services_of(request).background.start(turn, raw, ticket.settle, exchange_of(request))
+    response = await services_of(request).background.start(turn, raw, ticket.settle, trace_of(request))
     ticket.detach()
     if is_stream:
         return _stream(_live_frames(request, turn.principal.account, response["id"], -1))
@@ -162,7 +162,7 @@ async def count_input_tokens(request: Request) -> Response:
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
         body = parse_json_body(raw, InputTokensRequest)
-        question = await operation.ask_tokens(body, raw, principal, request_id=exchange_of(request).request_id)
+        question = await operation.ask_tokens(body, raw, principal, request_id=trace_of(request).request_id)
         usage = await _ask(request, question, ticket)
     return json_response({"object": "response.input_tokens", "input_tokens": usage["input_tokens"]})
 
@@ -184,7 +184,7 @@ async def compact_response(request: Request) -> Response:
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
         body = parse_json_body(raw, CompactRequest)
-        request_id = exchange_of(request).request_id
+        request_id = trace_of(request).request_id
         question, items = await operation.ask_summary(body, raw, principal, request_id=request_id)
         usage = await _ask(request, question, ticket)
     output = await operation.compact(items, question.text, principal)
@@ -194,14 +194,14 @@ async def compact_response(request: Request) -> Response:
 
 
 async def _ask(request: Request, question: Question, ticket: Ticket) -> Item:
-    exchange = exchange_of(request)
-    exchange.model = question.cost.model
+    trace = trace_of(request)
+    trace.model = question.cost.model
     await ticket.reserve(question.cost)
     try:
         return await question.answer()
     finally:
-        exchange.usage = question.stream.summary.usage
-        ticket.settle(exchange.usage)
+        trace.usage = question.stream.summary.usage
+        ticket.settle(trace.usage)
 
 
 async def _caller(request: Request) -> tuple[Principal, ResponseOperation]:

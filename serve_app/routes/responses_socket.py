@@ -24,7 +24,7 @@ from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.services import Services
 from serve_app.telemetry.log import api_error_for
-from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, Exchange
+from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, RequestTrace
 from serve_app.validation.body import parse_json_body
 
 ROUTE = "/v1/responses (socket)"
@@ -95,30 +95,28 @@ class _Session:
         """Answer one message after the other."""
         while True:
             raw = await self._waiting.get()
-            exchange = Exchange(new_request_id(), "WEBSOCKET", time.time(), time.perf_counter(), stream=True)
+            trace = RequestTrace(new_request_id(), "WEBSOCKET", time.time(), time.perf_counter(), stream=True)
             self._services.observer.begin()
             try:
-                await self._answer(raw, exchange)
+                await self._answer(raw, trace)
             except asyncio.CancelledError:
-                exchange.status = CLIENT_CLOSED_REQUEST
+                trace.status = CLIENT_CLOSED_REQUEST
                 raise
             except Exception as error:
-                refusal = api_error_for(error, exchange.request_id)
-                exchange.status, exchange.code = refusal.status, refusal.code
+                refusal = api_error_for(error, trace.request_id)
+                trace.status, trace.code = refusal.status, refusal.code
                 self._remembered = None
                 await self.tell_error(refusal)
             finally:
-                self._services.observer.end(exchange, route=ROUTE, ended=time.perf_counter())
+                self._services.observer.end(trace, route=ROUTE, ended=time.perf_counter())
 
-    async def _answer(self, raw: bytes, exchange: Exchange) -> None:
+    async def _answer(self, raw: bytes, trace: RequestTrace) -> None:
         principal, operation = await self.identify()
-        exchange.principal = principal
+        trace.principal = principal
         async with await self._services.admission.admit(principal) as ticket:
             body, raw, is_generated = _read(raw)
-            turn = await operation.begin(
-                body, raw, principal, request_id=exchange.request_id, remembered=self._remembered
-            )
-            exchange.model = turn.engine.card.id
+            turn = await operation.begin(body, raw, principal, request_id=trace.request_id, remembered=self._remembered)
+            trace.model = turn.engine.card.id
             chat = None
             if turn.messages:  # There is nothing to check in a turn that only says which tools there will be.
                 chat = operation.first_chat(turn)
@@ -127,18 +125,18 @@ class _Session:
             turn = replace(turn, is_generated=is_generated)
             answer = operation.answer(turn, chat, lambda: None)
             try:
-                await self._send_events(answer, exchange)
+                await self._send_events(answer, trace)
             finally:
                 await answer.aclose()
-                exchange.usage = answer.summary.usage
-                ticket.settle(exchange.usage)
+                trace.usage = answer.summary.usage
+                ticket.settle(trace.usage)
         self._remembered = answer.remember()
 
-    async def _send_events(self, answer: ResponseAnswer, exchange: Exchange) -> None:
+    async def _send_events(self, answer: ResponseAnswer, trace: RequestTrace) -> None:
         async with aclosing(answer.events()) as events:
             async for event in events:
-                if exchange.first_piece_at is None:
-                    exchange.first_piece_at, exchange.status = time.perf_counter(), 200
+                if trace.first_piece_at is None:
+                    trace.first_piece_at, trace.status = time.perf_counter(), 200
                 await self._websocket.send_text(event.decode())
 
     async def tell_error(self, error: ApiError) -> None:

@@ -16,8 +16,8 @@ from serve_app.errors.api import BadRequest, NotFound
 from serve_app.operations.outcome import Cost
 from serve_app.operations.scopes import check_operation
 from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
-from serve_app.operations.vector_stores.service import StoreDesk
-from serve_app.routes.access import Deleted, caller, deleted_response, exchange_of, json_response, services_of
+from serve_app.operations.vector_stores.service import VectorStoreService
+from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.schemas.base import estimate_tokens
@@ -90,7 +90,7 @@ async def delete_store(request: Request) -> Response:
 async def search_store(request: Request) -> Response:
     """Return what a vector store holds on a query."""
     principal, search = await search_caller(request)
-    exchange = exchange_of(request)
+    trace = trace_of(request)
     async with await services_of(request).admission.admit(principal) as ticket:
         body = parse_json_body(await request.body(), SearchRequest)
         if body.rewrite_query:
@@ -107,15 +107,15 @@ async def search_store(request: Request) -> Response:
         )
         stores = await search.find_stores(principal.account, [store_id_of(request)])
         model = stores[0].embedding_model
-        exchange.model = model
+        trace.model = model
         await ticket.reserve(Cost(model, estimate_tokens(body.queries), 0, 0))
-        found = await search.search(principal, stores, body.queries, options, request_id=exchange.request_id)
-        exchange.usage = Usage(prompt_tokens=found.num_tokens)
-        ticket.settle(exchange.usage)
+        found = await search.search(principal, stores, body.queries, options, request_id=trace.request_id)
+        trace.usage = Usage(prompt_tokens=found.num_tokens)
+        ticket.settle(trace.usage)
     return json_response(results_to_wire(body.queries, found.hits))
 
 
-async def store_caller(request: Request) -> tuple[Principal, StoreDesk]:
+async def store_caller(request: Request) -> tuple[Principal, VectorStoreService]:
     """Return who asks, and the vector stores; raises as `search_caller` does."""
     principal, search = await search_caller(request)
     return principal, search.desk

@@ -7,7 +7,7 @@ import orjson
 
 from deployments.state.usage.record import RequestLog, RequestRecord
 from serve_app.telemetry.log import request_logger
-from serve_app.telemetry.trace import Exchange, record_of
+from serve_app.telemetry.trace import RequestTrace, record_of
 
 
 class Metrics(Protocol):
@@ -23,7 +23,7 @@ class Metrics(Protocol):
 
 
 class Observer:
-    """Takes note of every exchange: in the JSON log, in the request log and in the metrics."""
+    """Takes note of every request: in the JSON log, in the request log and in the metrics."""
 
     def __init__(self, request_log: RequestLog, metrics: Metrics) -> None:
         self._request_log = request_log
@@ -33,9 +33,9 @@ class Observer:
         """Take note that a request has come in."""
         self._metrics.begin()
 
-    def end(self, exchange: Exchange, *, route: str, ended: float) -> None:
-        """Take note that an exchange has ended."""
-        record = record_of(exchange, route=route, ended=ended)
+    def end(self, trace: RequestTrace, *, route: str, ended: float) -> None:
+        """Take note that a request has ended."""
+        record = record_of(trace, route=route, ended=ended)
         self._metrics.end(record)
         self._request_log.record(record)
         if request_logger.isEnabledFor(logging.INFO):

@@ -13,7 +13,7 @@ CLIENT_CLOSED_REQUEST = 499
 
 
 @dataclass(slots=True)
-class Exchange:
+class RequestTrace:
     """One request and its answer, as far as they got: one over HTTP, or the line of a batch that `batch_id` names.
 
     `at` is in Unix seconds, `started` and `first_piece_at` on the monotonic clock. `model` is only set to the id of
@@ -38,27 +38,27 @@ class Exchange:
     batch_id: str | None = None
 
 
-def record_of(exchange: Exchange, *, route: str, ended: float) -> RequestRecord:
-    """Return the exchange as one line of the request log; `ended` is on the monotonic clock."""
-    principal = exchange.principal
-    usage = exchange.usage or Usage()
-    first = exchange.first_piece_at
+def record_of(trace: RequestTrace, *, route: str, ended: float) -> RequestRecord:
+    """Return the request as one line of the request log; `ended` is on the monotonic clock."""
+    principal = trace.principal
+    usage = trace.usage or Usage()
+    first = trace.first_piece_at
     return RequestRecord(
-        request_id=exchange.request_id,
-        at=exchange.at,
+        request_id=trace.request_id,
+        at=trace.at,
         key_id=principal.key_id if principal else None,
         account=principal.account if principal else None,
         tier=principal.tier if principal else None,
-        method=exchange.method,
+        method=trace.method,
         route=route,
-        model=exchange.model,
-        status=exchange.status,
-        code=exchange.code,
-        stream=exchange.stream,
+        model=trace.model,
+        status=trace.status,
+        code=trace.code,
+        stream=trace.stream,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         cached_tokens=usage.cached_tokens,
-        ttft_s=round(first - exchange.started, 6) if first is not None else None,
-        total_s=round(ended - exchange.started, 6),
-        batch_id=exchange.batch_id,
+        ttft_s=round(first - trace.started, 6) if first is not None else None,
+        total_s=round(ended - trace.started, 6),
+        batch_id=trace.batch_id,
     )

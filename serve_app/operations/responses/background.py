@@ -24,7 +24,7 @@ from serve_app.errors.api import SERVER_ERROR_MESSAGE, ApiError
 from serve_app.errors.translate import translate_engine_error
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prompt.turn import Turn
-from serve_app.operations.responses.resume.journal import Journal, JournalMismatch, Patience, Shown
+from serve_app.operations.responses.resume.journal import EmittedEvents, Journal, JournalMismatch, RetryPolicy
 from serve_app.operations.responses.resume.replay import reopen
 from serve_app.operations.responses.run.answer import stored_turn
 from serve_app.operations.responses.run.loop import ResponseRun
@@ -32,7 +32,7 @@ from serve_app.schemas.responses.mcp import without_secrets
 from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.observer import Observer
-from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, Exchange
+from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, RequestTrace
 
 T = TypeVar("T")
 Settle = Callable[[Usage | None], None]
@@ -70,9 +70,9 @@ class _Job:
     journal: Journal
     epoch: int
     settle: Settle
-    exchange: Exchange
+    trace: RequestTrace
     claimed: Claimed | None = None
-    shown: Shown = field(default_factory=Shown)
+    shown: EmittedEvents = field(default_factory=EmittedEvents)
     made: list[bytes] = field(default_factory=list)
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
     has_more: asyncio.Event = field(default_factory=asyncio.Event)
@@ -103,10 +103,10 @@ class BackgroundRunner:
         self._jobs: dict[str, _Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, turn: Turn, raw: bytes, settle: Settle, exchange: Exchange) -> Item:
+    async def start(self, turn: Turn, raw: bytes, settle: Settle, trace: RequestTrace) -> Item:
         """Keep a response that begins, and run it; return the object.
 
-        `settle` is told what it took. The exchange that asked for it goes on: it is recorded when the response ends.
+        `settle` is told what it took. The trace that asked for it goes on: it is recorded when the response ends.
         """
         assert turn.expires_at is not None
         journal = Journal(is_kept=True)
@@ -125,12 +125,12 @@ class BackgroundRunner:
             expires_at=turn.expires_at,
             lease_s=self._timing.lease_s,
         )
-        exchange.goes_on = True
-        self._launch(_Job(run, journal, epoch, settle, exchange))
+        trace.goes_on = True
+        self._launch(_Job(run, journal, epoch, settle, trace))
         return begun
 
-    def _patience(self) -> Patience:
-        return Patience(wait_s=self._timing.retry_s)
+    def _patience(self) -> RetryPolicy:
+        return RetryPolicy(wait_s=self._timing.retry_s)
 
     def watch(self) -> None:
         """Look for responses whose runner is gone, from now on."""
@@ -150,7 +150,7 @@ class BackgroundRunner:
         request = ResponseRequest.model_validate(claimed.job["body"])
         request_id = f"{claimed.job['request']}-e{claimed.epoch}"
         raw = orjson.dumps(claimed.job["body"])
-        journal, shown = Journal(claimed.journal, is_kept=True), Shown(claimed.events)
+        journal, shown = Journal(claimed.journal, is_kept=True), EmittedEvents(claimed.events)
         try:
             if claimed.job.get("runs_here_only"):
                 raise ApiError(NOT_TAKEN_OVER)
@@ -169,11 +169,11 @@ class BackgroundRunner:
                 used = usage.total_tokens
                 self._gatekeeper.settle(principal, granted=Granted(time.time()), reserved=0, used=used)
 
-        exchange = Exchange(request_id, "POST", time.time(), time.perf_counter(), principal=principal)
-        exchange.model = turn.response["model"]
+        trace = RequestTrace(request_id, "POST", time.time(), time.perf_counter(), principal=principal)
+        trace.model = turn.response["model"]
         self._observer.begin()
         run = self._operation.start_with(journal, turn, self._patience(), shown)
-        job = _Job(run, journal, claimed.epoch, settle, exchange, claimed, shown)
+        job = _Job(run, journal, claimed.epoch, settle, trace, claimed, shown)
         job.add(run.state.begin(queued=True))
         self._launch(job)
 
@@ -195,28 +195,28 @@ class BackgroundRunner:
 
     async def _guard(self, job: _Job) -> None:
         """Do a job; whatever ends it, its tokens are counted and it is written into the log."""
-        turn, exchange = job.run.turn, job.exchange
+        turn, trace = job.run.turn, job.trace
         is_handed_over = False
         try:
             await self._do(job)
-            exchange.status, exchange.code = _status_of(job.run.state.response)
+            trace.status, trace.code = _status_of(job.run.state.response)
         except LeaseLost:  # It was deleted, or another replica runs it.
-            exchange.status, exchange.code = CLIENT_CLOSED_REQUEST, "lease_lost"
+            trace.status, trace.code = CLIENT_CLOSED_REQUEST, "lease_lost"
         except asyncio.CancelledError:
-            exchange.status, exchange.code = CLIENT_CLOSED_REQUEST, "shutdown"
+            trace.status, trace.code = CLIENT_CLOSED_REQUEST, "shutdown"
             is_handed_over = True  # Whoever goes on with it counts all of it.
             with suppress(Exception):
                 await self._store.release(turn.response["id"], job.epoch)
             raise
         except Exception as error:
-            exchange.status = 500
+            trace.status = 500
             log_bug(turn.request_id, error)
         finally:
             self._jobs.pop(turn.response["id"], None)
             job.tell()
-            exchange.usage = None if is_handed_over else job.run.usage()
-            job.settle(exchange.usage)
-            self._observer.end(exchange, route=ROUTE, ended=time.perf_counter())
+            trace.usage = None if is_handed_over else job.run.usage()
+            job.settle(trace.usage)
+            self._observer.end(trace, route=ROUTE, ended=time.perf_counter())
 
     async def _do(self, job: _Job) -> None:
         making = asyncio.create_task(self._make(job))
@@ -243,8 +243,8 @@ class BackgroundRunner:
         try:
             async with aclosing(job.run.events([])) as batches:
                 async for batch in batches:
-                    if job.exchange.first_piece_at is None:
-                        job.exchange.first_piece_at = time.perf_counter()
+                    if job.trace.first_piece_at is None:
+                        job.trace.first_piece_at = time.perf_counter()
                     job.add(batch)
         except (EngineError, ApiError) as error:
             is_prompts_fault = isinstance(error, RequestRejected)

@@ -23,7 +23,7 @@ from serve_app.operations.responses.prompt.history import Message
 from serve_app.operations.responses.prompt.preparation import Preparation, Remembered
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.prompt.wire import create_chat
-from serve_app.operations.responses.resume.journal import Journal, JournaledEngine, Patience, Shown
+from serve_app.operations.responses.resume.journal import EmittedEvents, Journal, JournaledEngine, RetryPolicy
 from serve_app.operations.responses.run.answer import ResponseAnswer
 from serve_app.operations.responses.run.loop import ResponseRun
 from serve_app.operations.responses.storage.stores import Storage
@@ -135,7 +135,9 @@ class ResponseOperation:
         """Return the response on its way; nothing runs yet. `chat` is its first one, if that is there already."""
         return ResponseRun(turn, self._chat, self._bounds, self._clock, chat)
 
-    def start_with(self, journal: Journal, turn: Turn, patience: Patience, shown: Shown | None = None) -> ResponseRun:
+    def start_with(
+        self, journal: Journal, turn: Turn, patience: RetryPolicy, shown: EmittedEvents | None = None
+    ) -> ResponseRun:
         """Return a response on its way which another process may go on with, or goes on after what was `shown`."""
         turn = replace(turn, engine=JournaledEngine(turn.engine, journal, patience))
         return ResponseRun(turn, self._chat, self._bounds, self._clock, journal=journal, shown=shown)

@@ -35,10 +35,10 @@ from deployments.tools.search_index.terms import TermCoder
 from deployments.waiting import wait_at_most
 from serve_app.errors.api import ApiError
 from serve_app.operations.vector_stores.embedder import Embedder
-from serve_app.operations.vector_stores.service import StoreDesk
+from serve_app.operations.vector_stores.service import VectorStoreService
 from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.observer import Observer
-from serve_app.telemetry.trace import Exchange
+from serve_app.telemetry.trace import RequestTrace
 
 ROUTE = "/v1/vector_stores (indexing)"
 PRIORITY = 10
@@ -81,7 +81,7 @@ class Indexer:
 
     def __init__(
         self,
-        desk: StoreDesk,
+        desk: VectorStoreService,
         index: SearchIndex,
         embedder: Embedder,
         gatekeeper: Gatekeeper,
@@ -207,8 +207,8 @@ class Indexer:
         store = claim.store
         principal = group[0].claimed.principal
         request_id = f"vsidx_{secrets.token_hex(8)}"
-        exchange = Exchange(request_id, "POST", time.time(), time.perf_counter(), principal=principal)
-        exchange.model, exchange.status = store.embedding_model, 200
+        trace = RequestTrace(request_id, "POST", time.time(), time.perf_counter(), principal=principal)
+        trace.model, trace.status = store.embedding_model, 200
         self._observer.begin()
         try:
             passages = [passage for read in group for passage in read.passages]
@@ -220,18 +220,18 @@ class Indexer:
                 priority=PRIORITY,
                 is_patient=True,
             )
-            exchange.usage = Usage(prompt_tokens=num_tokens)
+            trace.usage = Usage(prompt_tokens=num_tokens)
             self._charge(principal, num_tokens)
             rows = await asyncio.to_thread(_rows_of, claim, group, vectors)
             await self._index.add(store.store_id, rows)
             await self._work.complete(claim.run_id, store.store_id, _sizes_of(group, vectors))
         except (ApiError, IndexUnavailable) as error:
-            exchange.status, exchange.code = 503, "index_unavailable"
+            trace.status, trace.code = 503, "index_unavailable"
             message = error.message if isinstance(error, ApiError) else _FAILED
             for read in group:
                 await self._work.fail(claim.run_id, store.store_id, read.claimed.file.file_id, "server_error", message)
         finally:
-            self._observer.end(exchange, route=ROUTE, ended=time.perf_counter())
+            self._observer.end(trace, route=ROUTE, ended=time.perf_counter())
 
     def _charge(self, principal: Principal, num_tokens: int) -> None:
         """Count tokens against the key's limit; nothing was held for them, since nobody waits for the answer."""

@@ -21,7 +21,7 @@ from serve_app.errors.api import Unavailable
 from serve_app.operations.vector_stores.embedder import Embedder
 from serve_app.operations.vector_stores.indexing import chunk_label
 from serve_app.operations.vector_stores.refusals import expired, no_store
-from serve_app.operations.vector_stores.service import StoreDesk
+from serve_app.operations.vector_stores.service import VectorStoreService
 from serve_app.schemas.file_filters import RankingOptions
 
 INDEX_AWAY = "The vector store cannot be searched right now. Please retry your request."
@@ -68,7 +68,7 @@ class _Rankings:
 class FileSearch:
     """Searches the vector stores of all accounts."""
 
-    def __init__(self, desk: StoreDesk, index: SearchIndex, embedder: Embedder) -> None:
+    def __init__(self, desk: VectorStoreService, index: SearchIndex, embedder: Embedder) -> None:
         self.desk = desk
         self.index = index
         self.embedder = embedder

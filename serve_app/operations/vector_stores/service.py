@@ -29,7 +29,7 @@ from serve_app.schemas.vector_stores import (
 WHAT = "vector stores, which keep what is put into them"
 
 
-class StoreDesk:
+class VectorStoreService:
     """The vector stores of all accounts; every method that names one raises NotFound where the account has none such.
 
     `poke` says that there is something to be indexed or tidied.

@@ -39,7 +39,7 @@ from deployments.tools.web_search.reader import PageReader
 from deployments.tools.web_search.setup import create_provider
 from serve_app.asgi import create_asgi_app
 from serve_app.http.admission import Admission
-from serve_app.http.middleware import BodyBounds
+from serve_app.http.middleware import BodyLimits
 from serve_app.operations.built_ins import Foundation, create_tooling
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.containers.tool import CodeInterpreter
@@ -95,7 +95,7 @@ class World:
     log: MemoryRequestLog
     metrics: PrometheusMetrics
     safety: dict[str, SafetyConfig] = field(default_factory=dict)
-    bounds: BodyBounds = field(default_factory=BodyBounds)
+    bounds: BodyLimits = field(default_factory=BodyLimits)
     startup: ModelStartup = field(default_factory=ModelStartup)
     keys: Any = field(default_factory=lambda: _Absent())
     files: Any = field(default_factory=lambda: _Absent())

@@ -20,7 +20,7 @@ from deployments.state.files.content import NewFile
 from deployments.state.files.store import FileStore
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
-from serve_app.telemetry.trace import Exchange, record_of
+from serve_app.telemetry.trace import RequestTrace, record_of
 from tests.twins.gatekeeper import TestClock
 from tests.twins.keys import principal_of_key
 from tests.twins.objects import MemoryObjects
@@ -73,7 +73,7 @@ def segment(name: str, *lines: int, tokens: Tokens = Tokens(3, 2, 1)) -> Segment
     outcomes = [Outcome(line, is_failed=line % 2 == 1, tokens=tokens, model="demo/chat") for line in lines]
     records = [
         record_of(
-            Exchange(f"req_{line}", "POST", 5.0, 1.0, principal=PRINCIPAL, status=200, batch_id="batch_x"),
+            RequestTrace(f"req_{line}", "POST", 5.0, 1.0, principal=PRINCIPAL, status=200, batch_id="batch_x"),
             route="/v1/chat/completions",
             ended=1.5,
         )

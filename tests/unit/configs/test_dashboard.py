@@ -12,7 +12,7 @@ import yaml
 from deployments.models.contract.engine import Usage
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
-from serve_app.telemetry.trace import Exchange
+from serve_app.telemetry.trace import RequestTrace
 from tests.twins.gatekeeper import MemoryRequestLog
 from tests.twins.keys import principal_of_key
 
@@ -31,7 +31,7 @@ def page() -> str:
     metrics = PrometheusMetrics()
     observer = Observer(MemoryRequestLog(), metrics)
     principal = principal_of_key(account="acct")
-    seen = Exchange("req_1", "POST", time.time(), 10.0, principal=principal, model="m", status=200, stream=True)
+    seen = RequestTrace("req_1", "POST", time.time(), 10.0, principal=principal, model="m", status=200, stream=True)
     seen.first_piece_at, seen.usage = 10.2, Usage(7, 3, 2)
     observer.begin()
     observer.end(seen, route="/v1/responses", ended=11.0)

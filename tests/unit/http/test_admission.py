@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 from deployments.limits.contract import Quota
 from deployments.models.contract.engine import Usage
 from serve_app.errors.api import RateLimited
-from serve_app.http.admission import UNKNOWN_COMPLETION_TOKENS, Admission, Habits, PromptRatios, quota_headers
+from serve_app.http.admission import (
+    UNKNOWN_COMPLETION_TOKENS,
+    Admission,
+    CompletionEstimator,
+    PromptEstimator,
+    quota_headers,
+)
 from serve_app.operations.outcome import Cost
 from tests.twins.gatekeeper import MemoryGatekeeper, TestClock
 from tests.twins.keys import principal_of_key
@@ -87,7 +93,7 @@ async def test_reserve_holds_what_prompts_really_take_but_never_more_than_a_minu
 
 
 def test_prompt_ratio_rises_at_once_and_falls_slowly():
-    ratios = PromptRatios(max_entries=4)
+    ratios = PromptEstimator(max_entries=4)
     assert ratios.usual("k", "m") == 1
     ratios.learn("k", "m", 10, 30)
     assert ratios.usual("k", "m") == ratios.usual("other", "m") == 3
@@ -179,14 +185,14 @@ async def test_ticket_is_closed_exactly_once_whatever_happens(bound, closings, i
 
 @given(st.lists(st.integers(0, 100_000), min_size=30, max_size=60))
 def test_usual_lies_within_what_was_seen(seen):
-    habits = Habits()
+    habits = CompletionEstimator()
     for tokens in seen:
         habits.learn("k", "m", tokens)
     assert 1 <= habits.usual("k", "m") <= 3 * max(*seen, 1)
 
 
 def test_usual_settles_where_requests_are_alike():
-    habits = Habits()
+    habits = CompletionEstimator()
     for _ in range(40):
         habits.learn("k", "m", 300)
     assert habits.usual("k", "m") == 300
@@ -194,7 +200,7 @@ def test_usual_settles_where_requests_are_alike():
 
 
 def test_habits_forget_the_longest_unused():
-    habits = Habits(max_entries=2)
+    habits = CompletionEstimator(max_entries=2)
     for model in ("a", "b", "a", "c"):
         habits.learn("k", model, 7)
     assert habits.usual("k", "b") == UNKNOWN_COMPLETION_TOKENS

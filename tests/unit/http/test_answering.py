@@ -14,7 +14,7 @@ from deployments.models.contract.errors import EngineDied, EngineError, Overload
 from serve_app.http.admission import Admission
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.outcome import Cost, Outcome
-from serve_app.telemetry.trace import Exchange
+from serve_app.telemetry.trace import RequestTrace
 from tests.twins.engine import Script, ScriptedStream
 from tests.twins.gatekeeper import MemoryGatekeeper, TestClock
 from tests.twins.keys import principal_of_key
@@ -59,13 +59,13 @@ class Answer:
     def __init__(self, script, *, is_stream=True):
         self.gatekeeper = MemoryGatekeeper({}, TestClock())
         self.stream = ScriptedStream(script, REQUEST)
-        self.exchange = Exchange("req_1", "POST", at=0.0, started=0.0, principal=PRINCIPAL)
+        self.trace = RequestTrace("req_1", "POST", at=0.0, started=0.0, principal=PRINCIPAL)
         self.is_stream = is_stream
 
     async def __call__(self, client):
         ticket = await Admission(self.gatekeeper).admit(PRINCIPAL)
         await ticket.reserve(Cost("m", 100, 900, 4000))
-        response = OutcomeResponse(Outcome(self.stream, self.is_stream), ticket.detach(), self.exchange)
+        response = OutcomeResponse(Outcome(self.stream, self.is_stream), ticket.detach(), self.trace)
         await response({"type": "http"}, client.receive, client.send)
 
     @property
@@ -82,7 +82,7 @@ async def test_each_piece_is_one_message_as_it_came():
     assert [message["body"] for message in bodies] == [b"a", b"bb", b"c", b""]
     assert [message.get("more_body", False) for message in bodies] == [True, True, True, False]
     assert answer.settled == [15]
-    assert answer.exchange.usage == Usage(10, 5)
+    assert answer.trace.usage == Usage(10, 5)
 
 
 async def test_body_is_one_message_with_its_length():
@@ -99,7 +99,7 @@ async def test_body_is_one_message_with_its_length():
 
 async def test_rest_of_a_stream_goes_straight_to_the_server():
     client, server, answer = Client(), Client(), Answer(Script([b"a", b"b"]))
-    answer.exchange.server_send = server.send
+    answer.trace.server_send = server.send
     await answer(client)
     assert [message["type"] for message in client.sent] == ["http.response.start"]
     assert [message["body"] for message in server.sent] == [b"a", b"b", b""]
@@ -123,7 +123,7 @@ async def test_failure_midway_is_the_last_event():
     assert event.endswith(b"\n\n")
     assert set(orjson.loads(event[6:])["error"]) == {"message", "type", "param", "code"}
     assert client.sent[-1] == {"type": "http.response.body", "body": b""}
-    assert (answer.exchange.status, answer.exchange.code) == (503, "server_error")
+    assert (answer.trace.status, answer.trace.code) == (503, "server_error")
     assert answer.settled == [11]
 
 
@@ -142,7 +142,7 @@ async def test_departure_before_the_first_piece_sends_nothing():
     client.gone.set()
     await running
     assert client.sent == []
-    assert answer.exchange.status == 499
+    assert answer.trace.status == 499
     assert answer.stream.is_aborted
     assert answer.settled == [0]
 
@@ -154,7 +154,7 @@ async def test_connection_that_cannot_be_listened_to_counts_as_left():
     client, answer = Client(), Answer(Script([asyncio.Event()]))
     client.receive = receive
     await answer(client)
-    assert answer.exchange.status == 499
+    assert answer.trace.status == 499
     assert answer.stream.ended.is_set()
 
 
@@ -167,7 +167,7 @@ async def test_cancellation_from_outside_closes_everything():
         await running
     assert answer.stream.is_aborted
     assert len(answer.settled) == 1
-    assert not answer.exchange.status
+    assert not answer.trace.status
 
 
 async def test_stream_that_cannot_be_closed_is_noted_and_settled(caplog):

@@ -7,7 +7,7 @@ from deployments.models.contract.errors import Overloaded
 from deployments.state.objects.store import StoreFull, StoreUnavailable
 from serve_app.errors.api import ApiError, BodyTooLarge, InvalidKey, ReceiveTimeout
 from serve_app.http.admission import Admission
-from serve_app.http.middleware import EXCHANGE, BodyBounds, Bounds, Front
+from serve_app.http.middleware import TRACE, BodyLimitMiddleware, BodyLimits, RequestMiddleware
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
@@ -43,7 +43,7 @@ class Server:
 def front(app, log=None, routes=None):
     admission = Admission(MemoryGatekeeper({}, TestClock()))
     observer = Observer(log or MemoryRequestLog(), PrometheusMetrics())
-    return Front(app, admission=admission, observer=observer, routes=routes or {})
+    return RequestMiddleware(app, admission=admission, observer=observer, routes=routes or {})
 
 
 def body(data=b"", more=False):
@@ -67,7 +67,7 @@ async def test_headers_are_on_every_answer():
 
 async def test_known_principal_adds_organization_and_limits():
     async def app(scope, receive, send):
-        scope[EXCHANGE].principal = PRINCIPAL
+        scope[TRACE].principal = PRINCIPAL
         raise InvalidKey("sk-x")
 
     server = Server()
@@ -177,9 +177,9 @@ async def test_other_protocols_pass_untouched(kind):
         seen.append((scope, receive, send))
 
     server, other = Server(), {"type": kind}
-    await front(Bounds(app, bounds=BodyBounds()))(other, server.receive, server.send)
+    await front(BodyLimitMiddleware(app, bounds=BodyLimits()))(other, server.receive, server.send)
     assert seen == [(other, server.receive, server.send)]
-    assert EXCHANGE not in other
+    assert TRACE not in other
 
 
 async def read(scope, receive, send):
@@ -188,7 +188,7 @@ async def read(scope, receive, send):
 
 
 def bounded(**bounds):
-    return Bounds(read, bounds=BodyBounds(**bounds))
+    return BodyLimitMiddleware(read, bounds=BodyLimits(**bounds))
 
 
 @pytest.mark.parametrize("declared", [b"11", b"9" * 20, b"9" * 5000])
@@ -225,7 +225,9 @@ async def test_arrived_bytes_buy_time():
 
     server = Server(body(b"x" * 100, more=True))
     with pytest.raises(TimeoutError):
-        await Bounds(app, bounds=BodyBounds(grace_s=0.01, min_bytes_per_s=0.1))(scope(), server.receive, server.send)
+        await BodyLimitMiddleware(app, bounds=BodyLimits(grace_s=0.01, min_bytes_per_s=0.1))(
+            scope(), server.receive, server.send
+        )
 
 
 async def test_nothing_is_bounded_once_the_body_is_complete():
@@ -235,7 +237,7 @@ async def test_nothing_is_bounded_once_the_body_is_complete():
         seen.extend([await receive(), await receive()])
 
     server = Server(body(b"x"), {"type": "http.disconnect"})
-    await Bounds(app, bounds=BodyBounds(grace_s=-1.0))(scope(), _instant(server), server.send)
+    await BodyLimitMiddleware(app, bounds=BodyLimits(grace_s=-1.0))(scope(), _instant(server), server.send)
     assert [message["type"] for message in seen] == ["http.request", "http.disconnect"]
 
 

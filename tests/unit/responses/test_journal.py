@@ -9,12 +9,18 @@ import pytest
 from deployments.models.contract.engine import EngineRequest, Usage
 from deployments.models.contract.errors import EngineDied, EngineError, Overloaded, RequestRejected
 from serve_app.operations.responses.events.writer import EventWriter
-from serve_app.operations.responses.resume.journal import Journal, JournaledEngine, JournalMismatch, Patience, Shown
+from serve_app.operations.responses.resume.journal import (
+    EmittedEvents,
+    Journal,
+    JournaledEngine,
+    JournalMismatch,
+    RetryPolicy,
+)
 from tests.twins.engine import Script, ScriptedEngine, model_card
 
 REQUEST = EngineRequest("chat", "req_1", b"{}", stream=True, render="events")
 USAGE = Usage(prompt_tokens=7, completion_tokens=3)
-PATIENCE = Patience(max_tries=3, wait_s=0)
+PATIENCE = RetryPolicy(max_tries=3, wait_s=0)
 WORDS = ("One ", "two ", "three.")
 
 
@@ -154,11 +160,11 @@ def test_calls_are_told_with_their_names_but_not_one_that_has_no_end() -> None:
 def test_what_was_shown_is_left_out_and_must_be_the_same() -> None:
     writer = EventWriter()
     events = [writer.write(kind) for kind in ("response.created", "response.queued", "response.in_progress")]
-    shown = Shown(events[:2])
+    shown = EmittedEvents(events[:2])
     assert shown.leave_out(events[:1]) == []
     assert shown.leave_out(events[1:]) == events[2:]
     with pytest.raises(JournalMismatch):
-        Shown(events[:2]).leave_out(events[1:])
+        EmittedEvents(events[:2]).leave_out(events[1:])
 
 
 def test_items_become_those_that_were_shown() -> None:
@@ -166,7 +172,7 @@ def test_items_become_those_that_were_shown() -> None:
     message, call = {"type": "message", "id": "msg_1"}, {"type": "code_interpreter_call", "id": "ci_1"}
     added = [writer.write("response.output_item.added", item=item) for item in (message, call)]
     thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "sealed"}
-    shown = Shown([*added, writer.write("response.output_item.done", item=thought)])
+    shown = EmittedEvents([*added, writer.write("response.output_item.done", item=thought)])
     assert shown.new_id("msg") == "msg_1"
     assert shown.new_id("msg").startswith("msg_")
     for wanted in (call, {"id": "ci_new"}):

@@ -11,20 +11,20 @@ from serve_app.telemetry.log import error_logger, log_bug, log_to, request_logge
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from serve_app.telemetry.series import mean_inter_token_s
-from serve_app.telemetry.trace import Exchange, record_of
+from serve_app.telemetry.trace import RequestTrace, record_of
 from tests.twins.gatekeeper import MemoryRequestLog
 from tests.twins.keys import principal_of_key
 
 PRINCIPAL = principal_of_key(account="acct")
 
 
-def exchange(**more):
+def trace(**more):
     values = {"request_id": "req_1", "method": "POST", "at": 5.0, "started": 10.0, "status": 200, **more}
-    return Exchange(**values)
+    return RequestTrace(**values)
 
 
 def test_record_of_an_anonymous_request_names_nobody():
-    record = record_of(exchange(status=401, code="invalid_api_key"), route="/x", ended=10.5)
+    record = record_of(trace(status=401, code="invalid_api_key"), route="/x", ended=10.5)
     assert (record.key_id, record.account, record.tier, record.model) == (None, None, None, None)
     assert (record.status, record.code, record.total_s, record.ttft_s) == (401, "invalid_api_key", 0.5, None)
 
@@ -34,7 +34,7 @@ def test_record_of_an_anonymous_request_names_nobody():
     [(True, 10.5, 11, 0.1), (False, 10.5, 11, None), (True, None, 11, None), (True, 10.5, 1, None)],
 )
 def test_inter_token_time_is_the_mean_over_a_stream(stream, first, tokens, mean_s):
-    seen = exchange(stream=stream, first_piece_at=first, usage=Usage(1, tokens))
+    seen = trace(stream=stream, first_piece_at=first, usage=Usage(1, tokens))
     record = record_of(seen, route="/x", ended=11.5)
     assert mean_inter_token_s(record) == (None if mean_s is None else pytest.approx(mean_s))
 
@@ -44,7 +44,7 @@ def test_metrics_count_by_model_and_tier():
     observer = Observer(log, metrics)
     for _ in range(2):
         observer.begin()
-        seen = exchange(principal=PRINCIPAL, model="m", stream=True, first_piece_at=10.2, usage=Usage(7, 3, 2))
+        seen = trace(principal=PRINCIPAL, model="m", stream=True, first_piece_at=10.2, usage=Usage(7, 3, 2))
         observer.end(seen, route="/x", ended=11.0)
     page = metrics.render().decode()
     assert 'manta_tokens_total{model="m",tier="free",type="prompt"} 14.0' in page
@@ -57,10 +57,10 @@ def test_metrics_count_by_model_and_tier():
 def test_log_line_is_left_out_when_nobody_listens(caplog):
     observer = Observer(MemoryRequestLog(), PrometheusMetrics())
     caplog.set_level("WARNING", "manta.requests")
-    observer.end(exchange(), route="/x", ended=11.0)
+    observer.end(trace(), route="/x", ended=11.0)
     assert not caplog.records
     caplog.set_level("INFO", "manta.requests")
-    observer.end(exchange(), route="/x", ended=11.0)
+    observer.end(trace(), route="/x", ended=11.0)
     assert orjson.loads(caplog.records[0].getMessage())["route"] == "/x"
 
 
@@ -68,7 +68,7 @@ def test_log_lines_are_json_objects_and_nothing_else():
     stream = io.StringIO()
     handler = log_to(stream)
     try:
-        Observer(MemoryRequestLog(), PrometheusMetrics()).end(exchange(), route="/x", ended=11.0)
+        Observer(MemoryRequestLog(), PrometheusMetrics()).end(trace(), route="/x", ended=11.0)
         log_bug("req_1", RuntimeError("private"))
     finally:
         for logger in (request_logger, error_logger):
@@ -109,7 +109,7 @@ def test_the_cluster_is_told_the_same_series_as_this_process(monkeypatch):
 
     monkeypatch.setattr(ray_metrics, "metrics", SimpleNamespace(Counter=Recorder, Histogram=Recorder))
     local = PrometheusMetrics()
-    seen = exchange(principal=PRINCIPAL, model="m", stream=True, first_piece_at=10.2, usage=Usage(7, 3, 2))
+    seen = trace(principal=PRINCIPAL, model="m", stream=True, first_piece_at=10.2, usage=Usage(7, 3, 2))
     metrics = ray_metrics.ClusterMetrics(local)
     metrics.begin()
     metrics.end(record_of(seen, route="/x", ended=11.0))

@@ -87,7 +87,7 @@ class JournalMismatch(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How often an engine is asked that has no place or has died; after the n-th time it is given n times `wait_s`."""
 
     max_tries: int = 6
@@ -97,7 +97,7 @@ class Patience:
 class JournaledEngine:
     """An engine whose answers are in a journal, and go on where one broke off. Keeps the contract of Engine."""
 
-    def __init__(self, engine: Engine, journal: Journal, patience: Patience) -> None:
+    def __init__(self, engine: Engine, journal: Journal, patience: RetryPolicy) -> None:
         self.card = engine.card
         self._engine = engine
         self._journal = journal
@@ -111,7 +111,7 @@ class JournaledEngine:
 class _JournaledStream:
     """One answer: what the journal has of it, then the rest from the engine."""
 
-    def __init__(self, engine: Engine, journal: Journal, patience: Patience, request: EngineRequest) -> None:
+    def __init__(self, engine: Engine, journal: Journal, patience: RetryPolicy, request: EngineRequest) -> None:
         self.summary = Summary()
         self._engine = engine
         self._journal = journal
@@ -189,7 +189,7 @@ class _JournaledStream:
             await self._pieces.aclose()
 
 
-class Shown:
+class EmittedEvents:
     """The events of a response that were shown; one that is made again gets the same ids, and shows none twice."""
 
     def __init__(self, events: Sequence[bytes] = ()) -> None:

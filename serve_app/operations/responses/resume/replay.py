@@ -12,7 +12,7 @@ from serve_app.operations.responses.events.items import Status, TextKind
 from serve_app.operations.responses.events.state import ResponseState, Said
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.events.written_call import FieldInWriting
-from serve_app.operations.responses.resume.journal import Shown
+from serve_app.operations.responses.resume.journal import EmittedEvents
 
 _KINDS: dict[str, TextKind] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
 _PLACE = ("type", "sequence_number", "item_id", "output_index")
@@ -45,7 +45,7 @@ def replay(turn: StoredTurn) -> list[bytes]:
 def reopen(response: Item, events: Sequence[bytes]) -> ResponseState:
     """Return the state in which a response was that began with these events, as far as they tell: enough to end it."""
     told = [orjson.loads(event) for event in events]
-    state = ResponseState(response, new_id=Shown(events).new_id)
+    state = ResponseState(response, new_id=EmittedEvents(events).new_id)
     state.begin(queued=bool(response["background"]))
     for event in told:
         _REOPENERS.get(event["type"], _reopen_tool)(state, event)

@@ -20,7 +20,7 @@ from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.dialect import GenerationChat, create_chat_request, translated
 from serve_app.operations.responses.prompt.history import ServerRun, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.prompt.turn import Turn
-from serve_app.operations.responses.resume.journal import Journal, Shown
+from serve_app.operations.responses.resume.journal import EmittedEvents, Journal
 from serve_app.operations.responses.run.running_tool import RunningTool, Work
 from serve_app.operations.responses.tools.contract import (
     CUT,
@@ -69,10 +69,10 @@ class ResponseRun:
         clock: Callable[[], float] = time.time,
         first_chat: GenerationChat | None = None,
         journal: Journal | None = None,
-        shown: Shown | None = None,
+        shown: EmittedEvents | None = None,
     ) -> None:
         self.turn = turn
-        shown = shown or Shown()
+        shown = shown or EmittedEvents()
         seal = shown.seal(turn.seal_reasoning) if turn.seal_reasoning is not None else None
         self.state = ResponseState(
             turn.response, new_id=shown.new_id, clock=clock, seal_reasoning=seal, begin_tool=shown.put_into

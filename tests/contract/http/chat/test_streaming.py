@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from deployments.models.contract.engine import Usage
-from serve_app.http.middleware import BodyBounds
+from serve_app.http.middleware import BodyLimits
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.conftest import serve
 from tests.twins.engine import Script
@@ -148,7 +148,7 @@ def error_in(raw, status):
 
 
 async def test_body_declared_too_large_is_413_before_any_of_it(world):
-    world.bounds = BodyBounds(max_bytes=1000)
+    world.bounds = BodyLimits(max_bytes=1000)
     async with serve(world.app()) as address:
         error = error_in(await exchange(address, head("content-length: 1001")), 413)
     assert error["type"] == "invalid_request_error"
@@ -156,14 +156,14 @@ async def test_body_declared_too_large_is_413_before_any_of_it(world):
 
 
 async def test_body_that_grows_too_large_is_413_before_the_rest(world):
-    world.bounds = BodyBounds(max_bytes=1000)
+    world.bounds = BodyLimits(max_bytes=1000)
     chunk = b"320\r\n" + b"x" * 800 + b"\r\n"
     async with serve(world.app()) as address:
         error_in(await exchange(address, head("transfer-encoding: chunked"), chunk, chunk), 413)
 
 
 async def test_body_that_comes_too_slowly_is_408(world):
-    world.bounds = BodyBounds(grace_s=0.1, min_bytes_per_s=1e9)
+    world.bounds = BodyLimits(grace_s=0.1, min_bytes_per_s=1e9)
     async with serve(world.app()) as address:
         error = error_in(await exchange(address, head("content-length: 99"), b'{"model":', pause=0.01), 408)
     assert error["type"] == "invalid_request_error"
@@ -172,7 +172,7 @@ async def test_body_that_comes_too_slowly_is_408(world):
 
 
 async def test_body_that_comes_slowly_but_steadily_is_taken(world):
-    world.bounds = BodyBounds(grace_s=0.5, min_bytes_per_s=1.0)
+    world.bounds = BodyLimits(grace_s=0.5, min_bytes_per_s=1.0)
     body = orjson.dumps(CHAT)
     parts = [body[start : start + 8] for start in range(0, len(body), 8)]
     async with serve(world.app()) as address:

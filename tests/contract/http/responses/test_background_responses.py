@@ -9,7 +9,7 @@ import pytest
 from deployments.models.contract.errors import EngineDied, Overloaded, RequestRejected
 from deployments.models.contract.events import Finished, TextDelta
 from serve_app.operations.responses.background import INTERRUPTED, ROUTE
-from serve_app.operations.responses.resume.journal import Patience
+from serve_app.operations.responses.resume.journal import RetryPolicy
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.background_calls import ended, events_of, held, kill, taken_over
 from tests.contract.http.conftest import serve
@@ -242,7 +242,7 @@ async def test_an_engine_that_keeps_dying_fails_it(world):
     begun = await responses.create(**ASK)
     response = await ended(responses, begun.id)
     assert (response.status, response.error.code) == ("failed", "server_error")
-    assert len(world.chat.requests) == Patience().max_tries
+    assert len(world.chat.requests) == RetryPolicy().max_tries
     fold(await events_of(world, begun.id))
 
 
