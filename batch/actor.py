@@ -1,4 +1,7 @@
-"""The coordinator as a Ray actor: detached, restarted by Ray when it dies, found by its name."""
+"""The coordinator as a Ray actor: detached, restarted by Ray when it dies, found by its name.
+
+Its process also runs the housekeeping of everything that is stored.
+"""
 
 import asyncio
 import logging
@@ -14,6 +17,7 @@ from batch.setup import BatchSetup, log_errors
 from deployments.background_loop import BackgroundLoop
 from deployments.config import ConfigError
 from deployments.detached import NAMESPACE, start_detached
+from deployments.state.housekeeping import Housekeeping, create_chores
 from serve_app.telemetry.log import log_bug
 
 logger = logging.getLogger(__name__)
@@ -70,12 +74,15 @@ class BatchCoordinator:
         fleet = RayFleet(self._setup)
         setup, state = self._setup, self._setup.state.config
         self._coordinator = Coordinator(stores, fleet, setup.config, state.files, state.tiers)
-        warming = asyncio.create_task(_warm_up(fleet))
+        chores = create_chores(stores.database, stores.files, stores.work, state)
+        beside = [asyncio.create_task(work) for work in (_warm_up(fleet), Housekeeping(chores, log_bug).run())]
         try:
             await self._coordinator.run()
         finally:
-            warming.cancel()
             self._coordinator = None
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             await fleet.close()
             await stores.close()
 

@@ -1,6 +1,7 @@
 """What the operator says about batches."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -19,6 +20,8 @@ class BatchConfig(Section):
     to follow those that end. `priority` is vLLM's: higher runs later, interactive requests have 0.
     """
 
+    retired: ClassVar[Mapping[str, str]] = {"sweep_interval_s": "set state.sweep_interval_s."}
+
     max_unfinished_per_account: Annotated[int, Field(ge=1)] = 10
     max_requests: Annotated[int, Field(ge=1, le=1_000_000)] = 50_000
     max_line_bytes: Annotated[int, Field(ge=1024)] = 64 * 1024 * 1024
@@ -33,4 +36,3 @@ class BatchConfig(Section):
     lease_s: Annotated[float, Field(ge=2, le=600)] = 15.0
     poll_interval_s: Annotated[float, Field(gt=0, le=10)] = 0.5
     commit_interval_s: Annotated[float, Field(gt=0, le=1)] = 0.5
-    sweep_interval_s: Annotated[float, Field(gt=0)] = 30.0

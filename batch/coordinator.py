@@ -1,11 +1,10 @@
-"""The coordinator: claims batches and sees them to their end; destroys what has expired.
+"""The coordinator: claims batches and sees them to their end.
 
 Any number may run over the same database: what one has claimed, others leave alone until its claim runs out.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from sqlalchemy.exc import DBAPIError
@@ -13,19 +12,16 @@ from sqlalchemy.exc import DBAPIError
 from batch.config import BatchConfig
 from batch.fleet import Fleet
 from batch.run import BatchRun
-from batch.stores import Stores, worth_telling
+from batch.stores import Stores
 from deployments.state.batches.ledger import Fenced
 from deployments.state.batches.rows import Batch
-from deployments.state.files.store import ORPHAN_AGE_S
 from deployments.state.identity.tiers import Tiers
-from deployments.state.objects.store import StoreUnavailable
 from deployments.state.retention import FilesConfig
-from deployments.waiting import wait_at_most
+from deployments.waiting import wait_at_most, worth_logging
 from serve_app.telemetry.log import log_bug
 
 logger = logging.getLogger(__name__)
 
-_ORPHANS_EVERY_S = 3600.0
 _AFTER_BUG_S = 5.0
 
 
@@ -44,7 +40,6 @@ class Coordinator:
 
     async def run(self) -> None:
         """Claim batches as they come, for ever."""
-        sweeping = asyncio.create_task(self._sweep_for_ever())
         try:
             while True:
                 await self._claim_all()
@@ -52,7 +47,7 @@ class Coordinator:
                 self._wake.clear()
         finally:
             claimed = list(self._running.values())
-            tasks = [sweeping, *self._running]
+            tasks = list(self._running)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -73,9 +68,9 @@ class Coordinator:
                 batch = await self._stores.work.claim(self._config.lease_s, list(self._running.values()))
             except (DBAPIError, OSError) as error:
                 self._num_refusals += 1
-                if worth_telling(self._num_refusals):
-                    told = "Batches could not be claimed %d times: %s"
-                    logger.warning(told, self._num_refusals, type(error).__name__)
+                if worth_logging(self._num_refusals):
+                    kind = type(error).__name__
+                    logger.warning("Batches could not be claimed %d times: %s", self._num_refusals, kind)
                 return
             except Exception as error:  # It is claimed, and tried again when the claim has run out.
                 log_bug("claim", error)
@@ -103,40 +98,3 @@ class Coordinator:
         except Exception as error:  # The claim runs out, and the batch is tried again.
             log_bug(batch.batch_id, error)
             await asyncio.sleep(_AFTER_BUG_S)
-
-    async def _sweep_for_ever(self) -> None:
-        elapsed_s = _ORPHANS_EVERY_S
-        while True:
-            await _try("Destroying expired files", self._stores.files.sweep)
-            await _try("Emptying the database's log", self._stores.database.empty_log)
-            if elapsed_s >= _ORPHANS_EVERY_S:
-                elapsed_s = 0.0
-                await _try("Destroying orphans", self._stores.files.sweep_orphans)
-                await _try("Destroying orphans", self._sweep_segments)
-            await asyncio.sleep(self._config.sweep_interval_s)
-            elapsed_s += self._config.sweep_interval_s
-
-    async def _sweep_segments(self) -> int:
-        before = self._stores.files.past() - ORPHAN_AGE_S
-        old = [one.key async for one in self._stores.objects.list_objects("segments") if one.modified_at < before]
-        num_dropped = 0
-        for start in range(0, len(old), 400):
-            keys = old[start : start + 400]
-            known = await self._stores.work.known_segments(keys)
-            for key in set(keys) - known:
-                await self._stores.objects.delete(key)
-                num_dropped += 1
-        return num_dropped
-
-
-async def _try(what: str, work: Callable[[], Awaitable[int | None]]) -> None:
-    try:
-        num = await work()
-    except (DBAPIError, StoreUnavailable, OSError) as error:
-        logger.warning("%s failed: %s", what, type(error).__name__)
-        return
-    except Exception as error:  # Or nothing would be swept any more.
-        log_bug(what, error)
-        return
-    if num:
-        logger.info("%s: %d", what, num)

@@ -18,6 +18,7 @@ from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
 from deployments.state.objects.marker import open_objects
 from deployments.state.objects.store import ContentLost, ObjectStore, StoreUnavailable
+from deployments.waiting import worth_logging
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -66,11 +67,6 @@ async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
     return create_stores(database, objects, files, BatchStore(database, vault, max_unfinished))
 
 
-def worth_telling(num_failures: int) -> bool:
-    """Say whether to log so many failures in a row: not all of them, which would fill the log."""
-    return num_failures in (1, 10) or num_failures % 100 == 0
-
-
 async def at_once() -> float:
     """Return that what is lost is not waited for."""
     return 0.0
@@ -111,6 +107,6 @@ async def patiently(
                 if now - lost_at >= await lost_after():
                     raise
             num_failures += 1
-            if worth_telling(num_failures):
+            if worth_logging(num_failures):
                 logger.warning("%s failed %d times: %s", what, num_failures, type(error).__name__)
         await sleep(min(_MAX_WAIT_S, _FIRST_WAIT_S * 2 ** min(num_failures, _MAX_DOUBLINGS)))

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from deployments.waiting import worth_logging
+
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -69,5 +71,5 @@ async def _repeat(name: str, interval_s: float, work: Callable[[], Awaitable[obj
             failures = 0
         except Exception as error:
             failures += 1
-            if failures in (1, 10) or failures % 100 == 0:
+            if worth_logging(failures):
                 logger.warning("%s failed %d times in a row: %s", name, failures, type(error).__name__)

@@ -1,4 +1,4 @@
-"""How long a task waits for news."""
+"""How long a task waits for news, and how often it says that it waits in vain."""
 
 import asyncio
 from contextlib import suppress
@@ -9,3 +9,8 @@ async def wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()
+
+
+def worth_logging(num_failures: int) -> bool:
+    """Say whether to log so many failures in a row: the first, the tenth and each hundredth."""
+    return num_failures in (1, 10) or num_failures % 100 == 0

@@ -27,16 +27,11 @@ from deployments.limits.messages import Exchange, Exchanged, Hello, Identified, 
 from deployments.limits.snapshots import Snapshot, load_snapshot, save_snapshot
 from deployments.limits.window import WINDOW_S
 from deployments.state.config import ResolvedState
-from deployments.state.containers.store import ContainerStore
-from deployments.state.database.clock import PastClock, SteadyClock
+from deployments.state.database.clock import SteadyClock
 from deployments.state.database.connection import Database, connect
-from deployments.state.encryption.vault import Vault
 from deployments.state.identity.key_store import KeyStore
-from deployments.state.responses.conversations import ConversationStore
-from deployments.state.responses.store import ResponseStore
 from deployments.state.usage.record import RequestRecord
-from deployments.state.usage.store import LogTrim, Numbered, UsageStore
-from deployments.state.vector_stores.store import VectorStores
+from deployments.state.usage.store import Numbered, UsageStore
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +41,6 @@ _LOOK_AT_MOST_EVERY_S = 0.1
 _LOOK_TIMEOUT_S = 0.5
 _LOOK_PAUSE_S = 2.0
 _START_TIMEOUT_S = 10.0
-_TRIM_EVERY_S = 3600.0
 
 
 class Gatekeeper:
@@ -57,7 +51,6 @@ class Gatekeeper:
 
     def __init__(self, state: ResolvedState) -> None:
         self._state = state
-        self._past = PastClock()
         self._epoch = secrets.token_hex(8)
         self._core: GatekeeperCore | None = None
         self._journal: FileJournal | None = None
@@ -185,9 +178,6 @@ class Gatekeeper:
         self._background.repeat("Polling keys", config.limiter.key_poll_interval_s, self._poll_keys)
         self._background.repeat("The limiter's snapshot", config.limiter.snapshot_interval_s, self._snapshot)
         self._background.repeat("Writing request records", config.usage_flush_interval_s, self._flush_records)
-        trim = LogTrim(self._usage, config.request_log_days, self._past)
-        self._background.repeat("Dropping old request records", _TRIM_EVERY_S, trim.trim)
-        self._background.repeat("Sweeping expired responses", config.sweep_interval_s, self._sweep_responses)
 
     async def _poll_keys(self) -> None:
         core = self._ready()
@@ -229,16 +219,6 @@ class Gatekeeper:
             for client_id, number, _ in batch:
                 self._durable[client_id] = max(self._durable.get(client_id, 0), number + 1)
                 self._records.popleft()
-
-    async def _sweep_responses(self) -> None:
-        """Destroy the stored responses, conversations, containers' records and vector stores that have expired."""
-        database = self._database
-        assert database is not None
-        vault = Vault(database, self._state.master_key)
-        await ResponseStore(database, vault, self._past).sweep()
-        await ConversationStore(database, vault, self._past).sweep()
-        await ContainerStore(database, vault, self._past).sweep()
-        await VectorStores(database, vault, self._past).sweep()
 
     async def _stop(self) -> None:
         if self._core is not None:

@@ -58,7 +58,7 @@ class StateConfig(Section):
         master_key: wraps the keys of all stored content, 32 random bytes in hexadecimal or base64. Losing it loses the
             content. By default a file in the state directory.
         usage_flush_interval_s: how often request records are written to the database.
-        sweep_interval_s: how often expired rows are deleted.
+        sweep_interval_s: how often what has expired is deleted.
         request_log_days: how long the request log is kept.
     """
 

@@ -21,10 +21,12 @@ from batch.stores import Stores, create_stores
 from batch.worker import LineWorker
 from deployments.models.client.startup import ModelStartup
 from deployments.state.batches.store import BatchStore
+from deployments.state.config import StateConfig
 from deployments.state.containers.store import ContainerStore
 from deployments.state.database.connection import connect
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
+from deployments.state.housekeeping import Housekeeping, Intervals, create_chores
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
@@ -52,6 +54,7 @@ from serve_app.operations.vector_stores.indexing import Indexer
 from serve_app.operations.vector_stores.search import FileSearch
 from serve_app.operations.web_search.tool import WebSearch
 from serve_app.services import Services
+from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
@@ -285,9 +288,13 @@ class Batching:
 
 @asynccontextmanager
 async def run_batches(
-    world: World, stores: Stores, fleet: Callable[[LineWorker], Any] = LocalFleet, **overrides: object
+    world: World,
+    stores: Stores,
+    fleet: Callable[[LineWorker], Any] = LocalFleet,
+    intervals: Intervals | None = None,
+    **overrides: object,
 ) -> AsyncIterator[Batching]:
-    """Have a coordinator with a worker of its own run."""
+    """Have a coordinator with a worker of its own run, and the housekeeping beside it."""
     config = BatchConfig(**{"commit_interval_s": 0.02, "poll_interval_s": 0.02, **overrides})
     salt = cache_salts(b"salt")
     operations = create_operations(world.directory, salt, None, world.storage(), world.built_ins).by_path()
@@ -296,12 +303,14 @@ async def run_batches(
     workers = fleet(worker)
     coordinator = Coordinator(stores, workers, config, world.file_rules, world.tiers)
     world.wake_batches = coordinator.poke
-    running = asyncio.create_task(coordinator.run())
+    chores = create_chores(stores.database, stores.files, stores.work, StateConfig(), intervals)
+    running = [asyncio.create_task(work) for work in (coordinator.run(), Housekeeping(chores, log_bug).run())]
     try:
         yield Batching(stores, config, coordinator, worker, workers, counted)
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 @pytest.fixture

@@ -7,15 +7,9 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Engine, event, func, select, text
 
-from deployments.limits.gatekeeper import Gatekeeper
-from deployments.state.database.clock import PastClock
 from deployments.state.database.connection import connect
 from deployments.state.database.tables import metadata, responses
-from deployments.state.encryption.vault import Vault
-from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.protocol import StoredTurn, TurnMissing
-from deployments.state.responses.store import ResponseStore
-from tests.contract.state.processes import resolved
 from tests.contract.state.turns import DAY, ME, OTHER, begin, ids, message, over, save, stores, turn
 from tests.twins.gatekeeper import TestClock
 
@@ -143,38 +137,6 @@ async def test_deleted_content_is_gone_from_the_file_itself(tmp_path):
     left = path.read_bytes()
     assert row.wrapped_key not in left
     assert row.sealed_items not in left
-
-
-async def test_the_gatekeeper_sweeps_what_has_expired(database, database_url, tmp_path):
-    state = resolved(database_url, tmp_path / "state")
-    vault = Vault(database, state.master_key)
-    await ResponseStore(database, vault).save(ME, turn("a"), expires_at=1.0)
-    await ConversationStore(database, vault).create(ME, {}, [message("m")], expires_at=1.0)
-    gatekeeper = Gatekeeper(state)
-    try:
-        await asyncio.to_thread(gatekeeper._background.run, gatekeeper._sweep_responses())
-    finally:
-        gatekeeper.stop()
-    async with database.read() as connection:
-        for name in ("responses", "response_items", "conversations", "conversation_items"):
-            assert await connection.scalar(select(func.count()).select_from(metadata.tables[name])) == 0
-
-
-async def test_the_gatekeeper_sweeps_nothing_because_a_clock_has_jumped(database, database_url, tmp_path):
-    state, wall = resolved(database_url, tmp_path / "state"), TestClock()
-    vault = Vault(database, state.master_key)
-    await ResponseStore(database, vault).save(ME, turn("a"), expires_at=wall.now + 1e6)
-    await ConversationStore(database, vault).create(ME, {}, [message("m")], expires_at=wall.now + 1e6)
-    gatekeeper = Gatekeeper(state)
-    gatekeeper._past = PastClock(wall, TestClock(0.0))
-    wall.advance(1e9)
-    try:
-        await asyncio.to_thread(gatekeeper._background.run, gatekeeper._sweep_responses())
-    finally:
-        gatekeeper.stop()
-    async with database.read() as connection:
-        for name in ("responses", "conversations"):
-            assert await connection.scalar(select(func.count()).select_from(metadata.tables[name])) == 1
 
 
 async def test_many_at_once_are_saved_together_and_one_that_fails_fails_alone(database, monkeypatch):

@@ -185,19 +185,6 @@ async def test_a_log_that_is_behind_catches_up_and_no_gap_in_it_takes_time(datab
     assert await trimming.ages() == []
 
 
-async def test_the_gatekeeper_trims_the_log(
-    database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deployments.limits.gatekeeper._TRIM_EVERY_S", 0.02)
-    store = UsageStore(database)
-    await store.add([Numbered("old", record(at=NOON)), Numbered("fresh", record(at=time.time()))])
-    gatekeeper = Gatekeeper(resolved(database_url, tmp_path / "state"))
-    async with asyncio.timeout(30):
-        while await store.count() != 1:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    gatekeeper.stop()
-
-
 async def test_shipped_records_survive_a_kill_of_the_gatekeeper_and_count_once(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from batch.config import BatchConfig
 from deployments.config import ConfigError
 from deployments.references import EnvReference, FileReference
 from deployments.state.config import (
@@ -189,3 +190,8 @@ def test_an_object_store_of_another_kind_is_refused(url: str) -> None:
     with pytest.raises(ValidationError, match=r"object_store\.url") as refused:
         ObjectStoreConfig(url=url)
     assert "secret@" not in refused.value.errors()[0]["msg"]
+
+
+def test_a_setting_that_was_renamed_is_refused_with_its_new_name() -> None:
+    with pytest.raises(ValidationError, match=r"sweep_interval_s is gone: set state\.sweep_interval_s\."):
+        BatchConfig(sweep_interval_s=30)  # type: ignore[call-arg]

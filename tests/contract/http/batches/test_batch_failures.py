@@ -11,6 +11,7 @@ from batch.fleet import FleetDown, LocalFleet
 from deployments.models.contract.errors import EngineDied, Overloaded
 from deployments.state.batches.work import BatchWork
 from deployments.state.database.tables import batches
+from deployments.state.housekeeping import Intervals
 from deployments.state.objects.store import ObjectMissing
 from tests.contract.http.answers import USAGE, answer
 from tests.contract.http.batch_calls import (
@@ -207,7 +208,7 @@ async def test_a_sweep_that_breaks_off_is_tried_again_until_what_has_expired_is_
     kept = await world.client().files.create(file=("y.txt", b"y"), purpose="user_data")
     assert len(world.objects.objects) == 2
     world.clock.advance(2 * 3600)
-    async with run_batches(world, batch_stores, sweep_interval_s=0.02):
+    async with run_batches(world, batch_stores, intervals=Intervals(expired_s=0.02)):
         await eventually(lambda: len(world.objects.objects) == 1)
     assert num_sweeps > 2
     assert (await world.client().files.content(kept.id)).content == b"y"

@@ -8,6 +8,7 @@ import pytest
 from batch import run as run_module
 from batch import stores as stores_module
 from deployments.state.batches.work import BatchWork
+from deployments.state.housekeeping import Intervals
 from tests.contract.http.answers import USAGE, answer
 from tests.contract.http.batch_calls import (
     finish,
@@ -278,7 +279,7 @@ async def test_an_input_that_expires_while_its_batch_runs_stays_until_the_end(cl
         expires_after={"anchor": "created_at", "seconds": 3600},
     )
     batch = await client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
-    async with run_batches(world, batch_stores, max_lines_in_flight=1, sweep_interval_s=0.02):
+    async with run_batches(world, batch_stores, max_lines_in_flight=1, intervals=Intervals(expired_s=0.02)):
         batch = await until(client, batch, "in_progress")
         world.clock.advance(3600)
         await asyncio.sleep(0.2)

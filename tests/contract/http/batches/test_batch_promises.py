@@ -6,8 +6,8 @@ from dataclasses import replace
 import openai
 import pytest
 
-from batch import coordinator
 from deployments.models.contract.errors import RequestRejected
+from deployments.state.housekeeping import Intervals
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
 from tests.contract.http.batch_calls import (
     CHAT,
@@ -346,8 +346,7 @@ async def test_the_scopes_are_those_that_the_key_had_when_the_batch_was_created(
 
 
 @on_both_databases
-async def test_what_has_ended_or_belongs_to_nothing_is_swept_away(world, batch_stores, monkeypatch):
-    monkeypatch.setattr(coordinator, "_ORPHANS_EVERY_S", 0.01)
+async def test_what_has_ended_or_belongs_to_nothing_is_swept_away(world, batch_stores):
     world.principal(requests_per_minute=10_000)
     client, objects = world.client(), world.objects
     file = await client.files.create(
@@ -358,7 +357,7 @@ async def test_what_has_ended_or_belongs_to_nothing_is_swept_away(world, batch_s
     world.chat.script = lambda request: (
         answer(request) if b"Question 0" in request.body else Script([gate, *answer(request).steps], usage=USAGE)
     )
-    async with run_batches(world, batch_stores, sweep_interval_s=0.02):
+    async with run_batches(world, batch_stores, intervals=Intervals(expired_s=0.02, orphans_s=0.02)):
         batch = await until(client, await submit(client, jsonl(line(0), line(1))), "in_progress")
         batch = await until_done(client, batch, 1)
         (segment,) = [key for key in objects.objects if key.startswith("segments/")]
@@ -378,7 +377,6 @@ async def test_what_has_ended_or_belongs_to_nothing_is_swept_away(world, batch_s
 
 async def test_an_orphan_that_was_just_written_is_kept(world, batch_stores, monkeypatch):
     """It may be a segment whose commit is on its way."""
-    monkeypatch.setattr(coordinator, "_ORPHANS_EVERY_S", 0.01)
     sweeps = 0
     swept = batch_stores.work.known_segments
 
@@ -392,6 +390,6 @@ async def test_an_orphan_that_was_just_written_is_kept(world, batch_stores, monk
     world.clock.advance(7 * 3600)
     world.objects.now = world.clock.now
     await world.objects.put("segments/new", b"x")
-    async with run_batches(world, batch_stores, sweep_interval_s=0.02):
+    async with run_batches(world, batch_stores, intervals=Intervals(expired_s=0.02, orphans_s=0.02)):
         await eventually(lambda: sweeps > 0 and "segments/old" not in world.objects.objects)
     assert "segments/new" in world.objects.objects

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from deployments.state.database.tables import files
+from deployments.state.housekeeping import Intervals
 from tests.batches import insert_batch
 from tests.contract.http.answers import SECRET
 from tests.contract.http.conftest import run_batches
@@ -335,7 +336,7 @@ async def test_the_key_of_a_deleted_file_is_nowhere_on_the_disk(client, world, b
         return any(key in path.read_bytes() for path in tmp_path.glob("files.db*"))
 
     assert is_written()
-    async with run_batches(world, batch_stores, sweep_interval_s=0.02):
+    async with run_batches(world, batch_stores, intervals=Intervals(database_log_s=0.02)):
         await client.files.delete(file.id)
         await eventually(lambda: not is_written())
 

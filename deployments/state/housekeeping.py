@@ -1,0 +1,109 @@
+"""The one janitor: deletes what has expired or was left behind, each kind at its own interval.
+
+The batch coordinator's process runs it beside the coordinator. A chore that fails is logged without content and tried
+again at its next turn; each runs in a task of its own, so that none that fails or hangs holds up another.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.exc import DBAPIError
+
+from deployments.state.batches.work import BatchWork
+from deployments.state.config import StateConfig
+from deployments.state.containers.store import ContainerStore
+from deployments.state.database.connection import Database
+from deployments.state.files.store import ORPHAN_AGE_S, FileStore
+from deployments.state.objects.store import StoreUnavailable
+from deployments.state.responses.conversations import ConversationStore
+from deployments.state.responses.store import ResponseStore
+from deployments.state.usage.store import LogTrim, UsageStore
+from deployments.state.vector_stores.store import VectorStores
+from deployments.waiting import worth_logging
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Seconds between two turns of a chore. A deleted key stays in SQLite's log for `database_log_s` at most."""
+
+    expired_s: float = 60.0
+    database_log_s: float = 30.0
+    orphans_s: float = 3600.0
+    request_log_s: float = 3600.0
+
+
+@dataclass(frozen=True)
+class Chore:
+    """Something to be done again and again; `work` returns how much it deleted, or None where that is not counted."""
+
+    name: str
+    interval_s: float
+    work: Callable[[], Awaitable[int | None]]
+
+
+class Housekeeping:
+    """Runs chores until it is cancelled; `log_bug` writes down an unexpected error, without its message."""
+
+    def __init__(self, chores: Sequence[Chore], log_bug: Callable[[str, BaseException], None]) -> None:
+        self._chores = chores
+        self._log_bug = log_bug
+
+    async def run(self) -> None:
+        """Do every chore now, and again after its interval."""
+        async with asyncio.TaskGroup() as group:
+            for chore in self._chores:
+                group.create_task(self._repeat(chore))
+
+    async def _repeat(self, chore: Chore) -> None:
+        num_failures = 0
+        while True:
+            try:
+                num_deleted = await chore.work()
+            except (DBAPIError, StoreUnavailable, OSError) as error:
+                num_failures += 1
+                if worth_logging(num_failures):
+                    logger.warning("%s failed %d times: %s", chore.name, num_failures, type(error).__name__)
+            except Exception as error:  # Or this chore would never be done again.
+                self._log_bug(chore.name, error)
+            else:
+                num_failures = 0
+                if num_deleted:
+                    logger.info("%s: %d", chore.name, num_deleted)
+            await asyncio.sleep(chore.interval_s)
+
+
+def create_chores(
+    database: Database, files: FileStore, batches: BatchWork, config: StateConfig, intervals: Intervals | None = None
+) -> list[Chore]:
+    """Return all chores. What has expired is judged by `files.past`, a clock without jumps into the future."""
+    every = Intervals(expired_s=config.sweep_interval_s) if intervals is None else intervals
+    vault, past = files.vault, files.past
+    trim = LogTrim(UsageStore(database), config.request_log_days, past)
+    return [
+        Chore("Deleting expired files", every.expired_s, files.sweep),
+        Chore("Deleting expired responses", every.expired_s, ResponseStore(database, vault, past).sweep),
+        Chore("Deleting expired conversations", every.expired_s, ConversationStore(database, vault, past).sweep),
+        Chore("Deleting expired containers", every.expired_s, ContainerStore(database, vault, past).sweep),
+        Chore("Ending expired vector stores", every.expired_s, VectorStores(database, vault, past).sweep),
+        Chore("Emptying the database's log", every.database_log_s, database.empty_log),
+        Chore("Trimming the request log", every.request_log_s, trim.trim),
+        Chore("Deleting orphaned files", every.orphans_s, files.sweep_orphans),
+        Chore("Deleting orphaned segments", every.orphans_s, lambda: _sweep_segments(files, batches)),
+    ]
+
+
+async def _sweep_segments(files: FileStore, batches: BatchWork) -> int:
+    """Delete segments that no batch names and that were not written just now; return how many."""
+    before = files.past() - ORPHAN_AGE_S
+    old = [one.key async for one in files.objects.list_objects("segments") if one.modified_at < before]
+    num_deleted = 0
+    for start in range(0, len(old), 400):
+        keys = old[start : start + 400]
+        for key in set(keys) - await batches.known_segments(keys):
+            await files.objects.delete(key)
+            num_deleted += 1
+    return num_deleted
