@@ -7,7 +7,7 @@ store; here are only places and counts.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, or_, select
+from sqlalchemy import and_, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.batches import ledger
@@ -25,7 +25,7 @@ from deployments.state.batches.rows import (
 from deployments.state.batches.store import BatchStore, one_row, write_row
 from deployments.state.database.batch_status import ENDED
 from deployments.state.database.clock import PastClock, uptime
-from deployments.state.database.lease_watch import LeaseWatch
+from deployments.state.database.lease_watch import LeaseWatch, may_be_free
 from deployments.state.database.tables import api_keys, batch_segments, batches, files, request_log, usage
 from deployments.state.files.store import record_file
 from deployments.state.identity.principal import principal_of
@@ -50,7 +50,7 @@ class BatchWork:
         """
         busy = [batch.account for batch in running]
         free = await self._free(lease_s, [batch.batch_id for batch in running])
-        for batch_id, _ in sorted(free, key=lambda one: busy.count(one[1])):
+        for batch_id, account in sorted(free, key=lambda one: busy.count(one[1])):
             async with self._database.write() as connection:
                 # Whoever is just changing it, or was stopped while doing so, holds no other batch up.
                 query = select(batches).where(batches.c.batch_id == batch_id).with_for_update(skip_locked=True)
@@ -58,7 +58,8 @@ class BatchWork:
                 if row is None:
                     continue
                 before = state_of(dict(row))
-                is_abandoned = self._watch.is_abandoned(batch_id, (before.epoch, before.lease_until), lease_s)
+                lease = (before.epoch, before.lease_until)
+                is_abandoned = self._watch.is_abandoned((batch_id, account), lease, lease_s)
                 now, past = self._store.clock(), self._past()
                 state = ledger.claim(before, now, lease_s, is_abandoned=is_abandoned, past=past)
                 if state is None:
@@ -73,16 +74,11 @@ class BatchWork:
         query = select(batches.c.batch_id, batches.c.account, batches.c.epoch, batches.c.lease_until).where(
             batches.c.status.not_in(ENDED),
             batches.c.batch_id.not_in(except_for),
-            or_(batches.c.lease_until <= now, batches.c.lease_until > now + lease_s),
+            may_be_free(batches.c.lease_until, now, lease_s),
         )
         async with self._database.read() as connection:
             found = (await connection.execute(query.order_by(batches.c.created_at).limit(1000))).all()
-        self._watch.forget_others([batch_id for batch_id, _, _, lease_until in found if lease_until > now])
-        return [
-            (batch_id, account)
-            for batch_id, account, epoch, lease_until in found
-            if lease_until <= now or self._watch.is_abandoned(batch_id, (epoch, lease_until), lease_s)
-        ]
+        return [(batch_id, account) for batch_id, account, _, _ in self._watch.free(found, now, lease_s)]
 
     async def renew(self, batch_id: str, epoch: int, lease_s: float, elapsed_s: float) -> BatchState:
         """Hold on to a claim; return where the batch is, for it may be on its way to being cancelled.

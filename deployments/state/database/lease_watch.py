@@ -1,7 +1,17 @@
-"""Tells leases that nobody holds any more from those that are held, without trust in anybody's wall clock."""
+"""Detects abandoned leases with the local monotonic clock; the work queues find what they may claim with it."""
 
 import time
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, or_
+
+R = TypeVar("R", bound=Sequence[Any])
+
+
+def may_be_free(lease_until: ColumnElement[float], now: float, lease_s: float) -> ColumnElement[bool]:
+    """Return the condition for rows whose lease has ended, or ends later than one that was taken just now."""
+    return or_(lease_until <= now, lease_until > now + lease_s)
 
 
 class LeaseWatch:
@@ -9,22 +19,29 @@ class LeaseWatch:
 
     A lease names the time at which it ends by its holder's wall clock. Where that was ahead of the observer's, the time
     is further off than a lease lasts, and nothing would end it if its holder died. So such a lease also ends once
-    nothing of it has changed for its length, as the observer's own monotonic clock measures it: whoever holds one
-    renews it more often than that.
+    nothing of it has changed for its length, as the observer's own monotonic clock measures it: its holder renews it
+    more often than that.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._seen: dict[str, tuple[Hashable, float]] = {}
+        self._seen: dict[Hashable, tuple[Hashable, float]] = {}
 
-    def is_abandoned(self, name: str, value: Hashable, lease_s: float) -> bool:
+    def free(self, rows: Sequence[R], now: float, lease_s: float) -> list[R]:
+        """Return those of all rows that `may_be_free` whose lease has ended or is abandoned.
+
+        The last two columns of a row are the lease, its holder and its end; those before are the row's name.
+        """
+        names = {tuple(row[:-2]) for row in rows if row[-1] > now}
+        self._seen = {name: seen for name, seen in self._seen.items() if name in names}
+        return [
+            row for row in rows if row[-1] <= now or self.is_abandoned(tuple(row[:-2]), (row[-2], row[-1]), lease_s)
+        ]
+
+    def is_abandoned(self, name: Hashable, lease: Hashable, lease_s: float) -> bool:
         """Note what a lease holds now; return whether it has held just that for its whole length."""
         known = self._seen.get(name)
-        if known is None or known[0] != value:
-            self._seen[name] = (value, self._monotonic())
+        if known is None or known[0] != lease:
+            self._seen[name] = (lease, self._monotonic())
             return False
         return self._monotonic() - known[1] >= lease_s
-
-    def forget_others(self, names: Collection[str]) -> None:
-        """Forget all leases but these."""
-        self._seen = {name: self._seen[name] for name in names if name in self._seen}

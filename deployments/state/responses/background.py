@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import clean_id
-from deployments.state.database.lease_watch import LeaseWatch
+from deployments.state.database.lease_watch import LeaseWatch, may_be_free
 from deployments.state.database.tables import response_events as events_table
 from deployments.state.database.tables import response_jobs as jobs
 from deployments.state.database.tables import responses
@@ -26,6 +26,7 @@ from deployments.state.responses.store import UNFINISHED, index_items, new_row, 
 
 _JOB = b"response job"
 _LINE_END = b"\n"
+_LOOKED_AT = 100
 
 
 class BackgroundStore:
@@ -193,10 +194,14 @@ class BackgroundStore:
     async def claim(self, lease_s: float) -> Claimed | None:
         """Take over a response whose lease has lapsed, None if there is none."""
         now = self._clock()
-        found = await self._lapsed(now, lease_s)
-        if found is None:
+        query = select(jobs.c.response_id, jobs.c.epoch, jobs.c.lease_until).order_by(jobs.c.lease_until)
+        query = query.where(may_be_free(jobs.c.lease_until, now, lease_s)).limit(_LOOKED_AT)
+        async with self._database.read() as connection:
+            found = (await connection.execute(query)).all()
+        free = self._watch.free(found, now, lease_s)
+        if not free:
             return None
-        response_id, epoch, lease_until = found
+        response_id, epoch, lease_until = free[0]
         where = (jobs.c.response_id == response_id, jobs.c.epoch == epoch, jobs.c.lease_until == lease_until)
         values = {"epoch": epoch + 1, "lease_until": now + lease_s}
         async with self._database.write() as connection:
@@ -205,17 +210,6 @@ class BackgroundStore:
             if job is None:  # Somebody else was quicker.
                 return None
             return await self._take_over(connection, dict(job))
-
-    async def _lapsed(self, now: float, lease_s: float) -> tuple[str, int, float] | None:
-        """Return id, epoch and lease of a response whose lease has run out, or was not renewed for its length."""
-        query = select(jobs.c.response_id, jobs.c.epoch, jobs.c.lease_until).order_by(jobs.c.lease_until)
-        lapsed, ahead = jobs.c.lease_until <= now, jobs.c.lease_until > now + lease_s
-        async with self._database.read() as connection:
-            first = (await connection.execute(query.where(lapsed).limit(1))).one_or_none()
-            far_off = (await connection.execute(query.where(ahead))).all()
-        self._watch.forget_others([response_id for response_id, _, _ in far_off])
-        abandoned = [one for one in far_off if self._watch.is_abandoned(one[0], one[1:], lease_s)]
-        return first or next(iter(abandoned), None)
 
     async def _take_over(self, connection: AsyncConnection, job: dict[str, Any]) -> Claimed:
         response_id = job["response_id"]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sqlalchemy import and_, delete, or_, select, update
 
-from deployments.state.database.lease_watch import LeaseWatch
+from deployments.state.database.lease_watch import LeaseWatch, may_be_free
 from deployments.state.database.tables import vector_store_files as files
 from deployments.state.database.tables import vector_stores as stores
 from deployments.state.identity.principal import principal_of
@@ -53,12 +53,17 @@ class VectorStoreWork:
 
     async def claim(self, lease_s: float, max_files: int) -> Claim | None:
         """Return files that wait to be indexed, all of the store that has waited longest; None where there are none."""
-        found = await self._lapsed(lease_s)
-        if not found:
-            return None
-        store_id = found[0][0]
-        seen = {file_id: lease_until for of_store, file_id, _, lease_until in found if of_store == store_id}
         now, run_id = self._stores.clock(), secrets.token_hex(16)
+        query = select(files.c.store_id, files.c.file_id, files.c.run_id, files.c.lease_until).where(
+            files.c.status == "in_progress", may_be_free(files.c.lease_until, now, lease_s)
+        )
+        async with self._database.read() as connection:
+            found = (await connection.execute(query.order_by(files.c.created_at, files.c.file_id).limit(1000))).all()
+        free = self._watch.free(found, now, lease_s)
+        if not free:
+            return None
+        store_id = free[0].store_id
+        seen = {one.file_id: one.lease_until for one in free if one.store_id == store_id}
         rows = []
         async with self._database.write() as connection:
             query = select(files).where(files.c.store_id == store_id, files.c.file_id.in_(list(seen)[:max_files]))
@@ -81,25 +86,6 @@ class VectorStoreWork:
         account_key = await self._stores.vault.account_key(store_row["account"])
         claimed = [ClaimedFile(open_file(row, account_key), principal_of(row["principal"])) for row in rows]
         return Claim(open_store(dict(store_row), account_key, now), run_id, claimed)
-
-    async def _lapsed(self, lease_s: float) -> Sequence[tuple[str, str, str, float]]:
-        """Return files whose lease has run out, or was not renewed for its length, those who have waited first."""
-        now = self._stores.clock()
-        columns = (files.c.store_id, files.c.file_id, files.c.run_id, files.c.lease_until)
-        query = select(*columns).where(
-            files.c.status == "in_progress",
-            or_(files.c.lease_until <= now, files.c.lease_until > now + lease_s),
-        )
-        async with self._database.read() as connection:
-            found = (await connection.execute(query.order_by(files.c.created_at, files.c.file_id).limit(1000))).all()
-        names = {(one.store_id, one.file_id): f"{one.store_id}/{one.file_id}" for one in found}
-        self._watch.forget_others([names[one[0], one[1]] for one in found if one.lease_until > now])
-        return [
-            (one.store_id, one.file_id, one.run_id, one.lease_until)
-            for one in found
-            if one.lease_until <= now
-            or self._watch.is_abandoned(names[one[0], one[1]], (one.run_id, one.lease_until), lease_s)
-        ]
 
     async def renew(self, run_id: str, lease_s: float) -> set[str]:
         """Hold on to files; return the ids of those that the run still has."""
