@@ -5,7 +5,6 @@ Its process also runs the housekeeping of everything that is stored.
 
 import asyncio
 import logging
-import os
 from typing import Any
 
 import ray
@@ -47,11 +46,6 @@ class BatchCoordinator:
         coordinator = self._coordinator
         if coordinator is not None:
             self._loop.start(_poke(coordinator))
-
-    def status(self) -> dict[str, object]:
-        """Return the process id and the batches that are worked on."""
-        coordinator = self._coordinator
-        return {"pid": os.getpid(), "running": [] if coordinator is None else coordinator.running()}
 
     def stop(self) -> None:
         """Give all claims up, so that others can go on at once."""

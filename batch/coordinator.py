@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from sqlalchemy.exc import DBAPIError
 
-from batch.config import BatchConfig
+from batch.config import INTERVALS, MAX_RUNNING, BatchConfig, Intervals
 from batch.fleet import Fleet
 from batch.run import BatchRun
 from batch.stores import Stores
@@ -28,12 +28,21 @@ _AFTER_BUG_S = 5.0
 class Coordinator:
     """Works on batches until it is closed."""
 
-    def __init__(self, stores: Stores, fleet: Fleet, config: BatchConfig, rules: FilesConfig, tiers: Tiers) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        fleet: Fleet,
+        config: BatchConfig,
+        rules: FilesConfig,
+        tiers: Tiers,
+        intervals: Intervals = INTERVALS,
+    ) -> None:
         self._stores = stores
         self._fleet = fleet
         self._config = config
         self._rules = rules
         self._tiers = tiers
+        self._intervals = intervals
         self._running: dict[asyncio.Task[None], Batch] = {}
         self._wake = asyncio.Event()
         self._num_refusals = 0
@@ -43,7 +52,7 @@ class Coordinator:
         try:
             while True:
                 await self._claim_all()
-                await wait_at_most(self._wake, self._config.poll_interval_s)
+                await wait_at_most(self._wake, self._intervals.poll_s)
                 self._wake.clear()
         finally:
             claimed = list(self._running.values())
@@ -58,12 +67,8 @@ class Coordinator:
         """Look for new batches now."""
         self._wake.set()
 
-    def running(self) -> list[str]:
-        """Return the ids of the batches that are worked on here."""
-        return [batch.batch_id for batch in self._running.values()]
-
     async def _claim_all(self) -> None:
-        while len(self._running) < self._config.max_running:
+        while len(self._running) < MAX_RUNNING:
             try:
                 batch = await self._stores.work.claim(self._config.lease_s, list(self._running.values()))
             except (DBAPIError, OSError) as error:

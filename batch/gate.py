@@ -18,7 +18,7 @@ class Gate:
     def __init__(self, max_in_flight: int) -> None:
         self._max_in_flight = max_in_flight
         self._limit = min(_START, float(max_in_flight))
-        self._num_in_flight = 0
+        self.num_in_flight = 0
         self._to_spare = 0
         self._was_refused = False
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
@@ -28,11 +28,6 @@ class Gate:
     def limit(self) -> int:
         """How many lines may be in flight now."""
         return max(1, int(self._limit))
-
-    @property
-    def num_in_flight(self) -> int:
-        """How many lines are in flight now."""
-        return self._num_in_flight
 
     async def enter(self, account: str) -> None:
         """Wait until a line of the account may go; `leave` must follow."""
@@ -50,7 +45,7 @@ class Gate:
 
     def leave(self) -> None:
         """Note that a line has come back."""
-        self._num_in_flight -= 1
+        self.num_in_flight -= 1
         self._let_in_soon()
 
     def grow(self) -> None:
@@ -63,7 +58,7 @@ class Gate:
         """Note that a replica refused a line, being full."""
         if self._to_spare:
             return
-        self._to_spare = self._num_in_flight
+        self._to_spare = self.num_in_flight
         self._was_refused = True
         self._limit = max(1.0, self._limit * _SHRINK)
 
@@ -77,16 +72,16 @@ class Gate:
         """Let a line of each account in that waits, as far as there is room; those let in ask for more meanwhile."""
         self._is_due = False
         for account in list(self._waiting):
-            if self._num_in_flight >= self.limit:
+            if self.num_in_flight >= self.limit:
                 return
             turns = self._waiting.pop(account)
             turn = turns.popleft()
             if turns:
                 self._waiting[account] = turns  # At the end of the line of accounts.
             if not turn.done():
-                self._num_in_flight += 1
+                self.num_in_flight += 1
                 turn.set_result(None)
-        if self._waiting and self._num_in_flight < self.limit:
+        if self._waiting and self.num_in_flight < self.limit:
             self._let_in_soon()
 
     def _forget(self, account: str, turn: asyncio.Future[None]) -> None:

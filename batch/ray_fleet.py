@@ -16,6 +16,7 @@ import numpy as np
 import ray
 from ray.exceptions import RayActorError, RayError
 
+from batch.config import MAX_JOBS, SLICE_LINES
 from batch.fleet import FleetDown
 from batch.lines import Place
 from batch.setup import BatchSetup, log_errors
@@ -80,7 +81,7 @@ class RayFleet:
         self._config = setup.config
         self._shared: asyncio.Task[Any] | None = None
         self._alone: dict[str, Any] = {}
-        self._jobs = asyncio.Semaphore(setup.config.max_jobs)
+        self._jobs = asyncio.Semaphore(MAX_JOBS)
         self._num_jobs = 0
 
     async def warm_up(self) -> None:
@@ -162,8 +163,8 @@ class RayFleet:
         share = max(1, config.max_lines_in_flight // (self._num_jobs * config.num_workers))
         shared = config.model_copy(update={"max_lines_in_flight": share})
         setup = replace(self._setup, config=shared)
-        size = config.slice_lines
-        rows = [{"places": pack_places(places[start : start + size])} for start in range(0, len(places), size)]
+        slices = [places[start : start + SLICE_LINES] for start in range(0, len(places), SLICE_LINES)]
+        rows = [{"places": pack_places(one)} for one in slices]
         data = from_items(rows, override_num_blocks=len(rows)).map_batches(
             LineCaller,
             fn_constructor_args=(setup, job),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batch.calls import Answer, LineCalls
-from batch.config import BatchConfig
+from batch.config import INTERVALS, BatchConfig, Intervals
 from batch.gate import Gate
 from batch.lines import Place, parse_line
 from batch.segments import MAX_SEGMENT_BYTES
@@ -44,12 +44,13 @@ class LineWorker:
         operations: Mapping[str, RunnableOperation[Any]],
         config: BatchConfig,
         count: Callable[[RequestRecord], None] | None = None,
+        intervals: Intervals = INTERVALS,
     ) -> None:
         """Take what lines need; `count` measures each line whose outcome has been committed."""
         self.gate = Gate(config.max_lines_in_flight)
         self._stores = stores
-        self._config = config
         self._count = count
+        self._intervals = intervals
         self._calls = LineCalls(operations, self.gate, config.priority, clock=stores.batches.clock)
 
     async def run(self, job: Job, places: Sequence[Place]) -> None:
@@ -58,7 +59,7 @@ class LineWorker:
         Raises:
             Fenced: somebody else works on the batch now, or its outcomes are sealed.
         """
-        run = _Run(self._stores, self._config, job, self._count)
+        run = _Run(self._stores, self._intervals, job, self._count)
         committing = asyncio.create_task(run.commit_until_done())
         starting = asyncio.create_task(self._start_lines(run, places))
         try:
@@ -108,7 +109,7 @@ class _Run:
     """One call of `LineWorker.run`: its lines under way, and their answers until they are committed."""
 
     def __init__(
-        self, stores: Stores, config: BatchConfig, job: Job, count: Callable[[RequestRecord], None] | None
+        self, stores: Stores, intervals: Intervals, job: Job, count: Callable[[RequestRecord], None] | None
     ) -> None:
         self.job = job
         self.running: set[asyncio.Task[None]] = set()
@@ -118,7 +119,7 @@ class _Run:
         self.room.set()
         self._stores = stores
         self._count = count
-        self._interval_s = config.commit_interval_s
+        self._interval_s = intervals.commit_s
         self._answers: list[Answer] = []
         self._num_bytes = 0
 

@@ -10,7 +10,7 @@ from deployments.channel.client import Address
 from deployments.detached import NAMESPACE, start_detached, stop_detached
 from deployments.limits.exchange_channel import ExchangeClient, ExchangeListener
 from deployments.limits.gatekeeper import Gatekeeper, fingerprint
-from deployments.limits.messages import Exchange, Exchanged, Hello, Identified, TransportDown
+from deployments.limits.messages import Exchange, Exchanged, Identified, TransportDown
 from deployments.state.config import ResolvedState
 
 ACTOR_NAME = "manta-gatekeeper"
@@ -60,10 +60,10 @@ class RayTransport:
         self._handle: Any = None
         self._exchanges = ExchangeClient(self._find_channel)
 
-    async def hello(self) -> Hello:
-        """Return what every client must know."""
-        hello: Hello = await self._call("hello")
-        return hello
+    async def pepper(self) -> bytes:
+        """Return the secret under which API keys are digested."""
+        pepper: bytes = await self._call("pepper")
+        return pepper
 
     async def identify(self, digest: bytes) -> Identified:
         """Return who the digest stands for."""

@@ -10,10 +10,10 @@ granted since the last snapshot; what was granted on a node that died with its j
 import asyncio
 import hashlib
 import logging
-import os
 import secrets
 import time
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from deployments.limits.core import GatekeeperCore
 from deployments.limits.journal import FileJournal, read_journal
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Ledger
-from deployments.limits.messages import Exchange, Exchanged, Hello, Identified, TransportDown
+from deployments.limits.messages import Exchange, Exchanged, Identified, TransportDown
 from deployments.limits.snapshots import Snapshot, load_snapshot, save_snapshot
 from deployments.limits.window import WINDOW_S
 from deployments.state.config import ResolvedState
@@ -43,14 +43,24 @@ _LOOK_PAUSE_S = 2.0
 _START_TIMEOUT_S = 10.0
 
 
+@dataclass(frozen=True)
+class Intervals:
+    """Seconds between two turns of what the thread with the database does."""
+
+    key_poll_s: float = 0.2
+    snapshot_s: float = 5.0
+    record_flush_s: float = 1.0
+
+
 class Gatekeeper:
     """Holds the keys and the limits of the whole service; one of it runs, as an actor or in a test.
 
     Its methods are called one at a time. Until the database has answered once, each raises TransportDown.
     """
 
-    def __init__(self, state: ResolvedState) -> None:
+    def __init__(self, state: ResolvedState, intervals: Intervals = Intervals()) -> None:
         self._state = state
+        self._intervals = intervals
         self._epoch = secrets.token_hex(8)
         self._core: GatekeeperCore | None = None
         self._journal: FileJournal | None = None
@@ -66,16 +76,9 @@ class Gatekeeper:
         except TimeoutError:
             logger.warning("The database does not answer; the gatekeeper goes on trying.")
 
-    def hello(self) -> Hello:
-        """Return what every client must know."""
-        limiter = self._state.config.limiter
-        return Hello(
-            pepper=self._state.pepper,
-            lease_s=limiter.lease_s,
-            sync_interval_s=limiter.sync_interval_s,
-            patience_s=limiter.patience_s,
-            away_grace_s=limiter.away_grace_s,
-        )
+    def pepper(self) -> bytes:
+        """Return the secret under which API keys are digested."""
+        return self._state.pepper
 
     def identify(self, digest: bytes) -> Identified:
         """Return who the digest stands for. One that is unknown is looked for in the database, but not at any rate."""
@@ -114,17 +117,6 @@ class Gatekeeper:
     def fingerprint(self) -> str:
         """Return what stands for the configuration that this gatekeeper runs with."""
         return fingerprint(self._state)
-
-    def status(self) -> dict[str, object]:
-        """Return the process id, the epoch, and how much is held."""
-        core = self._ready()
-        return {
-            "pid": os.getpid(),
-            "epoch": self._epoch,
-            "revision": core.keyring.revision,
-            "num_limited_keys": len(core.ledger.key_ids()),
-            "num_buffered_records": len(self._records),
-        }
 
     def stop(self) -> None:
         """Save everything and close the database."""
@@ -174,10 +166,10 @@ class Gatekeeper:
         self._journal = restored.journal
         await self._save_snapshot(core)
         self._core = core
-        config = self._state.config
-        self._background.repeat("Polling keys", config.limiter.key_poll_interval_s, self._poll_keys)
-        self._background.repeat("The limiter's snapshot", config.limiter.snapshot_interval_s, self._snapshot)
-        self._background.repeat("Writing request records", config.usage_flush_interval_s, self._flush_records)
+        every = self._intervals
+        self._background.repeat("Polling keys", every.key_poll_s, self._poll_keys)
+        self._background.repeat("The limiter's snapshot", every.snapshot_s, self._snapshot)
+        self._background.repeat("Writing request records", every.record_flush_s, self._flush_records)
 
     async def _poll_keys(self) -> None:
         core = self._ready()

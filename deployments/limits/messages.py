@@ -14,16 +14,6 @@ class TransportDown(Exception):
     """The gatekeeper did not answer: it is away, restarting or too slow. The call may or may not have happened."""
 
 
-class Hello(NamedTuple):
-    """What a client needs to know before its first request. Times in seconds."""
-
-    pepper: bytes
-    lease_s: float
-    sync_interval_s: float
-    patience_s: float
-    away_grace_s: float
-
-
 class Identified(NamedTuple):
     """Who a digest stands for as of `revision`, None for nobody; and until when (Unix seconds, None is for ever).
 
@@ -105,8 +95,8 @@ class Exchanged(NamedTuple):
 class Transport(Protocol):
     """How a client reaches the gatekeeper. Every method raises TransportDown when it does not answer."""
 
-    async def hello(self) -> Hello:
-        """Return what every client must know."""
+    async def pepper(self) -> bytes:
+        """Return the secret under which API keys are digested."""
         ...
 
     async def identify(self, digest: bytes) -> Identified:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -35,17 +35,6 @@ _DRIVERS = {
 }
 
 
-class LimiterConfig(Section):
-    """How the gatekeeper and the ingress replicas share the counting. Times in seconds."""
-
-    lease_s: Annotated[float, Field(ge=0.25, le=0.5)] = 0.4
-    sync_interval_s: Annotated[float, Field(ge=0.05, le=0.4)] = 0.25
-    key_poll_interval_s: Annotated[float, Field(ge=0.05, le=0.4)] = 0.2
-    snapshot_interval_s: Annotated[float, Field(ge=0.5, le=30)] = 5.0
-    patience_s: Annotated[float, Field(ge=0.5, le=10)] = 5.0
-    away_grace_s: Annotated[float, Field(ge=0, le=3600)] = 300.0
-
-
 class StateConfig(Section):
     """Where state is stored, and the limits of the tiers.
 
@@ -57,10 +46,14 @@ class StateConfig(Section):
             directory.
         master_key: wraps the keys of all stored content, 32 random bytes in hexadecimal or base64. Losing it loses the
             content. By default a file in the state directory.
-        usage_flush_interval_s: how often request records are written to the database.
         sweep_interval_s: how often what has expired is deleted.
         request_log_days: how long the request log is kept.
     """
+
+    retired: ClassVar[Mapping[str, str]] = {
+        "limiter": "the limiter's times are fixed now; remove the section.",
+        "usage_flush_interval_s": "request records are written every second; remove it.",
+    }
 
     state_dir: Path | EnvReference = EnvReference(env="MANTA_STATE_DIR", default=".manta")
     database_url: str | EnvReference | FileReference | None = None
@@ -69,8 +62,6 @@ class StateConfig(Section):
     object_store: ObjectStoreConfig = ObjectStoreConfig()
     files: FilesConfig = FilesConfig()
     tiers: Tiers = Tiers()
-    limiter: LimiterConfig = LimiterConfig()
-    usage_flush_interval_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
     sweep_interval_s: Annotated[float, Field(ge=1, le=3600)] = 60.0
     request_log_days: Annotated[int, Field(ge=1, le=3650)] = 30
 

@@ -18,7 +18,7 @@ import uvloop
 from deployments.limits.client.client import GatekeeperClient
 from deployments.limits.contract import Denied, Granted
 from deployments.limits.gatekeeper import Gatekeeper
-from deployments.limits.messages import Exchange, Exchanged, Hello, Identified, Transport
+from deployments.limits.messages import Exchange, Exchanged, Identified, Transport
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
 from deployments.state.database.connection import connect
 from deployments.state.identity.key_store import KeyStore
@@ -36,8 +36,8 @@ class MeasuredTransport:
         self.gatekeeper = gatekeeper
         self.cpu_s = 0.0
 
-    async def hello(self) -> Hello:
-        return self.gatekeeper.hello()
+    async def pepper(self) -> bytes:
+        return self.gatekeeper.pepper()
 
     async def identify(self, digest: bytes) -> Identified:
         return self.gatekeeper.identify(digest)

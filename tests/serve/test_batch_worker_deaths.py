@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from batch.actor import start_coordinator
-from batch.config import BatchConfig
+from batch.config import BatchConfig, Intervals
 from batch.setup import BatchSetup
 from batch.stores import open_stores
 from batch.worker import LineWorker
@@ -44,7 +44,9 @@ class PoisonedSetup(BatchSetup):
     async def create_worker(self) -> LineWorker:
         engine = ScriptedEngine(model_card(MODEL), self._answer)
         operations = create_operations(MemoryDirectory([engine]), cache_salts(b"salt"))
-        return LineWorker(await self.open_stores(), operations.by_path(), self.config)
+        return LineWorker(
+            await self.open_stores(), operations.by_path(), self.config, intervals=Intervals(commit_s=0.05)
+        )
 
     def _answer(self, request: EngineRequest) -> Script:
         if orjson.loads(request.body)["messages"][0]["content"] == f"Question {POISON}":
@@ -59,7 +61,7 @@ async def poisoned(ray_cluster: None, tmp_path: Path) -> AsyncIterator[tuple[Run
     """A batch's stores with a coordinator on the cluster, and where deaths are noted."""
     state = resolve_state(StateConfig(state_dir=tmp_path / "state"), {})
     stores = await open_stores(state, max_unfinished=10)
-    config = BatchConfig(small_batch_lines=4, max_lines_in_flight=4, commit_interval_s=0.05)
+    config = BatchConfig(small_batch_lines=4, max_lines_in_flight=4)
     deaths = tmp_path / "deaths"
     setup = PoisonedSetup(state, config, models=(), deaths=str(deaths))
     await asyncio.to_thread(start_coordinator, setup, NAME)

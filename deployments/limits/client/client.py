@@ -7,11 +7,10 @@ keys, so that a cached key is never trusted for long without news.
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from deployments.limits.client.exchanger import Exchanger
-from deployments.limits.client.key_cache import KeyCache
+from deployments.limits.client.key_cache import PATIENCE_S, KeyCache
 from deployments.limits.client.leases import KeyLeases
 from deployments.limits.contract import Decision, Denied, GatekeeperUnavailable, Granted, Quota
 from deployments.limits.messages import Ask, Transport
@@ -20,6 +19,9 @@ from deployments.state.identity.principal import Principal
 from deployments.state.identity.secret import can_be_secret
 
 TICK_S = 0.1
+_SYNC_INTERVAL_S = 0.25
+_AWAY_GRACE_S = 300.0
+"""For how long a known key is accepted while the gatekeeper is away."""
 _ALONE_RETRY_S = 0.5
 _SPARE = 2
 """A lease holds room for so many more requests at least. Those that come one by one then seldom wait for one."""
@@ -31,7 +33,7 @@ _GRANTED = Granted()
 
 
 class GatekeeperClient:
-    """Keeps `protocol.Gatekeeper` over a transport. `counts` says how often what happened, for metrics.
+    """Keeps `contract.Gatekeeper` over a transport. `counts` says how often what happened, for tests and benchmarks.
 
     `tick` is called by a task of its own unless `background` is false.
     """
@@ -45,9 +47,9 @@ class GatekeeperClient:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         background: bool = True,
     ) -> None:
-        self.counts: Counter[str] = Counter()
-        self._keys = KeyCache(transport, self.counts, clock, wall, sleep)
-        self._exchanger = Exchanger(transport, self._keys, self.counts, clock, wall, sleep)
+        self._keys = KeyCache(transport, clock, wall, sleep)
+        self._exchanger = Exchanger(transport, self._keys, clock, wall, sleep)
+        self.counts = self._exchanger.counts
         self._states = self._exchanger.states
         self._clock = clock
         self._sleep = sleep
@@ -65,8 +67,8 @@ class GatekeeperClient:
         if not can_be_secret(secret):
             return None
         keys = self._keys
-        if keys.hello is None:
-            await keys.say_hello()
+        if not keys.has_pepper:
+            await keys.learn_pepper()
         digest = keys.digest(secret)
         known = keys.get(digest)
         if known is None or self._clock() >= keys.trusted_until:
@@ -131,8 +133,7 @@ class GatekeeperClient:
         if exchanger.away_since is not None:
             is_due = elapsed >= _ALONE_RETRY_S
         else:
-            interval_s = self._keys.hello.sync_interval_s if self._keys.hello else TICK_S
-            is_due = exchanger.has_waiting or exchanger.owes or elapsed >= interval_s - TICK_S / 2
+            is_due = exchanger.has_waiting or exchanger.owes or elapsed >= _SYNC_INTERVAL_S - TICK_S / 2
         if is_due:
             await exchanger.synchronise()
 
@@ -160,12 +161,9 @@ class GatekeeperClient:
             await exchanger.synchronise()
         known = keys.get(digest)
         if known is None:
-            return await keys.look_up(digest, exchanger.patience_s if exchanger.away_since is None else 0.0)
-        if exchanger.away_since is not None and keys.hello is not None:
-            if self._clock() - exchanger.away_since > keys.hello.away_grace_s:
-                self.counts["unavailable"] += 1
-                raise GatekeeperUnavailable("The gatekeeper has been away for too long.")
-            self.counts["identified_alone"] += 1
+            return await keys.look_up(digest, PATIENCE_S if exchanger.away_since is None else 0.0)
+        if exchanger.away_since is not None and self._clock() - exchanger.away_since > _AWAY_GRACE_S:
+            raise GatekeeperUnavailable("The gatekeeper has been away for too long.")
         return keys.accepted(known)
 
     async def _ask(self, state: KeyLeases, principal: Principal, requests: int, tokens: int, now: float) -> Decision:
@@ -173,7 +171,6 @@ class GatekeeperClient:
         state.principal = principal
         denied = state.recall(requests, tokens, now)
         if denied is not None:
-            self.counts["denied_from_memory"] += 1
             return denied
         if self._ticking is None:
             self._start_ticking()

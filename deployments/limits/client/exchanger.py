@@ -11,9 +11,10 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
-from deployments.limits.client.key_cache import FIRST_PATIENCE_S, RETRY_S, KeyCache
+from deployments.limits.client.key_cache import PATIENCE_S, RETRY_S, KeyCache
 from deployments.limits.client.leases import KeyLeases
 from deployments.limits.contract import Decision, Denied, Granted
 from deployments.limits.messages import Ask, Exchange, Exchanged, Lease, Posting, Transport, TransportDown
@@ -22,7 +23,7 @@ from deployments.limits.window import Shortage
 logger = logging.getLogger(__name__)
 
 _MAX_VALID_S = 5.0
-_DEFAULT_LEASE_S = 0.4
+_LEASE_S = 0.4
 _ROUND_TRIPS = 4
 
 
@@ -48,7 +49,6 @@ class Exchanger:
         self,
         transport: Transport,
         keys: KeyCache,
-        counts: Counter[str],
         clock: Callable[[], float],
         wall: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
@@ -58,14 +58,14 @@ class Exchanger:
         self.live: set[KeyLeases] = set()
         self.owing: set[KeyLeases] = set()
         self.away_since: float | None = None
+        self.counts: Counter[str] = Counter()
         self.tried_at = float("-inf")
         self._transport = transport
         self._keys = keys
-        self._counts = counts
         self._clock = clock
         self._wall = wall
         self._sleep = sleep
-        self._valid_s = _DEFAULT_LEASE_S
+        self._valid_s = _LEASE_S
         self._round_trip_s = 0.0
         self._serials = itertools.count(1)
         self._untold: Exchange | None = None
@@ -84,11 +84,6 @@ class Exchanger:
     def has_waiting(self) -> bool:
         """Something waits to be asked."""
         return bool(self._waiting)
-
-    @property
-    def patience_s(self) -> float:
-        """For how long the gatekeeper may fail to answer before this process goes on alone."""
-        return self._keys.hello.patience_s if self._keys.hello else FIRST_PATIENCE_S
 
     def now_at(self) -> float:
         """Return the time on the gatekeeper's clock, as near as it is known."""
@@ -110,7 +105,7 @@ class Exchanger:
             if late_s < 0:
                 return answer.decision
             # The event loop took so long to get here that the lease has ended: it may not be used any more.
-            self._counts["late_leases"] += 1
+            self.counts["late_leases"] += 1
             self._adapt(self._valid_s + late_s)
             self._give_back(waiting, answer.decision)
 
@@ -133,7 +128,7 @@ class Exchanger:
 
     def decide_alone(self, state: KeyLeases, requests: int, tokens: int) -> Decision:
         """Decide within this process's share of the limits; what it was granted before it was alone counts too."""
-        self._counts["decided_alone"] += 1
+        self.counts["decided_alone"] += 1
         limits = state.principal.requests_per_minute, state.principal.tokens_per_minute
         shares = max(1, limits[0] // self._num_clients), max(1, limits[1] // self._num_clients)
         taken = state.take_alone(requests, tokens, self.now_at(), shares)
@@ -142,7 +137,7 @@ class Exchanger:
             return taken
         limit = limits[0] if taken.dimension == "requests" else limits[1]
         used = max(0, min(limit, limit - taken.limit + taken.used))
-        wait_s = FIRST_PATIENCE_S if taken.retry_after_s is None else taken.retry_after_s
+        wait_s = PATIENCE_S if taken.retry_after_s is None else taken.retry_after_s
         return Denied(taken.dimension, limit, used, taken.requested, wait_s)
 
     def _start_pumping(self) -> None:
@@ -174,10 +169,9 @@ class Exchanger:
                 reply = await self._transport.exchange(message)
                 break
             except TransportDown:
-                self._counts["transport_failures"] += 1
-            self._waiting = waiting + self._waiting
+                self._waiting = waiting + self._waiting
             failing_since = sent_at if failing_since is None else failing_since
-            if self.away_since is not None or self._clock() - failing_since >= self.patience_s:
+            if self.away_since is not None or self._clock() - failing_since >= PATIENCE_S:
                 self._untold = message._replace(asks=[]) if refunds or charges else None
                 self._go_on_alone()
                 return
@@ -208,7 +202,7 @@ class Exchanger:
         return refunds, charges, next(self._serials)
 
     def _hear(self, reply: Exchanged, sent_at: float) -> None:
-        self._counts["exchanges"] += 1
+        self.counts["exchanges"] += 1
         if self.away_since is not None:
             logger.info("The gatekeeper is back after %.1f s.", self._clock() - self.away_since)
             self.away_since = None
@@ -223,15 +217,14 @@ class Exchanger:
         They count for as much longer, so no limit is passed; a slow answer is remembered for a few more.
         """
         self._round_trip_s = max(round_trip_s, 0.8 * self._round_trip_s)
-        lease_s = self._keys.hello.lease_s if self._keys.hello else _DEFAULT_LEASE_S
-        self._valid_s = min(_MAX_VALID_S, max(lease_s, _ROUND_TRIPS * self._round_trip_s))
+        self._valid_s = min(_MAX_VALID_S, max(_LEASE_S, _ROUND_TRIPS * self._round_trip_s))
 
     def _hand_out(
         self, waiting: Iterable[Waiting], answers: Iterable[Lease | Shortage], sent_at: float, valid_s: float
     ) -> None:
         now, until = self._clock(), sent_at + valid_s
         is_late = now >= until  # The lease ended on its way.
-        self._counts["late_leases"] += is_late
+        self.counts["late_leases"] += is_late
         for one, answer in zip(waiting, answers, strict=True):
             one.state.is_asking = False
             if isinstance(answer, Shortage):
@@ -243,14 +236,13 @@ class Exchanger:
                 if not one.answer.done():
                     self._waiting.append(one)
             else:
-                self._counts["leases"] += 1
+                self.counts["leases"] += 1
                 granted = one.state.accept(answer, one.ask.requests, one.ask.tokens, until, now)
                 one.answer.set_result(Answer(granted, until))
             if one.state.refunds:
                 self.owing.add(one.state)  # What was left of the lease before.
 
     def _refuse(self, one: Waiting, denied: Denied, now: float) -> None:
-        self._counts["denied"] += 1
         one.state.remember(denied, now)
         if not one.answer.done():
             one.answer.set_result(Answer(denied))
@@ -268,17 +260,15 @@ class Exchanger:
         charges = [posting for state in self.states.values() for posting in state.granted_after(after, now_at)]
         self.owing.clear()
         message = Exchange(self.client_id, 0, self._keys.revision, self._valid_s, [], [], charges, is_replay=True)
-        try:
+        with suppress(TransportDown):
             await self._transport.exchange(message)
-            self._counts["replays"] += 1
-        except TransportDown:
-            self._counts["transport_failures"] += 1
+            self.counts["replays"] += 1
 
     def _go_on_alone(self) -> None:
         """Answer those who wait from here."""
         if self.away_since is None:
             self.away_since = self._clock()
-            self._counts["times_away"] += 1
+            self.counts["times_away"] += 1
             logger.warning("The gatekeeper is away; limits are kept by this process's share of them.")
         waiting, self._waiting = self._waiting, []
         for one in waiting:

@@ -6,16 +6,15 @@ A cached key is trusted for TRUST_S seconds after news of changed keys; whoever 
 import asyncio
 import hmac
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from deployments.limits.contract import GatekeeperUnavailable
-from deployments.limits.messages import Exchanged, Hello, Identified, Transport, TransportDown
+from deployments.limits.messages import Exchanged, Identified, Transport, TransportDown
 from deployments.state.identity.principal import Principal
 
 TRUST_S = 0.6
 RETRY_S = 0.05
-FIRST_PATIENCE_S = 5.0
+PATIENCE_S = 5.0
 _NOBODY_S = 1.0
 _LOOKS = 4
 _LOOK_AGAIN_S = 0.1
@@ -29,17 +28,14 @@ class KeyCache:
     def __init__(
         self,
         transport: Transport,
-        counts: Counter[str],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self.hello: Hello | None = None
         self.revision = 0
         self.trusted_until = float("-inf")
-        self._pepper = b""
+        self._pepper: bytes | None = None
         self._transport = transport
-        self._counts = counts
         self._clock = clock
         self._wall = wall
         self._sleep = sleep
@@ -47,28 +43,29 @@ class KeyCache:
         self._nobodies: dict[bytes, float] = {}
         self._looking: dict[bytes, asyncio.Task[Principal | None]] = {}
 
-    async def say_hello(self) -> Hello:
-        """Return what the gatekeeper tells every client.
+    @property
+    def has_pepper(self) -> bool:
+        """The pepper is known."""
+        return self._pepper is not None
+
+    async def learn_pepper(self) -> None:
+        """Ask the gatekeeper for what digests are made with, unless it is known.
 
         Raises:
-            GatekeeperUnavailable: it did not answer for FIRST_PATIENCE_S seconds.
+            GatekeeperUnavailable: it did not answer for PATIENCE_S seconds.
         """
-        deadline = self._clock() + FIRST_PATIENCE_S
-        while self.hello is None:
+        deadline = self._clock() + PATIENCE_S
+        while self._pepper is None:
             try:
-                hello = await self._transport.hello()
+                self._pepper = await self._transport.pepper()
             except TransportDown:
-                self._counts["transport_failures"] += 1
                 if self._clock() >= deadline:
-                    self._counts["unavailable"] += 1
                     raise GatekeeperUnavailable("The gatekeeper has not been reached yet.") from None
                 await self._sleep(RETRY_S)
-            else:
-                self._pepper, self.hello = hello.pepper, hello
-        return self.hello
 
     def digest(self, secret: str) -> bytes:
-        """Return what the secret is looked up by."""
+        """Return what the secret is looked up by; `learn_pepper` comes first."""
+        assert self._pepper is not None
         return hmac.digest(self._pepper, secret.encode(), "sha256")
 
     def get(self, digest: bytes) -> Identified | None:
@@ -100,7 +97,6 @@ class KeyCache:
             GatekeeperUnavailable: it did not answer for `patience_s` seconds.
         """
         if self._nobodies.get(digest, 0.0) > self._clock():
-            self._counts["refused_from_cache"] += 1
             return None
         look = self._looking.get(digest)
         if look is None:
@@ -115,13 +111,10 @@ class KeyCache:
             try:
                 identified = await self._transport.identify(digest)
             except TransportDown:
-                self._counts["transport_failures"] += 1
                 if self._clock() >= deadline:
-                    self._counts["unavailable"] += 1
                     raise GatekeeperUnavailable("The gatekeeper is away and the API key is not known here.") from None
                 await self._sleep(RETRY_S)
                 continue
-            self._counts["lookups"] += 1
             num_looks += 1
             if not identified.is_certain and num_looks < _LOOKS:
                 await self._sleep(_LOOK_AGAIN_S)  # A key that was issued a moment ago is not refused for haste.

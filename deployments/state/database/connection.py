@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Executable, NullPool, Table, create_engine, event, inspect, text
+from sqlalchemy import URL, Connection, Engine, Executable, Insert, NullPool, Table, create_engine, event, inspect, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
@@ -124,6 +124,11 @@ class Database:
             if column.name not in key
         }
         return statement.on_conflict_do_update(index_elements=key, set_=values)
+
+    def insert_or_ignore(self, table: Table) -> Insert:
+        """Return an INSERT that leaves a row with the same key as it is."""
+        statement = sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+        return statement.on_conflict_do_nothing()
 
     async def close(self) -> None:
         """Close every connection."""

@@ -4,7 +4,6 @@ import time
 from collections import OrderedDict
 
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from deployments.state.database.connection import Database
 from deployments.state.database.tables import account_keys
@@ -46,11 +45,10 @@ class Vault:
 
     async def _make(self, account: str) -> bytes:
         """Add a key unless somebody else has just done so; return the one that is there."""
-        insert = sqlite.insert if self._database.is_sqlite else postgresql.insert
         _, wrapped = wrap_account_key(self._master_key, account)
         row = {"account": account, "wrapped_key": wrapped, "created_at": time.time()}
         async with self._database.write() as connection:
-            await connection.execute(insert(account_keys).values(row).on_conflict_do_nothing())
+            await connection.execute(self._database.insert_or_ignore(account_keys).values(row))
         kept = await self._wrapped_key(account)
         assert kept is not None
         return kept

@@ -11,7 +11,6 @@ import secrets
 from dataclasses import dataclass
 
 from sqlalchemy import select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from deployments.config import ConfigError
 from deployments.state.database.connection import Database
@@ -142,10 +141,9 @@ async def _known(database: Database) -> _Known | None:
 
 async def _make(database: Database) -> _Known | None:
     """Have the database hold a new marker, or the one that another process has just made."""
-    insert = sqlite.insert if database.is_sqlite else postgresql.insert
     row = {"name": _NAME, "marker": secrets.token_hex(16), "is_written": False}
     async with database.write() as connection:
-        await connection.execute(insert(object_stores).values(row).on_conflict_do_nothing())
+        await connection.execute(database.insert_or_ignore(object_stores).values(row))
     return await _known(database)
 
 

@@ -21,7 +21,7 @@ from sqlalchemy import func, select
 import batch.merge
 import batch.run
 import batch.worker
-from batch.config import BatchConfig
+from batch.config import BatchConfig, Intervals
 from batch.coordinator import Coordinator
 from batch.fleet import LocalFleet
 from batch.segments import SegmentStore
@@ -150,10 +150,10 @@ async def num_unfinished(stores: Stores) -> int:
 
 async def main(database_url: str, objects_at: str, point: str | None) -> None:
     kind: type[LineWorker] = SpreadWorker
-    config = BatchConfig()
+    config, intervals = BatchConfig(), Intervals()
     if point != AS_SERVED:
         kind = SlowWorker
-        config = BatchConfig(lease_s=LEASE_S, commit_interval_s=0.05, poll_interval_s=0.05, max_lines_in_flight=4)
+        config, intervals = BatchConfig(lease_s=LEASE_S, max_lines_in_flight=4), Intervals(poll_s=0.05, commit_s=0.05)
         database_module._CONNECT_TIMEOUT_S = database_module._COMMAND_TIMEOUT_S = PATIENCE_S
         batch.worker._MAX_UNWRITTEN_BYTES = 1  # Or one that is slow to commit would have few commits left to make.
     stores = await open_all(database_url, objects_at)
@@ -163,7 +163,8 @@ async def main(database_url: str, objects_at: str, point: str | None) -> None:
         (POINTS | STOPS)[point]()
     directory = MemoryDirectory([ScriptedEngine(model_card(MODEL), answer)])
     operations = create_operations(directory, cache_salts(b"salt")).by_path()
-    coordinator = Coordinator(stores, LocalFleet(kind(stores, operations, config)), config, FilesConfig(), Tiers())
+    fleet = LocalFleet(kind(stores, operations, config, None, intervals))
+    coordinator = Coordinator(stores, fleet, config, FilesConfig(), Tiers(), intervals)
     running = asyncio.create_task(coordinator.run())
     while await patiently("Counting batches", lambda: num_unfinished(stores)):  # noqa: ASYNC110 - others end them too.
         await asyncio.sleep(0.1)

@@ -15,6 +15,7 @@ import uvicorn
 from openai.resources.responses import AsyncResponses
 
 from batch.config import BatchConfig
+from batch.config import Intervals as BatchIntervals
 from batch.coordinator import Coordinator
 from batch.fleet import LocalFleet
 from batch.stores import Stores, create_stores
@@ -295,13 +296,13 @@ async def run_batches(
     **overrides: object,
 ) -> AsyncIterator[Batching]:
     """Have a coordinator with a worker of its own run, and the housekeeping beside it."""
-    config = BatchConfig(**{"commit_interval_s": 0.02, "poll_interval_s": 0.02, **overrides})
+    config, quick = BatchConfig(**overrides), BatchIntervals(poll_s=0.02, commit_s=0.02)
     salt = cache_salts(b"salt")
     operations = create_operations(world.directory, salt, None, world.storage(), world.built_ins).by_path()
     counted: list[RequestRecord] = []
-    worker = LineWorker(stores, operations, config, counted.append)
+    worker = LineWorker(stores, operations, config, counted.append, quick)
     workers = fleet(worker)
-    coordinator = Coordinator(stores, workers, config, world.file_rules, world.tiers)
+    coordinator = Coordinator(stores, workers, config, world.file_rules, world.tiers, quick)
     world.wake_batches = coordinator.poke
     chores = create_chores(stores.database, stores.files, stores.work, StateConfig(), intervals)
     running = [asyncio.create_task(work) for work in (coordinator.run(), Housekeeping(chores, log_bug).run())]

@@ -16,7 +16,7 @@ from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from deployments.state.identity.principal import Principal
-from tests.contract.state.processes import DirectTransport, kill, resolved
+from tests.contract.state.processes import DirectTransport, kill, resolved, start
 
 
 @dataclass
@@ -30,14 +30,14 @@ class Service:
         return GatekeeperClient(DirectTransport(self.gatekeeper), background=False)
 
     def start_again(self) -> None:
-        self.gatekeeper = Gatekeeper(self.state)
+        self.gatekeeper = start(self.state)
 
 
 @pytest.fixture
 async def service(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
     state = resolved(database_url, tmp_path / "state")
     database = await connect(database_url)
-    service = Service(state, Gatekeeper(state), database, KeyStore(database, state.pepper))
+    service = Service(state, start(state), database, KeyStore(database, state.pepper))
     yield service
     service.gatekeeper.stop()
     await database.close()

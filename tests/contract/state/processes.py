@@ -4,15 +4,17 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from deployments.limits.gatekeeper import Gatekeeper
-from deployments.limits.messages import Exchange, Exchanged, Hello, Identified
-from deployments.state.config import LimiterConfig, ResolvedState, StateConfig, resolve_state
+from deployments.limits.gatekeeper import Gatekeeper, Intervals
+from deployments.limits.messages import Exchange, Exchanged, Identified
+from deployments.state.config import ResolvedState, StateConfig, resolve_state
 
 
 def resolved(database_url: str, state_dir: Path) -> ResolvedState:
-    limiter = LimiterConfig(key_poll_interval_s=0.05)
-    config = StateConfig(state_dir=state_dir, limiter=limiter, usage_flush_interval_s=0.1)
-    return replace(resolve_state(config, {}), database_url=database_url)
+    return replace(resolve_state(StateConfig(state_dir=state_dir), {}), database_url=database_url)
+
+
+def start(state: ResolvedState) -> Gatekeeper:
+    return Gatekeeper(state, Intervals(key_poll_s=0.05, record_flush_s=0.1))
 
 
 def kill(gatekeeper: Gatekeeper) -> None:
@@ -28,8 +30,8 @@ class DirectTransport:
     def __init__(self, gatekeeper: Gatekeeper) -> None:
         self.gatekeeper = gatekeeper
 
-    async def hello(self) -> Hello:
-        return await asyncio.to_thread(self.gatekeeper.hello)
+    async def pepper(self) -> bytes:
+        return await asyncio.to_thread(self.gatekeeper.pepper)
 
     async def identify(self, digest: bytes) -> Identified:
         return await asyncio.to_thread(self.gatekeeper.identify, digest)

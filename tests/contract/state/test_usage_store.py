@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from deployments.limits.client.request_log import ShippedRequestLog
-from deployments.limits.gatekeeper import Gatekeeper
 from deployments.limits.messages import TransportDown
 from deployments.state.database.clock import PastClock
 from deployments.state.database.connection import Database
 from deployments.state.usage.store import LogTrim, Numbered, UsageRow, UsageStore
-from tests.contract.state.processes import DirectTransport, kill, resolved
+from tests.contract.state.processes import DirectTransport, kill, resolved, start
 from tests.contract.state.records import NOON, record
 from tests.twins.gatekeeper import TestClock
 
@@ -189,7 +188,7 @@ async def test_shipped_records_survive_a_kill_of_the_gatekeeper_and_count_once(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:
     state = resolved(database_url, tmp_path / "state")
-    transport = DirectTransport(Gatekeeper(state))
+    transport = DirectTransport(start(state))
     log = ShippedRequestLog(transport, background=False)
     for number in range(30):
         log.record(record(number))
@@ -199,7 +198,7 @@ async def test_shipped_records_survive_a_kill_of_the_gatekeeper_and_count_once(
         log.record(record(number))
     await log.ship()
     kill(transport.gatekeeper)
-    transport.gatekeeper = Gatekeeper(state)
+    transport.gatekeeper = start(state)
     log.record(record(50))
     await log.close()
     transport.gatekeeper.stop()
@@ -208,7 +207,7 @@ async def test_shipped_records_survive_a_kill_of_the_gatekeeper_and_count_once(
 
 
 async def test_records_are_shipped_in_the_background(database: Database, database_url: str, tmp_path: Path) -> None:
-    gatekeeper = Gatekeeper(resolved(database_url, tmp_path / "state"))
+    gatekeeper = start(resolved(database_url, tmp_path / "state"))
     log = ShippedRequestLog(DirectTransport(gatekeeper))
     log.record(record(1))
     store = UsageStore(database)

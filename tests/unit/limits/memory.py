@@ -9,7 +9,7 @@ from deployments.limits.contract import Granted
 from deployments.limits.core import GatekeeperCore
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Change, Ledger
-from deployments.limits.messages import Exchange, Exchanged, Hello, Identified, TransportDown
+from deployments.limits.messages import Exchange, Exchanged, Identified, TransportDown
 from deployments.state.identity.keys import StoredKey
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.secret import digest_of
@@ -116,8 +116,8 @@ class World:
             raise TransportDown("the reply was lost")
         return answer
 
-    async def hello(self) -> Hello:
-        return await self._carry(lambda: Hello(PEPPER, 0.4, 0.25, 3.0, 300.0))
+    async def pepper(self) -> bytes:
+        return await self._carry(lambda: PEPPER)
 
     async def identify(self, digest: bytes) -> Identified:
         self.num_identified += 1

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from batch.config import BatchConfig
-from deployments.config import ConfigError
+from deployments.config import ConfigError, Section
 from deployments.references import EnvReference, FileReference
 from deployments.state.config import (
     StateConfig,
@@ -130,7 +130,6 @@ def test_a_pepper_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ({"tiers": {"free": None}}, "tiers.free"),
         ({"tiers": {"No Name": {}}}, "tiers.No Name.[key]"),
         ({"tiers": ["free"]}, "tiers"),
-        ({"limiter": {"lease_s": 2.0}}, "limiter.lease_s"),
         ({"database_url": "postgresql://user:word@db/manta"}, ""),
         ({"database_url": "mysql://db/manta"}, ""),
         ({"pepper": {"env": "not a name"}}, "pepper.EnvReference.env"),
@@ -192,6 +191,21 @@ def test_an_object_store_of_another_kind_is_refused(url: str) -> None:
     assert "secret@" not in refused.value.errors()[0]["msg"]
 
 
-def test_a_setting_that_was_renamed_is_refused_with_its_new_name() -> None:
-    with pytest.raises(ValidationError, match=r"sweep_interval_s is gone: set state\.sweep_interval_s\."):
-        BatchConfig(sweep_interval_s=30)  # type: ignore[call-arg]
+@pytest.mark.parametrize(
+    ("section", "name", "advice"),
+    [
+        (BatchConfig, "sweep_interval_s", "set state.sweep_interval_s."),
+        (BatchConfig, "max_jobs", "it is always 4 now; remove it."),
+        (BatchConfig, "max_running", "it is always 10 now; remove it."),
+        (BatchConfig, "slice_lines", "it is always 1000 now; remove it."),
+        (BatchConfig, "poll_interval_s", "it is always 0.5 now; remove it."),
+        (BatchConfig, "commit_interval_s", "it is always 0.5 now; remove it."),
+        (StateConfig, "limiter", "the limiter's times are fixed now; remove the section."),
+        (StateConfig, "usage_flush_interval_s", "request records are written every second; remove it."),
+    ],
+)
+def test_a_setting_that_is_gone_is_refused_with_what_to_do(section: type[Section], name: str, advice: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        section.model_validate({name: 1})
+    (error,) = refused.value.errors()
+    assert error["msg"] == f"Value error, the setting {name} is gone: {advice}"

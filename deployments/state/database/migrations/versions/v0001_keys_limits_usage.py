@@ -101,9 +101,3 @@ def _create_limiter_tables() -> None:
         sa.Column("tokens", sa.LargeBinary, nullable=False),
     )
     op.create_index("ix_limiter_charges_at", "limiter_charges", ["at"])
-
-
-def downgrade() -> None:
-    """Drop the tables."""
-    for table in ("limiter_charges", "limiter_state", "usage", "request_log", "api_keys", "revisions"):
-        op.drop_table(table)
