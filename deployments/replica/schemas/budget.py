@@ -8,15 +8,13 @@ schemas say is not judged here; their size is bounded at the door.
 import asyncio
 import hashlib
 import json
-import os
-import sys
 from collections import OrderedDict
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
+from deployments.bounded_process import ENVIRONMENT, Bounds, command
 from deployments.models.contract.errors import Overloaded, RequestRejected
-from deployments.replica.schemas import process as schema_process
-from deployments.replica.schemas.process import HEADER, INVALID, OK
+from deployments.replica.schemas.process import HEADER, INVALID, OK, TOO_COSTLY
 
 DEFAULT_PARAM = "response_format.json_schema.schema"
 
@@ -24,7 +22,7 @@ _MAX_REMEMBERED = 4096
 _MAX_WAITING = 64
 _MESSAGES = {
     INVALID: "Invalid schema for '{param}': it cannot be turned into a grammar.",
-    schema_process.TOO_COSTLY: (
+    TOO_COSTLY: (
         "Invalid schema for '{param}': it takes too much time or memory to turn into a grammar. Use fewer properties, "
         "shorter enums, and no bounds on the length of strings (maxLength, minLength)."
     ),
@@ -54,9 +52,7 @@ class SchemaCompiler:
         self._config = {
             "tokenizer_info": tokenizer_info,
             "any_whitespace": any_whitespace,
-            "cpu_s": cpu_s,
-            "memory_bytes": memory_bytes,
-            "wall_s": wall_s,
+            "bounds": asdict(Bounds(cpu_s, wall_s, memory_bytes, output_bytes=0)),
         }
         self._verdicts: OrderedDict[bytes, str] = OrderedDict()
         self._trials: dict[bytes, asyncio.Task[str]] = {}
@@ -138,13 +134,11 @@ class _Process:
             Overloaded: it ended at once.
         """
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            str(Path(schema_process.__file__)),
+            *command("deployments.replica.schemas.process"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            env=ENVIRONMENT,
         )
         self = cls(process)
         assert process.stdin is not None

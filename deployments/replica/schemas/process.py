@@ -1,22 +1,22 @@
-"""A process that tries out whether a JSON schema can be turned into a grammar cheaply. Run as a script.
+"""A process that tries out whether a JSON schema can be turned into a grammar cheaply; `budget` starts it.
 
-It loads xgrammar once and then forks a child for each schema; the child compiles under limits of CPU time and
-memory, and its end is the verdict. So a schema that is a bomb takes a child with it and nothing else. Knows
-nothing of requests; `budget` starts it and talks to it.
+It loads xgrammar once and then forks a child for each schema. The child compiles within bounds of time and memory,
+and its exit status is the verdict: a schema that is a bomb ends a child and nothing else. Knows nothing of requests.
 
-In: one line of JSON with the limits and the tokenizer, then frames of an id, a length (both four bytes, little
+In: one line of JSON with the bounds and the tokenizer, then frames of an id, a length (both four bytes, little
 endian) and that many bytes of schema. Out: "ready", then a line "ID VERDICT" for each. Ends when its input ends.
 """
 
 import io
 import json
 import os
-import resource
 import selectors
 import signal
 import struct
 import sys
 from typing import Any, BinaryIO
+
+from deployments.bounded_process import Bounds
 
 HEADER = struct.Struct("<II")
 OK = "ok"
@@ -45,6 +45,7 @@ def main() -> None:
     _compile(tokenizer, '{"type": "object"}', any_whitespace=True)
     _say(sink, "ready")
     _serve(source, sink, config, tokenizer)
+    os._exit(0)  # Taking the interpreter down takes most of a second, and nothing is left to do.
 
 
 def _serve(source: BinaryIO, sink: BinaryIO, config: dict[str, Any], tokenizer: Any) -> None:
@@ -89,7 +90,7 @@ def _fork(schema: bytes, config: dict[str, Any], tokenizer: Any) -> int:
         signal.set_wakeup_fd(-1)
         os.close(0)
         os.close(1)
-        _limit(config)
+        Bounds(**config["bounds"]).set()
         _compile(tokenizer, schema.decode(), any_whitespace=config["any_whitespace"])
         status = 0
     except MemoryError:
@@ -99,17 +100,6 @@ def _fork(schema: bytes, config: dict[str, Any], tokenizer: Any) -> int:
             status = _EXIT_INVALID
     finally:
         os._exit(status)
-
-
-def _limit(config: dict[str, Any]) -> None:
-    cpu_s = config["cpu_s"]
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        used_bytes = int(statm.read().split()[0]) * resource.getpagesize()
-    limit_bytes = used_bytes + config["memory_bytes"]
-    resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
-    signal.alarm(config["wall_s"])
 
 
 def _compile(tokenizer: Any, schema: str, *, any_whitespace: bool) -> None:
@@ -134,8 +124,3 @@ def _read_exactly(source: BinaryIO, size: int) -> bytes | None:
 def _say(sink: BinaryIO, line: str) -> None:
     sink.write(f"{line}\n".encode())
     sink.flush()
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)  # Taking the interpreter down takes most of a second, and nothing is left to do.

@@ -4,17 +4,15 @@ import asyncio
 import codecs
 import json
 import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
+from deployments.bounded_process import Bounds, ProcessFailed, run
 from deployments.tools.outbound.fetching import Fetcher, Page
 from deployments.tools.web_search.providers import is_within
 
-_PROCESS = Path(__file__).with_name("reader_process.py")
-_MAX_S = 15.0
+_PROCESS = "deployments.tools.web_search.reader_process"
+_BOUNDS = Bounds(cpu_s=3, wall_s=15.0, memory_bytes=1024 * 1024 * 1024, output_bytes=64 * 1024 * 1024)
 _MAX_CHARS = 1_000_000
 _TITLE_CHARS = 300
 _HTML = frozenset({"text/html", "application/xhtml+xml", ""})
@@ -93,16 +91,7 @@ def _decode(page: Page) -> str:
 def _read_html(page: Page) -> PageText:
     about = json.dumps({"url": page.url, "encoding": _encoding_of(page)}).encode()
     try:
-        # Without the environment, as that holds secrets, and without what Python would read from the working folder.
-        done = subprocess.run(  # noqa: S603 - nothing of the command comes from outside.
-            [sys.executable, "-I", str(_PROCESS)],
-            input=about + b"\n" + page.content,
-            capture_output=True,
-            timeout=_MAX_S,
-            env={},
-            check=True,
-        )
-        told = json.loads(done.stdout)
-    except (subprocess.SubprocessError, ValueError, OSError) as error:
+        read = json.loads(run(_PROCESS, about + b"\n" + page.content, _BOUNDS))
+    except (ProcessFailed, ValueError, OSError) as error:
         raise PageUnreadable("The page could not be read: it is broken, or too much.") from error
-    return PageText(page.url, told["title"][:_TITLE_CHARS] or page.url, told["text"])
+    return PageText(page.url, read["title"][:_TITLE_CHARS] or page.url, read["text"])

@@ -1,18 +1,15 @@
-"""A process that makes text of one HTML page. Run as a script, for one page, under limits of time and memory.
+"""Makes text of one HTML page; `reader` runs it in a bounded process.
 
-Pages are hostile, and the parser is written in C++: what one does to it ends with this process. In: a line of JSON
+Pages are hostile, and the parser is written in C++: what a page does to it ends with the process. In: a line of JSON
 with the page's address and its encoding, then the page. Out: JSON with its title and its text.
 """
 
 import json
-import resource
 import sys
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urljoin
 
-_CPU_S = 3
-_MEMORY_BYTES = 1024 * 1024 * 1024
 _MAX_CHARS = 1_000_000
 _MIN_CHARS = 200
 _MAX_LINKS = 5000
@@ -21,10 +18,6 @@ _NOWHERE = "about:nowhere"
 
 def main() -> None:
     """Read a page, write its text."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
     about = json.loads(sys.stdin.buffer.readline())
     title, text = read_html(sys.stdin.buffer.read(), about["url"], about["encoding"])
     sys.stdout.buffer.write(json.dumps({"title": title, "text": text[:_MAX_CHARS]}).encode())
@@ -74,7 +67,3 @@ def _absolute(url: str, address: str) -> str:
     except ValueError:
         return ""
     return leads.partition("#")[0] if leads.startswith(("http://", "https://")) else ""
-
-
-if __name__ == "__main__":
-    main()

@@ -6,6 +6,7 @@ import zlib
 
 import pytest
 
+from deployments import bounded_process
 from deployments.tools.documents import readers
 from deployments.tools.documents.readers import InvalidFile, UnsupportedFile, read_document
 from deployments.tools.documents.reading import ChunkSizes, ReadingLimits, read_chunks
@@ -134,11 +135,9 @@ async def test_what_takes_too_long_is_ended():
 
 
 async def test_the_process_knows_nothing_of_the_environment(monkeypatch):
-    from deployments.tools.documents import reading
-
     monkeypatch.setenv("KANARIENVOGEL", "secret")
     code = "import os, sys, json; sys.stdout.write('C' + json.dumps([[repr(dict(os.environ)), [0]]]))"
-    monkeypatch.setattr(reading, "_CODE", code)
+    monkeypatch.setattr(bounded_process, "_CODE", code)
     (chunk,) = await read_chunks(b"x", "a.txt", ChunkSizes(), LIMITS)
     assert "KANARIENVOGEL" not in chunk.text
-    assert "LANG" in chunk.text
+    assert "OMP_NUM_THREADS" in chunk.text
