@@ -9,6 +9,7 @@ Each user of the channel translates these into errors of its own; they reach no 
 """
 
 import json
+from typing import Any
 
 
 class ChannelError(Exception):
@@ -20,12 +21,18 @@ class ChannelError(Exception):
 
 
 class Refused(ChannelError):
-    """The other end will not carry this request out; `param` names the field at fault, `code` the rule it broke."""
+    """The other end will not carry this request out; `param` names the field at fault, `code` the rule it broke.
 
-    def __init__(self, message: str, param: str | None = None, code: str | None = None) -> None:
+    `details` are JSON values that depend on the code.
+    """
+
+    def __init__(
+        self, message: str, param: str | None = None, code: str | None = None, details: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.param = param
         self.code = code
+        self.details = details
 
 
 class Full(ChannelError):
@@ -45,10 +52,10 @@ _KINDS: dict[str, type[ChannelError]] = {kind.__name__: kind for kind in (Channe
 
 def render_error(error: ChannelError) -> bytes:
     """Return an error as a JSON array: its class, then what the class is made from."""
-    parts: list[str | float | None]
+    parts: list[Any]
     match error:
         case Refused():
-            parts = ["Refused", error.message, error.param, error.code]
+            parts = ["Refused", error.message, error.param, error.code, error.details]
         case Full():
             parts = ["Full", error.message, error.retry_after_s]
         case Lost():
@@ -59,6 +66,6 @@ def render_error(error: ChannelError) -> bytes:
 
 
 def parse_error(rendered: bytes) -> ChannelError:
-    """Return the error that `render_error` wrote."""
-    kind, *arguments = json.loads(rendered)
-    return _KINDS[kind](*arguments)
+    """Return the error that `render_error` wrote; a plain `ChannelError` where another version knows more kinds."""
+    kind, message, *more = json.loads(rendered)
+    return _KINDS[kind](message, *more) if kind in _KINDS else ChannelError(message)

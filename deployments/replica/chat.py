@@ -105,7 +105,7 @@ class ChatRunner:
             request = self._parse(header, fields)
             rendered = await self._serving.render_chat_request(request)
         if isinstance(rendered, ErrorResponse):
-            raise refusal_of(rendered)
+            raise refusal_of(rendered, "messages")
         ((engine_input,),) = (rendered[1],)
         prompt_token_ids = engine_input.get("prompt_token_ids") or []
         answer = self._answer(header, request, reply, prompt_token_ids)

@@ -61,7 +61,7 @@ class CompletionRunner:
                 return
             answer = await self._serving.create_completion(request)
             if isinstance(answer, ErrorResponse):
-                raise refusal_of(answer)
+                raise refusal_of(answer, "prompt")
             tally = Tally(fields.get("n") or 1)
             try:
                 await self._send_chunks(answer, reply, tally, include_usage=bool(options.get("include_usage")))
@@ -81,7 +81,7 @@ class CompletionRunner:
             reply.end(_summary(gathering.usage, []))
             raise
         if isinstance(answer, ErrorResponse):
-            raise refusal_of(answer)
+            raise refusal_of(answer, "prompt")
         self._send_whole(answer, reply)
 
     def _send_whole(self, answer: CompletionResponse, reply: Reply) -> None:

@@ -1,4 +1,7 @@
-"""vLLM's refusals and failures as ours: several of its exceptions cannot even be unpickled in another process."""
+"""Translates vLLM's exceptions into `EngineError`s, as several cannot even be unpickled in another process.
+
+Called by the replica's runners around what vLLM does for a request.
+"""
 
 import contextlib
 import re
@@ -6,12 +9,21 @@ from collections.abc import Iterator
 
 from pydantic import ValidationError
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
-from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMValidationError
-from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError, VLLMValidationError
 
-from deployments.models.contract.errors import EngineDied, EngineError, Overloaded, RequestRejected
+from deployments.models.contract.errors import (
+    ContextLengthExceeded,
+    EngineDied,
+    EngineError,
+    Overloaded,
+    RequestRejected,
+)
 
-_TOO_LONG = re.compile(r"maximum context length is (\d+) tokens.*?(?:contains|length \()\D*?(\d+)", re.DOTALL)
+# The number of tokens is missing where vLLM finds a prompt too long by its characters.
+_TOO_LONG = re.compile(
+    r"context length is (?P<limit>\d+) tokens(?:.* contains (?P<at_least>at least )?(?P<num>\d+) input tokens)?",
+    re.DOTALL,
+)
 
 
 @contextlib.contextmanager
@@ -27,7 +39,7 @@ def refused(prompt_param: str) -> Iterator[None]:
         raise
     except GracefulHTTPError as error:
         raise Overloaded("The engine is currently overloaded, please try again later") from error
-    except (EngineDeadError, EngineGenerateError) as error:
+    except VLLMServerError as error:
         raise EngineDied("The engine failed while it ran the request.") from error
     except VLLMValidationError as error:
         raise _rejected(error.args[0], error.parameter, prompt_param) from error
@@ -37,29 +49,20 @@ def refused(prompt_param: str) -> Iterator[None]:
         raise _rejected(str(error), None, prompt_param) from error
 
 
-def refusal_of(response: ErrorResponse) -> EngineError:
-    """Return the error that an error response of vLLM's stands for."""
+def refusal_of(response: ErrorResponse, prompt_param: str) -> EngineError:
+    """Return the error that an error response of vLLM stands for; `prompt_param` is the field that holds the prompt."""
     error = response.error
     if error.code >= 500:
         return EngineDied("The engine failed while it ran the request.")
-    return _rejected(error.message, error.param, "messages")
+    return _rejected(error.message, error.param, prompt_param)
 
 
 def _rejected(message: str, param: str | None, prompt_param: str) -> RequestRejected:
-    if param in ("input_tokens", "input_text") or "maximum context length" in message:
-        return _too_long(message, prompt_param)
-    first = message.split("\n", 1)[0]
-    return RequestRejected(first[:300], param, "invalid_value")
-
-
-def _too_long(message: str, prompt_param: str) -> RequestRejected:
-    numbers = [int(number) for number in re.findall(r"\d+", message)]
-    limit = numbers[0] if numbers else 0
-    found = _TOO_LONG.search(message)
-    length = f"at least {found.group(2)}" if found and "at least" in message else (found.group(2) if found else "more")
-    subject = "messages" if prompt_param == "messages" else "prompt"
-    text = (
-        f"This model's maximum context length is {limit} tokens. However, your {subject} resulted in {length} tokens"
-        f", with the output that was asked for. Please reduce the length of the {subject} or of the output."
-    )
-    return RequestRejected(text, prompt_param, "context_length_exceeded")
+    is_too_long = param in ("input_tokens", "input_text") or "maximum context length" in message
+    if is_too_long and (found := _TOO_LONG.search(message)):
+        num_tokens = int(found["num"]) if found["num"] else None
+        return ContextLengthExceeded(prompt_param, int(found["limit"]), num_tokens, found["at_least"] is not None)
+    first = message.split("\n", 1)[0][:300]
+    if is_too_long:
+        return RequestRejected(first, prompt_param, "context_length_exceeded")
+    return RequestRejected(first, param, "invalid_value")

@@ -111,12 +111,13 @@ class UnparsableBody(BadRequest):
 
 
 class ContextLengthExceeded(BadRequest):
-    """Prompt and answer together are longer than the model's context. Counts are in tokens."""
+    """Prompt and answer together are longer than the model's context. Lengths are in tokens, None if unknown."""
 
-    def __init__(self, limit: int, requested: int, param: str = "messages") -> None:
+    def __init__(self, param: str, limit: int, num_tokens: int | None, is_lower_bound: bool = False) -> None:
+        length = "more" if num_tokens is None else f"{'at least ' if is_lower_bound else ''}{num_tokens}"
         super().__init__(
-            f"This model's maximum context length is {limit} tokens. However, your {param} resulted in {requested} "
-            f"tokens. Please reduce the length of the {param}.",
+            f"This model's maximum context length is {limit} tokens. However, your {param} resulted in {length} "
+            f"tokens, with the output that was asked for. Please reduce the length of the {param} or of the output.",
             param=param,
             code="context_length_exceeded",
         )

@@ -5,13 +5,19 @@ Called by each door: the HTTP middleware, the streams, the WebSocket and the lin
 
 from sqlalchemy.exc import DBAPIError
 
-from deployments.models.contract.errors import Cancelled, EngineDied, EngineError, Overloaded, RequestRejected
+from deployments.models.contract.errors import (
+    ContextLengthExceeded,
+    EngineDied,
+    EngineError,
+    Overloaded,
+    RequestRejected,
+)
 from deployments.state.objects.store import StoreFull, StoreUnavailable
+from serve_app.errors import api
 from serve_app.errors.api import (
     STORED_FILES_AWAY,
     ApiError,
     BadRequest,
-    ClientGone,
     EngineOverloaded,
     InsufficientStorage,
     StoresAway,
@@ -24,14 +30,14 @@ _FULL = ("disk is full", "No space left", "could not extend file")  # SQLite, th
 def translate_engine_error(error: EngineError) -> ApiError:
     """Return what the caller is told about an engine's failure."""
     match error:
+        case ContextLengthExceeded():
+            return api.ContextLengthExceeded(error.param, error.limit, error.num_tokens, error.is_lower_bound)
         case RequestRejected():
             return BadRequest(error.message, param=error.param, code=error.code)
         case Overloaded():
             return EngineOverloaded(error.retry_after_s)
         case EngineDied():
             return Unavailable("The model stopped while it was processing your request. Please retry your request.")
-        case Cancelled():
-            return ClientGone()
         case _:
             return ApiError()
 

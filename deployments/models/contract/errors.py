@@ -1,10 +1,10 @@
 """What can go wrong between an operation and an engine, as values that cross process boundaries.
 
     EngineError
-    ├── RequestRejected   the request is at fault; asking again changes nothing
-    ├── Overloaded        the engine is healthy and full; asking again later helps
-    ├── EngineDied        the replica or its engine went away while the request ran
-    └── Cancelled         the caller took the request back
+    ├── RequestRejected            the request is at fault; asking again changes nothing
+    │   └── ContextLengthExceeded  prompt and answer do not fit into the model's context
+    ├── Overloaded                 the engine is healthy and full; asking again later helps
+    └── EngineDied                 the replica or its engine went away while the request ran
 
 Nothing here knows HTTP; `serve_app.errors` translates, once. Over the side channel they travel as its own errors.
 """
@@ -28,8 +28,31 @@ class RequestRejected(EngineError):
         self.param = param
         self.code = code
 
-    def __reduce__(self) -> tuple[type["RequestRejected"], tuple[str, str | None, str | None]]:
+    def __reduce__(self) -> tuple[type["RequestRejected"], tuple[object, ...]]:
         return type(self), (self.message, self.param, self.code)
+
+
+class ContextLengthExceeded(RequestRejected):
+    """Prompt and answer together are longer than the model's context; `param` is the field that holds the prompt.
+
+    Both lengths are in tokens. `num_tokens` is None where the engine does not say it, and a lower bound where the
+    engine `is_lower_bound` stopped counting.
+    """
+
+    param: str
+
+    def __init__(self, param: str, limit: int, num_tokens: int | None, is_lower_bound: bool = False) -> None:
+        super().__init__(
+            f"The model's maximum context length is {limit} tokens; the request has more.",
+            param,
+            "context_length_exceeded",
+        )
+        self.limit = limit
+        self.num_tokens = num_tokens
+        self.is_lower_bound = is_lower_bound
+
+    def __reduce__(self) -> tuple[type["RequestRejected"], tuple[object, ...]]:
+        return type(self), (self.param, self.limit, self.num_tokens, self.is_lower_bound)
 
 
 class Overloaded(EngineError):
@@ -47,13 +70,11 @@ class EngineDied(EngineError):
     """The replica went away while it ran the request."""
 
 
-class Cancelled(EngineError):
-    """The caller cancelled the request."""
-
-
 def to_channel(error: EngineError) -> ChannelError:
     """Return the error as it travels over the side channel."""
     match error:
+        case ContextLengthExceeded():
+            return Refused(error.message, error.param, error.code, _lengths_of(error))
         case RequestRejected():
             return Refused(error.message, error.param, error.code)
         case Overloaded():
@@ -64,9 +85,15 @@ def to_channel(error: EngineError) -> ChannelError:
             return ChannelError(error.message)
 
 
+def _lengths_of(error: ContextLengthExceeded) -> dict[str, int | None]:
+    return {"limit": error.limit, "num_tokens": error.num_tokens, "is_lower_bound": error.is_lower_bound}
+
+
 def from_channel(error: ChannelError) -> EngineError:
     """Return what an error of the side channel means for a request to an engine."""
     match error:
+        case Refused(code="context_length_exceeded", details=dict(lengths)):
+            return ContextLengthExceeded(error.param or "messages", **lengths)
         case Refused():
             return RequestRejected(error.message, error.param, error.code)
         case Full():

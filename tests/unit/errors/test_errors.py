@@ -32,12 +32,12 @@ GOLDEN = [
         "We could not parse the JSON body of your request. It is empty. (HINT:",
     ),
     (
-        api.ContextLengthExceeded(8192, 9000),
+        api.ContextLengthExceeded("messages", 8192, 9000),
         400,
         "invalid_request_error",
         "context_length_exceeded",
         "messages",
-        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens, with",
     ),
     (
         api.UnknownPreviousResponse("resp_1"),
@@ -243,7 +243,16 @@ def test_messages_name_no_classes():
         (engine_errors.RequestRejected("No.", "tools", "invalid_value"), api.BadRequest, "No."),
         (engine_errors.Overloaded("full", 2.5), api.EngineOverloaded, "The engine is currently overloaded"),
         (engine_errors.EngineDied("secret path"), api.Unavailable, "The model stopped while"),
-        (engine_errors.Cancelled("x"), api.ClientGone, "The request was cancelled"),
+        (
+            engine_errors.ContextLengthExceeded("input", 10, 11, True),
+            api.ContextLengthExceeded,
+            "This model's maximum context length is 10 tokens. However, your input resulted in at least 11 tokens",
+        ),
+        (
+            engine_errors.ContextLengthExceeded("prompt", 10, None),
+            api.ContextLengthExceeded,
+            "This model's maximum context length is 10 tokens. However, your prompt resulted in more tokens",
+        ),
         (engine_errors.EngineError("secret path"), ApiError, FIXED),
     ],
 )
@@ -259,7 +268,7 @@ def test_every_kind_of_engine_error_has_a_translation_of_its_own():
         engine_errors.RequestRejected: engine_errors.RequestRejected("m"),
         engine_errors.Overloaded: engine_errors.Overloaded("m"),
         engine_errors.EngineDied: engine_errors.EngineDied("m"),
-        engine_errors.Cancelled: engine_errors.Cancelled("m"),
+        engine_errors.ContextLengthExceeded: engine_errors.ContextLengthExceeded("messages", 10, 11),
     }
     # Errors that other modules derive are translated as what they are derived from.
     own = {cls for cls in every_subclass(engine_errors.EngineError) if cls.__module__ == engine_errors.__name__}

@@ -10,7 +10,8 @@ EVERY_ERROR = [
     errors.RequestRejected("no", "messages", "context_length_exceeded"),
     errors.Overloaded("full", 2.5),
     errors.EngineDied("gone"),
-    errors.Cancelled("left"),
+    errors.ContextLengthExceeded("messages", 1024, 1025, True),
+    errors.ContextLengthExceeded("prompt", 1024, None),
 ]
 
 
@@ -28,12 +29,14 @@ def test_an_error_is_the_same_when_it_has_crossed_a_process(error):
     assert vars(copy) == vars(error)
 
 
-@pytest.mark.parametrize("error", EVERY_ERROR[:-1], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("error", EVERY_ERROR, ids=lambda error: type(error).__name__)
 def test_an_error_is_the_same_when_it_has_crossed_the_side_channel(error):
     copy = errors.from_channel(parse_error(render_error(errors.to_channel(error))))
     assert type(copy) is type(error)
     assert vars(copy) == vars(error)
 
 
-def test_a_request_that_its_caller_took_back_crosses_as_a_failure_without_a_kind():
-    assert type(errors.to_channel(errors.Cancelled("left"))) is ChannelError
+def test_an_error_of_a_kind_that_this_version_does_not_know_is_a_failure_without_a_kind():
+    error = parse_error(b'["Paused", "The engine is paused.", 3]')
+    assert type(error) is ChannelError
+    assert error.message == "The engine is paused."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import orjson
 from pydantic import ValidationError
 
-from deployments.models.contract.errors import EngineError, RequestRejected
+from deployments.models.contract.errors import ContextLengthExceeded, EngineError, RequestRejected
 from serve_app.errors.api import BadRequest
 from serve_app.operations.chat import check_features
 from serve_app.operations.responses.prompt.history import Message
@@ -57,13 +57,12 @@ def create_chat_request(
 
 def translated(error: EngineError) -> EngineError:
     """Return a refusal in the words of this interface; any other failure as it is."""
+    if isinstance(error, ContextLengthExceeded):
+        return ContextLengthExceeded("input", error.limit, error.num_tokens, error.is_lower_bound)
     if not isinstance(error, RequestRejected):
         return error
     param = param_of(error.param)
-    message = error.message
-    if error.param is not None and param is not None:
-        message = message.replace(f"'{error.param}'", f"'{param}'").replace("your messages", "your input")
-        message = message.replace("length of the messages", "length of the input")
+    message = error.message.replace(f"'{error.param}'", f"'{param}'")
     return RequestRejected(message, param=param, code=error.code)
 
 

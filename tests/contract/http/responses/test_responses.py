@@ -7,7 +7,7 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
-from deployments.models.contract.errors import EngineDied, Overloaded, RequestRejected
+from deployments.models.contract.errors import ContextLengthExceeded, EngineDied, Overloaded, RequestRejected
 from deployments.models.contract.events import ReasoningDelta
 from serve_app.operations.safety.policy import SafetyConfig
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, WORDS, pieces, said
@@ -206,6 +206,13 @@ async def test_refusals_of_the_engine_name_the_callers_fields(world, responses):
     refusal = RequestRejected("Too long.", "messages", "context_length_exceeded")
     world.chat.script = lambda request: Script([refusal])
     with pytest.raises(openai.BadRequestError) as caught:
+        await responses.create(model=MODEL, input="x")
+    assert (caught.value.param, caught.value.code) == ("input", "context_length_exceeded")
+
+
+async def test_a_conversation_that_is_too_long_is_called_input(world, responses):
+    world.chat.script = lambda request: Script([ContextLengthExceeded("messages", 4096, 5000)])
+    with pytest.raises(openai.BadRequestError, match="However, your input resulted in 5000 tokens") as caught:
         await responses.create(model=MODEL, input="x")
     assert (caught.value.param, caught.value.code) == ("input", "context_length_exceeded")
 

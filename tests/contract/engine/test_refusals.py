@@ -1,0 +1,84 @@
+"""Every exception of vLLM's has a meaning of ours."""
+
+import re
+from http import HTTPStatus
+
+import pytest
+import vllm.connections
+import vllm.entrypoints.launchers  # Loads what the replica uses, with its exceptions.
+from vllm import exceptions
+from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+from deployments.models.contract.errors import (
+    ContextLengthExceeded,
+    EngineDied,
+    EngineError,
+    Overloaded,
+    RequestRejected,
+)
+from deployments.replica.refusals import refused
+
+REJECTED = [
+    exceptions.VLLMClientError("x"),
+    exceptions.VLLMValidationError("x", parameter="top_k"),
+    exceptions.VLLMNotFoundError("x"),
+    exceptions.LoRAAdapterNotFoundError("x", "y"),
+    exceptions.VLLMUnprocessableEntityError("x"),
+    vllm.connections.HTTPResponseSizeExceededError(1, 2),
+]
+DIED = [exceptions.VLLMServerError("x"), exceptions.GenerationError(), EngineDeadError(), EngineGenerateError("x")]
+FULL = [
+    exceptions.GracefulHTTPError("x", HTTPStatus.SERVICE_UNAVAILABLE),
+    exceptions.QueueOverflowError(),
+    exceptions.MaxQueuedTokensError(),
+]
+MEANINGS = [(RequestRejected, REJECTED), (EngineDied, DIED), (Overloaded, FULL)]
+
+
+def every_subclass(cls):
+    return {cls}.union(*(every_subclass(sub) for sub in cls.__subclasses__()))
+
+
+def test_every_exception_of_vllm_is_listed():
+    listed = {type(error) for _, errors in MEANINGS for error in errors}
+    own = {cls for cls in every_subclass(exceptions.VLLMError) if cls.__module__.startswith("vllm.")}
+    assert own - listed == {exceptions.VLLMError}  # The base class is never raised.
+
+
+@pytest.mark.parametrize(
+    ("meaning", "error"),
+    [(meaning, error) for meaning, errors in MEANINGS for error in errors],
+    ids=lambda value: value.__name__ if isinstance(value, type) else type(value).__name__,
+)
+def test_every_exception_of_vllm_is_translated(meaning, error):
+    with pytest.raises(EngineError) as caught, refused("messages"):
+        raise error
+    assert type(caught.value) is meaning
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("words", "num_tokens", "is_lower_bound"),
+    [
+        ("contains 4097 input tokens, for a total of 4105 tokens. Please reduce", 4097, False),
+        ("contains at least 4097 input tokens, for a total of at least 4105 tokens. Please reduce", 4097, True),
+        (
+            "contains 90000 characters (more than 8000 characters, which is the bound for 4088 input tokens).",
+            None,
+            False,
+        ),
+    ],
+)
+def test_the_length_of_a_prompt_is_read(words, num_tokens, is_lower_bound):
+    limit = "This model's maximum context length is 4096 tokens. However, you requested 8 output tokens"
+    with pytest.raises(ContextLengthExceeded) as caught, refused("prompt"):
+        raise exceptions.VLLMValidationError(f"{limit} and your prompt {words}", parameter="input_tokens")
+    error = caught.value
+    assert (error.param, error.limit, error.num_tokens) == ("prompt", 4096, num_tokens)
+    assert error.is_lower_bound is is_lower_bound
+
+
+def test_a_length_without_a_limit_keeps_its_code():
+    with pytest.raises(RequestRejected, match=re.escape("Input length (9) exceeds")) as caught, refused("messages"):
+        raise ValueError("Input length (9) exceeds model's maximum context length (8).\nMore.")
+    assert (caught.value.param, caught.value.code) == ("messages", "context_length_exceeded")
