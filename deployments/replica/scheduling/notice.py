@@ -1,8 +1,8 @@
-"""Word from a replica to its engine that an interactive request is on its way.
+"""Tells an engine that its replica is preparing an interactive request; `preparing` writes it, `scheduler` reads it.
 
-The engine is a process of its own, and gets a request some milliseconds after the replica has. A step with lines of a
-batch that it begins meanwhile would have to end first. So the replica writes into memory that both see until when the
-engine had better wait. Both read the same clock, `time.monotonic()`, in seconds.
+The engine is a process of its own, and gets a request some milliseconds after the replica. Without a notice it might
+start a step with batch lines meanwhile, which would delay the request. So the replica writes a time into shared memory,
+and until then the engine starts no such step. Both read the same clock, `time.monotonic()`, in seconds.
 """
 
 import os
@@ -17,16 +17,16 @@ _MOMENT = struct.Struct("d")
 
 
 class Notice:
-    """The moment until which an interactive request may be on its way; one long past where none is."""
+    """The time until which an interactive request may arrive; long past if none is expected."""
 
     def __init__(self, memory: SharedMemory | None = None) -> None:
-        """Take the memory that is shared; without any, nobody else sees what is written."""
+        """Use the shared memory; without any, no other process sees the time."""
         self._memory = memory
         self._buffer = (memory and memory.buf) or memoryview(bytearray(_MOMENT.size))
 
     @property
     def until(self) -> float:
-        """The moment, in seconds."""
+        """The time, in seconds."""
         return float(_MOMENT.unpack_from(self._buffer)[0])
 
     @until.setter
@@ -36,7 +36,7 @@ class Notice:
     @classmethod
     @contextmanager
     def offer(cls) -> Iterator[Self]:
-        """Yield a notice that processes started within the context find with `find`. It is good for longer."""
+        """Yield a notice that processes started within the context can `find`; it stays valid after the context."""
         memory = SharedMemory(create=True, size=_MOMENT.size)
         os.environ[_NAME] = memory.name
         try:
@@ -47,6 +47,6 @@ class Notice:
 
     @classmethod
     def find(cls) -> Self:
-        """Return what the process that started this one offers, or one that nobody writes to."""
+        """Return the notice that the parent process offers, or one that is never written to."""
         name = os.environ.get(_NAME)
         return cls(SharedMemory(name)) if name is not None else cls()

@@ -1,11 +1,11 @@
-"""What a batch's lines write leaves the engine in pieces of several tokens.
+"""Sends the tokens of batch lines out of the engine in pieces of several tokens.
 
-Nobody reads a line before its end. But a token that leaves by itself is encoded, sent, decoded and rendered by itself,
-on the processors that interactive requests need, and by threads that take the engine's steps their turn in Python.
+No client reads a batch line before it has ended. But each message costs encoding, sending, decoding and rendering, on
+processors that interactive requests need, and in threads that compete with the engine's steps for Python's lock.
 
-The first token leaves at once, so that times to first token stay true. So does every token of a line with a stop text,
-which is looked for where tokens become text, and every one with probabilities. A step of which nothing is to be said
-sends nothing.
+Some tokens are still sent at once: the first, so that the TTFT is measured correctly; every token of a line with a stop
+text, which is searched for outside the engine; and every token with log probabilities. A step without output sends
+nothing.
 """
 
 import time
@@ -19,65 +19,65 @@ from vllm.v1.request import Request
 from deployments.replica.resume.grammar import ResumingScheduler
 
 PIECE_TOKENS: Final = 16
-"""So few that an engine with long answers is seen to move."""
+"""Small enough that the stall watch sees progress."""
 
-_TELL_S = 0.1
+_REPORT_S = 0.1
 _ALWAYS = {"request_id", "new_token_ids", "trace_headers", "num_nans_in_logits"}
 _MORE = tuple(field for field in EngineCoreOutput.__struct_fields__ if field not in _ALWAYS)
 
 
 class PiecewiseScheduler(ResumingScheduler):
-    """vLLM's scheduler, from which the background's answers come in pieces, and statistics ten times a second."""
+    """vLLM's scheduler, which sends batch output in pieces, and statistics ten times a second."""
 
-    _told_at = 0.0
+    _reported_at = 0.0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._pieces = Pieces()
 
     def update_from_output(self, *args: Any, **kwargs: Any) -> dict[int, EngineCoreOutputs]:
-        """Return what a step has made, by client, as far as it leaves now."""
+        """Return the output of a step that is sent now, by client."""
         made: dict[int, EngineCoreOutputs] = super().update_from_output(*args, **kwargs)
         for outputs in made.values():
             outputs.outputs = self._pieces.ready(outputs.outputs, self.requests)
-        return {client: outputs for client, outputs in made.items() if _says_something(outputs)}
+        return {client: outputs for client, outputs in made.items() if _has_content(outputs)}
 
     def finish_requests(self, *args: Any, **kwargs: Any) -> list[Request]:
-        """End requests from outside; return those that had not ended."""
+        """Abort requests; return those that had not ended."""
         ended: list[Request] = super().finish_requests(*args, **kwargs)
         self._pieces.forget(ended)
         return ended
 
     def make_stats(self, *args: Any, **kwargs: Any) -> SchedulerStats | None:
-        """Return what has happened since the last time, which adds up while this is None.
+        """Return statistics since the last report, or None: then they accumulate.
 
-        What a step alone can tell, and that nothing is left to do, is told at once.
+        Statistics of a single step, and that the engine is idle, are reported at once.
         """
         now = time.monotonic()
         is_busy = bool(self.running or self.waiting or self.skipped_waiting)
-        has_more = any(told is not None for told in (*args, *kwargs.values()))
-        if is_busy and not has_more and now - self._told_at < _TELL_S:
+        has_more = any(value is not None for value in (*args, *kwargs.values()))
+        if is_busy and not has_more and now - self._reported_at < _REPORT_S:
             return None
-        self._told_at = now
+        self._reported_at = now
         stats: SchedulerStats | None = super().make_stats(*args, **kwargs)
         return stats
 
 
 class Pieces:
-    """Tokens of background requests that have not left the engine yet."""
+    """Tokens of batch requests that have not been sent yet."""
 
     def __init__(self) -> None:
         self._held: dict[str, list[int]] = {}
 
     def ready(self, outputs: Iterable[EngineCoreOutput], running: Mapping[str, Request]) -> list[EngineCoreOutput]:
-        """Return the outputs of a step that leave now; each begins with what was held of its request.
+        """Return the outputs of a step that are sent now; each begins with the tokens held back of its request.
 
         `running` has the requests that have not ended in the step, by id.
         """
         return [output for output in outputs if not self._holds(output, running.get(output.request_id))]
 
     def forget(self, requests: Iterable[Request]) -> None:
-        """Drop what was held of requests that were taken back."""
+        """Drop the tokens held back of requests that were aborted."""
         for request in requests:
             self._held.pop(request.request_id, None)
 
@@ -90,7 +90,7 @@ class Pieces:
         return False
 
 
-def _says_something(outputs: EngineCoreOutputs) -> bool:
+def _has_content(outputs: EngineCoreOutputs) -> bool:
     return bool(outputs.outputs or outputs.finished_requests or outputs.scheduler_stats)
 
 

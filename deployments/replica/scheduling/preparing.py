@@ -1,10 +1,10 @@
-"""Whose request is prepared next: interactive ones at once, those of batches one by one and between them.
+"""Decides which request the replica prepares next: interactive ones at once, batch requests one at a time.
 
-Where nobody else has asked for a moment, nobody is spared by that, and those of batches are prepared all at once.
+A request is parsed, rendered and tokenized before the engine gets it, all in one event loop. Batch lines start by the
+dozen when others have ended, and an interactive request must not wait until all of them are prepared. Nor must it wait
+for an engine step with batch lines that starts while it is prepared: a `Notice` keeps the engine from starting one.
 
-A request is parsed, rendered and tokenized before the engine gets it, all in one event loop. Lines of a batch begin by
-the dozen when others have ended; whoever comes then must not wait until all of them have been prepared. Nor for a step
-of the engine with lines in it, which would begin while an interactive request is prepared: the engine is told of it.
+Once no interactive request has come for `QUIET_S`, batch requests are prepared without waiting for each other.
 """
 
 import asyncio
@@ -15,23 +15,23 @@ from contextlib import asynccontextmanager
 from deployments.replica.scheduling.notice import Notice
 from deployments.waiting import wait_at_most
 
-_PATIENCE_S = 0.05
-"""A background request waits for so long at most for a moment without interactive ones, which may never come."""
-_ON_ITS_WAY_S = 0.02  # What takes longer to prepare is long, and the engine had better go on meanwhile.
-_HANDED_OVER_S = 0.005  # From the end of its turn until the engine has it; mostly a millisecond or two.
+_MAX_WAIT_S = 0.05
+"""How long a batch request waits at most for a gap between interactive ones, which may never come."""
+_ON_ITS_WAY_S = 0.02  # Longer preparation means a long prompt; do not hold the engine for it.
+_HANDED_OVER_S = 0.005  # From the end of preparation until the engine has the request; mostly 1 or 2 ms.
 QUIET_S = 10.0
-"""So long after the last interactive request, those of batches have the replica and its engine for themselves.
+"""How long after the last interactive request batch requests get the replica and its engine for themselves.
 
-Who comes then waits for a step as large as the engine makes them. Where requests come at random times, 2 s apart on
-average, one of 150 does.
+The next interactive request then waits for a step of full size. With requests at random times, 2 s apart on average,
+one in 150 does.
 """
 
 
 class Preparing:
-    """Gives turns."""
+    """The order in which requests are prepared."""
 
     def __init__(self, notice: Notice | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """Tell the engine by `notice` that an interactive request is on its way; the clock is the notice's."""
+        """Announce interactive requests to the engine by `notice`; `clock` must be the notice's clock."""
         self._notice = notice or Notice()
         self._clock = clock
         self._interactive_at = float("-inf")
@@ -42,13 +42,13 @@ class Preparing:
 
     @asynccontextmanager
     async def turn(self, priority: int) -> AsyncIterator[None]:
-        """Wait for the turn of a request of this priority; it lasts as long as the context."""
+        """Wait until a request of this priority may be prepared, which happens inside the context."""
         if priority > 0 and self._clock() - self._interactive_at > QUIET_S:
             yield
             return
         if priority > 0:
             async with self._one_by_one:
-                await wait_at_most(self._is_free, _PATIENCE_S)
+                await wait_at_most(self._is_free, _MAX_WAIT_S)
                 yield
             return
         self._interactive_at = now = self._clock()

@@ -1,13 +1,16 @@
-"""vLLM's scheduler with a rule more: background requests never make an interactive one wait for its first token.
+"""vLLM's scheduler with one more rule: batch requests must not delay the first token of interactive requests.
 
-The requests of batches have a priority above 0. vLLM admits them later than others, but once they run, each of them
-makes every step longer, and with it the time that a new prompt waits. Here a step that reads an interactive prompt, or
-begins while one is on its way, holds nothing else than interactive requests; steps beside interactive answers hold as
-much of the background as makes them a tenth longer, but one at least, and so many of them none that the mean is a
-twentieth; those between two such answers take no longer; and when nobody else has asked for a moment, the background
-has the whole engine. What is left out of a step keeps its place and its cache and goes on in a later one.
+Batch requests ("the background") have a priority above 0. vLLM admits them last, but once they run, each of them makes
+every step longer, and so the time that a new prompt waits. Here the content of a step depends on interactive requests:
 
-vLLM does not promise this interface to stay; a test runs it against the real engine.
+- One is being read, or is on its way: the step holds interactive requests only.
+- Answers are being generated: the step also holds as much background as makes it 10 % longer, at least one token.
+  Some steps hold none, so that steps are 5 % longer on average (`turns`).
+- None runs, but one came lately: the step holds background that takes no longer than a step of the second kind.
+- None came for `QUIET_S`: the background has the whole engine.
+
+A request that is left out of a step keeps its place and its KV cache, and continues in a later step. `step_times`
+learns how long steps take. vLLM's scheduler interface is not stable; a test runs this against the real engine.
 """
 
 import math
@@ -27,15 +30,14 @@ from deployments.replica.scheduling.step_times import Kind, StepTimes
 from deployments.replica.scheduling.turns import Turns
 
 _STEPS_APART = 3
-"""How many steps lie between two that begin, at least. What begins together ends together, and then there is work to do
-for all of it at once outside the engine, which whoever comes meanwhile would wait for."""
-_ALIKE = 3
-_RAMP_STEPS = 24  # Where there is room for many, so many steps until all have begun.
+"""Minimum steps between two admissions. Staggering them avoids bursts of finishes that delay new requests."""
+_ALIKE = 3  # The number of equal steps in a row after which the time of one is known.
+_RAMP_STEPS = 24  # Where there is room for many requests, the steps until all are admitted.
 _FULL = 0.95
 
 
 class _Step(NamedTuple):
-    """A step beside or between answers: how many tokens it held of answers and of the background, and who ran."""
+    """A step during or between answers: its numbers of interactive and background tokens, and the ids that ran."""
 
     kind: Kind
     held: tuple[int, int]
@@ -43,18 +45,18 @@ class _Step(NamedTuple):
 
 
 class InteractiveFirst(PiecewiseScheduler):
-    """vLLM's scheduler for an engine that waits for each step before it plans the next."""
+    """vLLM's scheduler, with the rule, for an engine that waits for each step before it plans the next."""
 
     running: list[Request]
     max_num_running_reqs: int
     max_num_scheduled_tokens: int
     _interactive_at = 0.0
     _has_stood_still = False
-    _beside: Set[str] = frozenset()  # The background in the last step that held some beside others.
-    _num_recent = 0  # They are among so many of the background that come first in `running`.
+    _beside: Set[str] = frozenset()  # Background requests in the last step that held some of them.
+    _num_recent = 0  # They are among this many background requests at the start of `running`.
     _num_ran = 0
     _steps_until_next = 0
-    _rests = False  # Whether the last step was a turn of answers alone.
+    _rests = False  # Whether the last step held answers alone, as it was their turn.
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -63,8 +65,8 @@ class InteractiveFirst(PiecewiseScheduler):
         self._turns = Turns()
         self._last_steps: deque[_Step] = deque(maxlen=_ALIKE)
         self._last_at = 0.0
-        self._left_out: list[Request] = []  # The end of `running`, unless somebody else has changed it.
-        self._ran: list[Request] = []  # What `running` was, and how long, when the last step was planned.
+        self._left_out: list[Request] = []  # The end of `running`, unless vLLM has changed the list.
+        self._ran: list[Request] = []  # `running` as it was when the last step was planned; `_num_ran` is its length.
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """Return the next step."""
@@ -74,10 +76,11 @@ class InteractiveFirst(PiecewiseScheduler):
         return self._schedule(now, *args, **kwargs)
 
     def _note_step(self, now: float) -> None:
-        """Learn how long a step beside interactive answers, or between them, has taken.
+        """Learn how long a step during or between interactive answers took.
 
-        Since the last was planned, that one ran or, where steps are planned ahead, one before; so they must be alike.
-        And what ran then runs still, or the engine may have waited for somebody to come.
+        The time since the last step was planned is that of the last step or, where steps are planned ahead, of one
+        before; so the last steps must be alike. And a request of the first must still run, as otherwise the engine may
+        have been idle in between.
         """
         if len(self._last_steps) < _ALIKE or len({(step.kind, step.held) for step in self._last_steps}) > 1:
             return
@@ -100,7 +103,7 @@ class InteractiveFirst(PiecewiseScheduler):
             self._beside, self._num_recent, self._left_out = frozenset(), 0, []
             self._last_steps.clear()
             return super().schedule(*args, **kwargs)
-        # Interactive requests wait before all others, so that as many places as there are of them are theirs.
+        # Interactive requests are first in the queue, so admitting as many as wait admits them alone.
         if num_waiting or is_on_its_way or any(map(_is_reading, interactive)):
             self._last_steps.clear()
             self._rests = False
@@ -108,16 +111,17 @@ class InteractiveFirst(PiecewiseScheduler):
             step = self._schedule_among(interactive, held + left_out, num_waiting, most, *args, **kwargs)
         else:
             step = self._schedule_beside(interactive, held, left_out, *args, **kwargs)
-        # Whoever waits for room that the background holds waits in vain; for one on its way or a turn, not for long.
+        # An empty step helps only for a request on its way or a turn of answers: both are short. Waiting for memory
+        # that the background holds would never end.
         is_in_vain = num_waiting > 0 or not (is_on_its_way or self._rests)
         self._has_stood_still = step.total_num_scheduled_tokens == 0 and is_in_vain
         return step
 
     def _parted(self) -> tuple[list[Request], list[Request], list[Request]]:
-        """Return the interactive requests that run, the background in the last step, and that left out of it.
+        """Return running requests: interactive ones, background in the last step, background left out of it.
 
-        Hundreds may have been left out of step after step. They are neither looked at nor copied one by one, as long
-        as nobody else has changed the list.
+        Hundreds may be left out of step after step. As long as vLLM has not changed the list, they are neither looked
+        at nor copied one by one.
         """
         num = len(self.running) - len(self._left_out)
         if (self.running is not self._ran or len(self.running) != self._num_ran) and (
@@ -136,7 +140,7 @@ class InteractiveFirst(PiecewiseScheduler):
         *args: Any,
         **kwargs: Any,
     ) -> SchedulerOutput:
-        """Return a step of answers, with some of the background or, in every few turns, without."""
+        """Return a step of interactive answers, with or without background, depending on the turn."""
         kind = Kind.BESIDE if interactive else Kind.BETWEEN
         num_theirs = len(interactive) * (1 + self.num_spec_tokens)
         room = self._times.room(kind, num_theirs)
@@ -163,7 +167,7 @@ class InteractiveFirst(PiecewiseScheduler):
         *args: Any,
         **kwargs: Any,
     ) -> SchedulerOutput:
-        """Return a step with some of the background: what was in the last such step, and some more if it is time."""
+        """Return a step with some background: the requests of the last such step, and more if it is time."""
         num_rested = max(0, self._num_recent - len(held))
         recent = held + left_out[:num_rested]
         beside = [request for request in recent if request.request_id in self._beside][:room]
@@ -192,7 +196,7 @@ class InteractiveFirst(PiecewiseScheduler):
         *args: Any,
         **kwargs: Any,
     ) -> SchedulerOutput:
-        """Return a step of so many tokens at most, with some of those that run and so many at most that wait."""
+        """Return a step of at most `num_tokens`, with the chosen running requests and `num_admitted` waiting ones."""
         most_running, most_tokens = self.max_num_running_reqs, self.max_num_scheduled_tokens
         self.running = chosen.copy()
         self.max_num_running_reqs = min(most_running - len(left_out), len(chosen) + num_admitted)
@@ -208,14 +212,14 @@ class InteractiveFirst(PiecewiseScheduler):
     def _num_interactive_waiting(self) -> int:
         num = 0
         for queue in (self.waiting, self.skipped_waiting):
-            for request in queue:  # In order of priority.
+            for request in queue:  # By priority.
                 if request.priority > 0:
                     break
                 num += self._is_ready(request)
         return num
 
     def _is_ready(self, request: Request) -> bool:
-        """Say whether a request that waits could run, as vLLM will find when it looks at it."""
+        """Return whether a waiting request could run, as vLLM decides it."""
         if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
             guided = request.structured_output_request
             return guided is not None and guided.grammar is not None
@@ -224,12 +228,12 @@ class InteractiveFirst(PiecewiseScheduler):
         return request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
     def _is_full(self) -> bool:
-        """Say whether there is no place or no cache for more: then what runs must come to its end, or be preempted."""
+        """Return whether there is no place or no KV cache for more: running requests must end or be preempted."""
         return len(self.running) >= self.max_num_running_reqs or bool(self.kv_cache_manager.usage > _FULL)
 
 
 class AsyncInteractiveFirst(InteractiveFirst, AsyncScheduler):  # type: ignore[misc]
-    """The same for an engine that plans a step while the one before it runs."""
+    """The same for an engine that plans a step while the previous one runs."""
 
 
 def _is_reading(request: Request) -> bool:

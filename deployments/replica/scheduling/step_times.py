@@ -1,35 +1,34 @@
-"""How long an engine's steps take, learned from those that ran: a fixed time, and as much again for each token.
+"""Learns how long an engine's steps take: a fixed time, plus a time per token.
 
-That holds near the sizes that were seen, and not further: on a processor, a step of 500 tokens takes much less than one
-of five would make expect. The fixed time of steps beside interactive answers is longer than that of others, since what
-they make leaves the engine at once; a token takes either as long.
+That holds near the sizes that were seen only: on a CPU, a step of 500 tokens takes much less than a step of 5 suggests.
+The fixed time is longer with interactive answers, as their output is sent at once; the time per token is the same.
 """
 
 import math
 from enum import Enum
 
-_FORGET = 0.998  # Of what was learned, at each step: the latest 500 count.
-_LEAST_SPREAD = 1.0  # Tokens squared: steps that are nearly of one size say little of others.
+_FORGET = 0.998  # The weight of older steps falls by this factor each step, so that about the latest 500 count.
+_LEAST_SPREAD = 1.0  # In tokens squared: steps of nearly one size say little about others.
 _UNKNOWN, _LEAST, _MOST = 4, 1, 512
-_GROWTH = 2  # How many times what was seen lately may be believed.
+_GROWTH = 2  # Up to how many times the mean size of late the times are trusted.
 
 
 class Kind(Enum):
-    """Whether a step holds interactive answers: `BESIDE` does, `BETWEEN` none."""
+    """Whether a step holds interactive answers: `BESIDE` does, `BETWEEN` does not."""
 
     BESIDE = "beside"
     BETWEEN = "between"
 
 
 _SHARE = 0.1
-"""How much longer than without the background a step beside interactive answers may take.
+"""How much longer the background may make one step with interactive answers.
 
-One between them may take as long as that too: a request that comes then waits no longer than among other requests.
+A step between answers may take as long as such a step, so that a new request waits no longer then.
 """
 
 
 class StepTimes:
-    """Steps as they were seen, by least squares in which older ones count less."""
+    """A least-squares fit of step times in which older steps count less."""
 
     def __init__(self) -> None:
         self._seen = {kind: _Seen() for kind in Kind}
@@ -37,7 +36,7 @@ class StepTimes:
         self._is_known = False
 
     def note(self, kind: Kind, num_tokens: int, seconds: float) -> None:
-        """Learn from a step."""
+        """Add a step to the fit."""
         for one in self._seen.values():
             one.forget()
         self._seen[kind].add(num_tokens, seconds)
@@ -47,7 +46,7 @@ class StepTimes:
             self._is_known = True
 
     def room(self, kind: Kind, num_tokens: int) -> int:
-        """Return how many tokens more may come to a step of so many: 4 if unknown, at most twice of late."""
+        """Return how many background tokens may join `num_tokens`: 4 until known, at most twice the mean of late."""
         seen = self._seen[kind]
         if not self._is_known or not seen.weight:
             return _UNKNOWN
@@ -66,7 +65,7 @@ class StepTimes:
 
 
 class _Seen:
-    """Sums over steps of one kind: of their tokens x, their seconds y, and of products."""
+    """Sums over steps of one kind: of their tokens x, their seconds y, and the products."""
 
     def __init__(self) -> None:
         self.weight = self._x = self._y = self._xx = self._xy = 0.0

@@ -1,7 +1,7 @@
-"""Whose turn it is, step by step, beside interactive answers: theirs alone, or theirs with some of the background.
+"""Decides which steps with interactive answers may also hold background, so that they are 5 % longer on average.
 
-Turns are of a few steps each. How much longer the background makes a step is seen where turns of either kind meet:
-seconds later the machine may have another speed, and other answers other costs.
+Steps take turns, a few at a time: with and without background. The cost of the background is measured where the two
+kinds meet, since seconds later the machine's speed and the answers may differ.
 """
 
 from collections import deque
@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from statistics import median
 
 _SHARE = 0.05
-"""How much longer than without the background steps beside interactive answers may take, on average.
+"""How much longer the background may make steps with interactive answers, on average.
 
-Half of what one step may: answers that take longer also meet more others, and a batch takes time outside the engine.
+Half of what a single step may: longer answers also overlap with more others, and a batch costs time outside the engine.
 """
 
 _TURN_STEPS = 8
-_LEAST_SEEN = 3  # Steps of a turn.
-_COMPARED = 31  # Meetings of two turns: half of them may be wrong.
-_SELDOM = 1 / 16  # Of all turns, one kind has at least as many, so that it stays known how they compare.
+_LEAST_SEEN = 3  # The number of steps of a turn that make it count.
+_COMPARED = 31  # The number of comparisons; their median is right even if almost half of them are wrong.
+_SELDOM = 1 / 16  # Each kind gets at least this share of turns, so that the two can always be compared.
 
 
 class Turns:
-    """Turns as they pass, and what a token of the background has cost in the latest."""
+    """The turns, and the cost of a background token as measured in the latest."""
 
     def __init__(self) -> None:
         self._num_left = 0
@@ -31,7 +31,7 @@ class Turns:
         self._costs: deque[float] = deque(maxlen=_COMPARED)
 
     def has_background(self, num_tokens: int) -> bool:
-        """Return whether the next step may hold so many tokens of the background; called once for each."""
+        """Return whether the next step may hold `num_tokens` of background; must be called once per step."""
         if self._num_left == 0:
             self._num_left = _TURN_STEPS
             self._due += self.share(num_tokens)
@@ -41,18 +41,18 @@ class Turns:
         return self._has_background
 
     def end(self) -> None:
-        """Let the next turn be the background's."""
+        """End this turn; the next one has background."""
         self._num_left, self._due = 0, 1.0
 
     def share(self, num_tokens: int) -> float:
-        """Return how many of all turns may have so many tokens of the background in each step: half if unknown."""
+        """Return the share of turns that may carry `num_tokens` of background per step (0.5 until measured)."""
         if not self._costs:
             return 1 / 2
         longer = median(self._costs) * num_tokens
         return max(_SELDOM, _SHARE / longer) if longer > _SHARE / (1 - _SELDOM) else 1 - _SELDOM
 
     def note(self, num_theirs: int, num_background: int, seconds: float) -> None:
-        """Learn from a step with so many tokens of answers and of the background."""
+        """Learn from a step with these numbers of interactive and background tokens."""
         turn = self._turn
         if len(turn.seconds) == _TURN_STEPS or (num_theirs, num_background) != (turn.num_theirs, turn.num_background):
             self._compare(self._turn_before, turn)
@@ -69,7 +69,7 @@ class Turns:
 
 @dataclass(slots=True)
 class _Turn:
-    """Steps that hold the same tokens of answers and of the background, one after the other, and how long each took."""
+    """Consecutive steps with the same numbers of interactive and background tokens, and how long each took."""
 
     num_theirs: int = 0
     num_background: int = 0
