@@ -99,16 +99,12 @@ class Ingress:
         salt = cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256"))
         foundation = Foundation(self._database, files, directory, salt, state.object_store)
         self._tooling = create_tooling(config.tools, choosers, foundation)
-        operations = create_operations(
-            directory,
-            salt,
-            create_policies(policies, directory),
-            storage_in(self._database, vault, files),
-            self._tooling.built_ins,
-        )
+        storage = storage_in(self._database, vault, files)
+        safety = create_policies(policies, directory)
+        operations = create_operations(directory, salt, safety, storage, self._tooling.built_ins)
         observer = Observer(self._request_log, ClusterMetrics(metrics))
         assert operations.responses is not None
-        self._background = BackgroundRunner(operations.responses, self._gatekeeper, observer)
+        self._background = BackgroundRunner(operations.responses, storage, self._gatekeeper, observer)
         search = self._tooling.file_search
         self._indexer = (
             Indexer(search.desk, search.index, search.embedder, self._gatekeeper, observer) if search else None

@@ -11,8 +11,6 @@ from deployments.state.responses.protocol import Conversation, ConversationMissi
 from serve_app.errors.api import NotFound, RetentionForbids, UnknownUrl
 from serve_app.errors.text import shorten
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.operations.responses.prompt.preparation import strip
-from serve_app.operations.responses.storage.items import items_of
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
@@ -159,7 +157,7 @@ async def _items(
     body: NewConversation | NewConversationItems, principal: Principal, operation: ResponseOperation
 ) -> list[Item]:
     given = [item.model_dump(exclude_none=True) for item in body.items or ()]
-    return strip(await operation.preparation.resolve(principal, items_of(given), "items"))
+    return await operation.read_items(given, principal, "items")
 
 
 def _to_wire(conversation: Conversation) -> Item:

@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 
 from serve_app.operations.responses.events.writer import Item
-from serve_app.operations.responses.events.written_call import FieldInWriting, Told
+from serve_app.operations.responses.events.written_call import FieldInWriting, ToolEvent
 
 EVENT: Final = "response.code_interpreter_call"
 _HIGH, _LOW = r"[dD][89abAB][0-9a-fA-F]{2}", r"[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -111,6 +111,6 @@ class CodeInWriting(FieldInWriting):
         super().__init__(item, f"{EVENT}_code", "code", f"{EVENT}.in_progress")
         self._code = TextMember("code")
 
-    def take(self, text: str) -> list[Told]:
+    def take(self, text: str) -> list[ToolEvent]:
         """Return the event for more of the code, if there is more."""
         return super().take(self._code.take(text))

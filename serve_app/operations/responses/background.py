@@ -26,8 +26,8 @@ from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.resume.journal import EmittedEvents, Journal, JournalMismatch, RetryPolicy
 from serve_app.operations.responses.resume.replay import reopen
-from serve_app.operations.responses.run.answer import stored_turn
 from serve_app.operations.responses.run.loop import ResponseRun
+from serve_app.operations.responses.storage.stores import Storage
 from serve_app.schemas.responses.mcp import without_secrets
 from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.telemetry.log import log_bug
@@ -72,7 +72,7 @@ class _Job:
     settle: Settle
     trace: RequestTrace
     claimed: Claimed | None = None
-    shown: EmittedEvents = field(default_factory=EmittedEvents)
+    emitted: EmittedEvents = field(default_factory=EmittedEvents)
     made: list[bytes] = field(default_factory=list)
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
     has_more: asyncio.Event = field(default_factory=asyncio.Event)
@@ -80,7 +80,7 @@ class _Job:
     has_ended: bool = False
 
     def add(self, events: list[bytes]) -> None:
-        self.made += self.shown.leave_out(events)
+        self.made += self.emitted.leave_out(events)
         self.has_news.set()
 
     def tell(self) -> None:
@@ -93,13 +93,20 @@ class BackgroundRunner:
     """The background responses that run in this process, and those of others that it may take over."""
 
     def __init__(
-        self, operation: ResponseOperation, gatekeeper: Gatekeeper, observer: Observer, timing: Timing | None = None
+        self,
+        operation: ResponseOperation,
+        storage: Storage,
+        gatekeeper: Gatekeeper,
+        observer: Observer,
+        timing: Timing | None = None,
     ) -> None:
         self._operation = operation
-        self._store = operation.storage.background
+        self._store = storage.background
+        self._responses = storage.responses
         self._gatekeeper = gatekeeper
         self._observer = observer
         self._timing = timing or Timing()
+        self._retries = RetryPolicy(wait_s=self._timing.retry_s)
         self._jobs: dict[str, _Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -110,7 +117,7 @@ class BackgroundRunner:
         """
         assert turn.expires_at is not None
         journal = Journal(is_kept=True)
-        run = self._operation.start_with(journal, turn, self._patience())
+        run = self._operation.start_journaled(turn, journal, self._retries)
         events = run.state.begin(queued=True)
         begun: Item = orjson.loads(orjson.dumps(run.state.response))
         body, lacks_secrets = without_secrets(orjson.loads(raw))
@@ -119,7 +126,7 @@ class BackgroundRunner:
             job["runs_here_only"] = True
         epoch = await self._store.start(
             turn.principal.account,
-            stored_turn(run),
+            run.stored_turn(),
             job,
             events=events,
             expires_at=turn.expires_at,
@@ -128,9 +135,6 @@ class BackgroundRunner:
         trace.goes_on = True
         self._launch(_Job(run, journal, epoch, settle, trace))
         return begun
-
-    def _patience(self) -> RetryPolicy:
-        return RetryPolicy(wait_s=self._timing.retry_s)
 
     def watch(self) -> None:
         """Look for responses whose runner is gone, from now on."""
@@ -150,16 +154,14 @@ class BackgroundRunner:
         request = ResponseRequest.model_validate(claimed.job["body"])
         request_id = f"{claimed.job['request']}-e{claimed.epoch}"
         raw = orjson.dumps(claimed.job["body"])
-        journal, shown = Journal(claimed.journal, is_kept=True), EmittedEvents(claimed.events)
+        journal, emitted = Journal(claimed.journal, is_kept=True), EmittedEvents(claimed.events)
         try:
             if claimed.job.get("runs_here_only"):
                 raise ApiError(NOT_TAKEN_OVER)
-            is_lost = shown.has_items and not claimed.journal  # It was begun by a version that kept none.
+            is_lost = emitted.has_items and not claimed.journal  # It was begun by a version that kept none.
             if claimed.is_cancelled or is_lost or claimed.epoch > _MAX_EPOCHS:
                 raise ApiError(INTERRUPTED)
-            turn = await self._operation.preparation.again(
-                request, raw, principal, claimed.turn, calls=journal.calls(), request_id=request_id
-            )
+            turn = await self._operation.resume(request, raw, principal, claimed.turn, journal, request_id=request_id)
         except ApiError as error:
             await self._give_up(claimed, error)
             return
@@ -172,8 +174,8 @@ class BackgroundRunner:
         trace = RequestTrace(request_id, "POST", time.time(), time.perf_counter(), principal=principal)
         trace.model = turn.response["model"]
         self._observer.begin()
-        run = self._operation.start_with(journal, turn, self._patience(), shown)
-        job = _Job(run, journal, claimed.epoch, settle, trace, claimed, shown)
+        run = self._operation.start_journaled(turn, journal, self._retries, emitted)
+        job = _Job(run, journal, claimed.epoch, settle, trace, claimed, emitted)
         job.add(run.state.begin(queued=True))
         self._launch(job)
 
@@ -293,7 +295,7 @@ class BackgroundRunner:
         job.made += job.run.state.cancel()  # Nothing, unless it was cancelled.
         await self._persist(
             lambda: self._store.finish(
-                account, stored_turn(job.run), job.epoch, job.made, conversation_id=job.run.turn.conversation_id
+                account, job.run.stored_turn(), job.epoch, job.made, conversation_id=job.run.turn.conversation_id
             )
         )
         job.has_ended = True
@@ -320,7 +322,7 @@ class BackgroundRunner:
             job.has_news.set()
         deadline = time.monotonic() + self._timing.lease_s
         while time.monotonic() < deadline:
-            turn = await self._operation.storage.responses.load(account, response_id)
+            turn = await self._responses.load(account, response_id)
             if turn is None or turn.response["status"] not in ("queued", "in_progress"):
                 break
             await asyncio.sleep(self._timing.follow_s / 2)

@@ -1,7 +1,7 @@
 """The operation behind POST /v1/responses, at both doors, and the two that ask about a prompt."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,6 +12,7 @@ from deployments.models.contract.errors import EngineError
 from deployments.models.contract.render import parse_events
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
+from deployments.state.responses.protocol import StoredTurn
 from serve_app.errors.api import ApiError, BadRequest
 from serve_app.errors.translate import translate_engine_error
 from serve_app.operations.chat import ChatOperation, cost_of
@@ -26,6 +27,7 @@ from serve_app.operations.responses.prompt.wire import create_chat
 from serve_app.operations.responses.resume.journal import EmittedEvents, Journal, JournaledEngine, RetryPolicy
 from serve_app.operations.responses.run.answer import ResponseAnswer
 from serve_app.operations.responses.run.loop import ResponseRun
+from serve_app.operations.responses.storage.items import items_of, without_opened_text
 from serve_app.operations.responses.storage.stores import Storage
 from serve_app.operations.responses.tools.contract import ToolBounds
 from serve_app.schemas.base import estimate_tokens
@@ -56,7 +58,7 @@ class ResponseOperation:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.storage = storage
-        self.preparation = preparation
+        self._preparation = preparation
         self._chat = chat
         self._bounds = bounds or ToolBounds()
         self._clock = clock
@@ -85,16 +87,16 @@ class ResponseOperation:
         self._engine_without_waiting(body, principal)
 
         async def prepare() -> ResponseRun:
-            turn = await self.preparation.turn(
+            turn = await self._preparation.begin(
                 body, raw, principal, request_id=request_id, priority=priority, is_batch=True
             )
             return self.start(turn)
 
-        answer = ResponseAnswer(prepare, self.storage, is_stream=body.is_stream)
+        answer = ResponseAnswer(prepare, self.storage.responses, is_stream=body.is_stream)
         return Outcome(answer, body.is_stream)
 
     def _engine_without_waiting(self, body: ResponseRequest, principal: Principal) -> Engine:
-        engine = self.preparation.engine(body.model, principal)
+        engine = self._preparation.engine(body.model, principal)
         if body.background:
             raise BadRequest(
                 "Background responses are not available here. Leave 'background' out.",
@@ -117,7 +119,26 @@ class ResponseOperation:
         Raises:
             ApiError: the model, the key or what the request refers to does not allow it.
         """
-        return await self.preparation.turn(body, raw, principal, request_id=request_id, remembered=remembered)
+        return await self._preparation.begin(body, raw, principal, request_id=request_id, remembered=remembered)
+
+    async def resume(
+        self,
+        body: ResponseRequest,
+        raw: bytes,
+        principal: Principal,
+        stored: StoredTurn,
+        journal: Journal,
+        *,
+        request_id: str,
+    ) -> Turn:
+        """Return a response that was begun in another process, as far as `journal` has it, so that it can run on.
+
+        Raises:
+            ApiError: it cannot be run any more: its model, or what it continues, is gone.
+        """
+        return await self._preparation.resume(
+            body, raw, principal, stored, calls=journal.calls(), request_id=request_id
+        )
 
     def first_chat(self, turn: Turn) -> GenerationChat:
         """Return what the model is asked first.
@@ -135,12 +156,12 @@ class ResponseOperation:
         """Return the response on its way; nothing runs yet. `chat` is its first one, if that is there already."""
         return ResponseRun(turn, self._chat, self._bounds, self._clock, chat)
 
-    def start_with(
-        self, journal: Journal, turn: Turn, patience: RetryPolicy, shown: EmittedEvents | None = None
+    def start_journaled(
+        self, turn: Turn, journal: Journal, retries: RetryPolicy, emitted: EmittedEvents | None = None
     ) -> ResponseRun:
-        """Return a response on its way which another process may go on with, or goes on after what was `shown`."""
-        turn = replace(turn, engine=JournaledEngine(turn.engine, journal, patience))
-        return ResponseRun(turn, self._chat, self._bounds, self._clock, journal=journal, shown=shown)
+        """Return a response on its way which another process can go on with; it goes on after what was `emitted`."""
+        turn = replace(turn, engine=JournaledEngine(turn.engine, journal, retries))
+        return ResponseRun(turn, self._chat, self._bounds, self._clock, journal=journal, emitted=emitted)
 
     def answer(self, turn: Turn, chat: GenerationChat | None, on_failure: Callable[[], None]) -> ResponseAnswer:
         """Return the answer to a response that runs in the foreground; `on_failure` is called if it fails."""
@@ -148,7 +169,15 @@ class ResponseOperation:
         async def prepare() -> ResponseRun:
             return self.start(turn, chat)
 
-        return ResponseAnswer(prepare, self.storage, is_stream=turn.request.is_stream, on_failure=on_failure)
+        return ResponseAnswer(prepare, self.storage.responses, is_stream=turn.request.is_stream, on_failure=on_failure)
+
+    async def read_items(self, items: Sequence[Item], principal: Principal, param: str) -> list[Item]:
+        """Return items that a client adds to a conversation as they are stored; `param` names them in errors.
+
+        Raises:
+            ApiError: one refers to what is not there, or was not sealed here for this account.
+        """
+        return without_opened_text(await self._preparation.resolve(principal, items_of(items), param))
 
     async def ask_tokens(
         self, body: InputTokensRequest, raw: bytes, principal: Principal, *, request_id: str
@@ -157,9 +186,9 @@ class ResponseOperation:
 
         The tokenizer and the chat template are the engine's, so this is exact.
         """
-        engine = self.preparation.engine(body.model, principal)
-        read = await self.preparation.read(body, raw, principal)
-        tools = await self.preparation.open_tools(body, read, principal)
+        engine = self._preparation.engine(body.model, principal)
+        read = await self._preparation.read(body, raw, principal)
+        tools = await self._preparation.open_tools(body, read, principal)
         try:
             await tools.check()
             await tools.list_functions()
@@ -172,8 +201,8 @@ class ResponseOperation:
         self, body: CompactRequest, raw: bytes, principal: Principal, *, request_id: str
     ) -> tuple["Question", list[Item]]:
         """Return the question for a summary of a conversation, and the conversation's items."""
-        engine = self.preparation.engine(body.model, principal)
-        read = await self.preparation.read(body, raw, principal)
+        engine = self._preparation.engine(body.model, principal)
+        read = await self._preparation.read(body, raw, principal)
         messages: list[Message] = [*read.messages(body.instructions), {"role": "user", "content": _COMPACT}]
         chat = {"model": body.model, "messages": messages, "temperature": 0.0}
         question = self._question(engine, chat, principal, request_id, max_tokens=_COMPACTED_TOKENS)

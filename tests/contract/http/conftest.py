@@ -125,9 +125,10 @@ class World:
     def app(self):
         salt = cache_salts(b"salt")
         policies = create_policies(self.safety, self.directory)
-        operations = create_operations(self.directory, salt, policies, self.storage(), self.built_ins)
+        storage = self.storage()
+        operations = create_operations(self.directory, salt, policies, storage, self.built_ins)
         observer = Observer(self.log, self.metrics)
-        runner = BackgroundRunner(operations.responses, self.gatekeeper, observer, self.timing)
+        runner = BackgroundRunner(operations.responses, storage, self.gatekeeper, observer, self.timing)
         self.runners.append(runner)
         return create_asgi_app(
             Services(

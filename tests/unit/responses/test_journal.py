@@ -172,12 +172,11 @@ def test_items_become_those_that_were_shown() -> None:
     message, call = {"type": "message", "id": "msg_1"}, {"type": "code_interpreter_call", "id": "ci_1"}
     added = [writer.write("response.output_item.added", item=item) for item in (message, call)]
     thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "sealed"}
-    shown = EmittedEvents([*added, writer.write("response.output_item.done", item=thought)])
+    shown = EmittedEvents([*added, writer.write("response.output_item.done", item=thought)]).items(str.upper)
     assert shown.new_id("msg") == "msg_1"
     assert shown.new_id("msg").startswith("msg_")
     for wanted in (call, {"id": "ci_new"}):
         item = {"id": "ci_new"}
-        shown.put_into(item)
+        shown.begin_tool(item)
         assert item == wanted
-    seal = shown.seal(str.upper)
-    assert [seal("a"), seal("b")] == ["sealed", "B"]
+    assert [shown.seal_reasoning("a"), shown.seal_reasoning("b")] == ["sealed", "B"]

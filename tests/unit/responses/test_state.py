@@ -18,7 +18,8 @@ from deployments.models.contract.events import (
 )
 from deployments.state.responses.protocol import StoredTurn
 from serve_app.operations.containers.writing import CodeInWriting
-from serve_app.operations.responses.events.state import NO_TOOLS, RefusalDelta, ResponseState
+from serve_app.operations.responses.events.new_items import NewItems
+from serve_app.operations.responses.events.state import RefusalDelta, ResponseState
 from serve_app.operations.responses.events.writer import DONE, frame, type_of
 from serve_app.operations.responses.resume.replay import reopen, replay
 from tests.twins.legal import fold, split
@@ -26,11 +27,21 @@ from tests.twins.legal import fold, split
 USAGE = Usage(prompt_tokens=5, completion_tokens=3, cached_tokens=2, reasoning_tokens=1)
 
 
-def state(server_tools=NO_TOOLS) -> ResponseState:
-    numbers = count()
+class NumberedItems(NewItems):
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = count()
+
+    def new_id(self, prefix: str) -> str:
+        return f"{prefix}_{next(self._numbers)}"
+
+
+def state(server_tools=()) -> ResponseState:
     response: dict[str, Any] = {"id": "resp_1", "output": [], "usage": None, "completed_at": None, "error": None}
     response["incomplete_details"] = None
-    return ResponseState(response, server_tools, lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_700_000_000.5)
+    machine = ResponseState(response, NumberedItems(), lambda: 1_700_000_000.5)
+    machine.use_tools({name: name for name in server_tools}, lambda text: [], lambda name: None)
+    return machine
 
 
 def following(server_tools=("run",)) -> ResponseState:
@@ -175,7 +186,7 @@ def test_arguments_of_a_finished_call_fail_the_response():
 
 
 def test_server_call_is_left_to_the_service_and_its_item_comes_before_the_message():
-    machine = state({"search": "search"})
+    machine = state(["search"])
     written = machine.begin()
     written += machine.take([ToolCallStart("tool_call", 0, 0, "call_a", "search")])
     written += machine.take([ToolArgumentsDelta("tool_arguments", 0, 0, "{}"), Finished("finished", 0, "tool_calls")])
@@ -183,7 +194,7 @@ def test_server_call_is_left_to_the_service_and_its_item_comes_before_the_messag
     (call,) = machine.next_generation()
     assert (call.name, call.call_id, call.arguments) == ("search", "call_a", "{}")
     tool, events = machine.open_tool({"id": "ws_1", "type": "web_search_call", "status": "in_progress"})
-    written += [*events, tool.tell("response.web_search_call.in_progress")]
+    written += [*events, tool.write_event("response.web_search_call.in_progress")]
     tool.item["status"] = "completed"
     written += machine.close_item() + machine.take([*text("Found."), Finished("finished", 0, "stop")])
     written += machine.end_generation(USAGE) + machine.end()
@@ -320,7 +331,7 @@ def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, i
                 tool, events = machine.open_tool({"id": f"xx_{number}", "type": "other_call", "status": "in_progress"})
                 written += events
             case "tell" if tool is not None:
-                written.append(tool.tell("response.other_call.working"))
+                written.append(tool.write_event("response.other_call.working"))
             case "later":
                 written += machine.close_item() + machine.take_later()
                 tool = None

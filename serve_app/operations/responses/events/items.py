@@ -30,8 +30,8 @@ class OpenText:
         writer: EventWriter,
         item: Item,
         output_index: int,
-        seal_reasoning: Callable[[str], str] | None = None,
-        cite: Cite | None = None,
+        seal_reasoning: Callable[[str], str | None],
+        cite: Cite,
     ) -> None:
         self._seal_reasoning = seal_reasoning
         self._cite = cite
@@ -96,7 +96,7 @@ class OpenText:
 
     def _annotate(self, part: Item, text: str) -> list[bytes]:
         """Add what tools have to say of a text; return the events that tell of it."""
-        part["annotations"] = self._cite(text) if self._cite is not None else []
+        part["annotations"] = self._cite(text)
         place = self._place()
         return [
             self._writer.write(
@@ -109,9 +109,10 @@ class OpenText:
         """Return the events that end the item."""
         events = self._close_part()
         self.item["status"] = status
-        if self._seal_reasoning is not None and self.item["type"] == "reasoning":
-            text = "\n".join(part["text"] for part in self.item["content"])
-            self.item["encrypted_content"] = self._seal_reasoning(text)
+        if self.item["type"] == "reasoning":
+            sealed = self._seal_reasoning("\n".join(part["text"] for part in self.item["content"]))
+            if sealed is not None:
+                self.item["encrypted_content"] = sealed
         done = self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item)
         return [*events, done]
 

@@ -8,7 +8,7 @@ import orjson
 
 from serve_app.operations.responses.events.items import Status
 from serve_app.operations.responses.events.writer import EventWriter, Item
-from serve_app.operations.responses.events.written_call import Told, WrittenCall
+from serve_app.operations.responses.events.written_call import ToolEvent, WrittenCall
 
 
 class OpenTool:
@@ -28,18 +28,18 @@ class OpenTool:
     def begin(self) -> list[bytes]:
         """Return the event that adds the item, and those that a call begins with."""
         added = self._writer.write("response.output_item.added", output_index=self._output_index, item=self.item)
-        return [added, *(self._tell_all(self._written.begin()) if self._written is not None else ())]
+        return [added, *(self._write_all(self._written.begin()) if self._written is not None else ())]
 
     def write(self, text: str) -> list[bytes]:
         """Return the events for more of the arguments of a call."""
-        return self._tell_all(self._written.take(text)) if self._written is not None else []
+        return self._write_all(self._written.take(text)) if self._written is not None else []
 
     def end_writing(self) -> list[bytes]:
         """Return the events that end what the model writes of a call."""
         written, self._written = self._written, None
-        return self._tell_all(written.end()) if written is not None else []
+        return self._write_all(written.end()) if written is not None else []
 
-    def tell(self, kind: str, **fields: Any) -> bytes:
+    def write_event(self, kind: str, **fields: Any) -> bytes:
         """Return one of the tool's own events, such as `response.web_search_call.searching`."""
         if fields.keys() != {"delta"}:
             self.cuts.append([kind, fields])
@@ -54,8 +54,8 @@ class OpenTool:
         self.item.clear()
         self.item.update(item)
 
-    def _tell_all(self, told: Sequence[Told]) -> list[bytes]:
-        return [self.tell(kind, **fields) for kind, fields in told]
+    def _write_all(self, events: Sequence[ToolEvent]) -> list[bytes]:
+        return [self.write_event(kind, **fields) for kind, fields in events]
 
     def close(self, status: Status) -> list[bytes]:
         """Return the events that end the item; its status, if it has one, is the tool's word, "failed" by default.
@@ -72,13 +72,15 @@ class OpenTool:
 class ServerCall:
     """A call of a tool that the service runs itself; `arguments` are as the model wrote them.
 
-    `opened` is its item where that shows the call while the model writes it.
+    `opened` is its item where that shows the call while the model writes it. `output`, the text for the model, is there
+    once the call has been carried out.
     """
 
     call_id: str
     name: str
     pieces: list[str] = field(default_factory=list)
     opened: OpenTool | None = None
+    output: str | None = None
 
     @property
     def arguments(self) -> str:

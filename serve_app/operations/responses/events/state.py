@@ -24,15 +24,14 @@ from serve_app.operations.responses.events.items import (
     message_item,
     reasoning_item,
 )
+from serve_app.operations.responses.events.new_items import MODELS_OWN, NewItems
 from serve_app.operations.responses.events.server_call import OpenTool, ServerCall
-from serve_app.operations.responses.events.writer import EventWriter, Item, new_id
+from serve_app.operations.responses.events.writer import EventWriter, Item
 from serve_app.operations.responses.events.written_call import Follow, WrittenCall
 
 ErrorCode = Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
 
-# The model's own items: incomplete only because it was cut off. Code that was interrupted is so too.
-MODELS_OWN = ("message", "reasoning", "function_call")
-NO_TOOLS: Mapping[str, str] = MappingProxyType({})
+_NO_TOOLS: Mapping[str, str] = MappingProxyType({})
 
 
 class RefusalDelta(NamedTuple):
@@ -49,36 +48,24 @@ Said = Event | RefusalDelta
 class ResponseState:
     """One response on its way. `response` is the object as it stands; `usage` adds up all of its generations.
 
-    `cuts` says of each finished item in which pieces it came; with the response that is the whole stream (`replay`).
+    `cuts` records how each finished item was chunked, so that `replay` can rebuild the stream.
 
-    `server_tools` are the functions that the service runs, by each name that the model may give them: a call of one
-    becomes an entry of `calls` instead of an item. The first of a generation, where `follow` has something to show of
-    it, becomes an item besides, which stays open until the call is carried out; what the model says after it waits for
-    `take_later`. `begin_tool` is given every new item of such a call, and may change it.
-    Once it has ended, every method returns no events.
+    A call of a function that the service runs, which `use_tools` names, becomes an entry of `calls` instead of an item.
+    The first of a generation, where its tool shows a call while the model writes it, becomes an item besides, which
+    stays open until the call is carried out; what the model says after it waits for `take_later`. `items` gives every
+    new item its id and seal. Once it has ended, every method returns no events.
     """
 
-    def __init__(
-        self,
-        response: Item,
-        server_tools: Mapping[str, str] = NO_TOOLS,
-        new_id: Callable[[str], str] = new_id,
-        clock: Callable[[], float] = time.time,
-        seal_reasoning: Callable[[str], str] | None = None,
-        cite: Cite | None = None,
-        begin_tool: Callable[[Item], None] = lambda item: None,
-    ) -> None:
+    def __init__(self, response: Item, items: NewItems | None = None, clock: Callable[[], float] = time.time) -> None:
         self.response = response
         self.usage = Usage()
         self.calls: list[ServerCall] = []
         self.finish_reason: str | None = None
         self.has_ended = False
-        self._server_tools = server_tools
-        self._new_id = new_id
+        self._new_items = items or NewItems()
         self._clock = clock
-        self._seal_reasoning = seal_reasoning
-        self._cite = cite
-        self._begin_tool = begin_tool
+        self._function_names = _NO_TOOLS
+        self._cite: Cite = lambda _: []
         self._writer = EventWriter()
         self.cuts: list[Any] = []
         self._items: list[Item] = []
@@ -100,8 +87,12 @@ class ResponseState:
         return self._items
 
     def use_tools(self, names: Mapping[str, str], cite: Cite, follow: Follow) -> None:
-        """Know these tools from now on: their functions by name, what they have to say of texts, and show of calls."""
-        self._server_tools = names
+        """Use these tools from now on.
+
+        `names` are their functions, by each name that the model may give them, `cite` returns the annotations of a text
+        that is complete, `follow` what shows a call while the model writes it.
+        """
+        self._function_names = names
         self._cite = cite
         self._follow = follow
 
@@ -172,20 +163,24 @@ class ResponseState:
     def _take_text(self, kind: TextKind, text: str, logprobs: list[Any] | None) -> list[bytes]:
         if not text and not logprobs:
             return []
-        wanted = "reasoning" if kind == "reasoning" else "message"
+        wanted: Literal["message", "reasoning"] = "reasoning" if kind == "reasoning" else "message"
         opened = self._open
         if isinstance(opened, OpenText) and opened.item["type"] == wanted:
             return opened.delta(kind, text, logprobs)
         events = self._close_open("completed")
-        item = reasoning_item(self._new_id) if kind == "reasoning" else message_item(self._new_id)
-        opened = self._open = OpenText(self._writer, item, len(self._items), self._seal_reasoning, self._cite)
+        opened = self._open = self._new_text(wanted)
         return [*events, opened.begin(), *opened.delta(kind, text, logprobs)]
+
+    def _new_text(self, kind: Literal["message", "reasoning"]) -> OpenText:
+        new_id = self._new_items.new_id
+        item = reasoning_item(new_id) if kind == "reasoning" else message_item(new_id)
+        return OpenText(self._writer, item, len(self._items), self._new_items.seal_reasoning, self._cite)
 
     def _open_call(self, call: int, call_id: str, name: str) -> list[bytes]:
         events = self._close_open("completed")
         self._call = call
-        if name in self._server_tools:
-            name = self._server_tools[name]
+        if name in self._function_names:
+            name = self._function_names[name]
             written = self._follow(name) if not self.calls else None
             self._server_calls[call] = server_call = ServerCall(call_id, name)
             self.calls.append(server_call)
@@ -194,7 +189,7 @@ class ResponseState:
             server_call.opened, begun = self.open_tool(written.item, written)
             self._followed = call
             return events + begun
-        item = call_item(self._new_id, call_id, name)
+        item = call_item(self._new_items.new_id, call_id, name)
         self._open = OpenCall(self._writer, item, len(self._items))
         return [*events, self._open.begin()]
 
@@ -236,7 +231,7 @@ class ResponseState:
     def open_tool(self, item: Item, written: WrittenCall | None = None) -> tuple[OpenTool, list[bytes]]:
         """Begin the item of a tool that the service runs; return it, and the events so far."""
         events = self._close_open("completed")
-        self._begin_tool(item)
+        self._new_items.begin_tool(item)
         opened = self._open = OpenTool(self._writer, item, len(self._items), written)
         return opened, events + opened.begin()
 
@@ -274,7 +269,7 @@ class ResponseState:
 
     def _say_nothing(self) -> list[bytes]:
         """Return the events of a message without text: the model's answer was to say nothing."""
-        opened = self._open = OpenText(self._writer, message_item(self._new_id), 0)
+        opened = self._open = self._new_text("message")
         return [opened.begin(), *opened.open_part("text"), *self._close_open("completed")]
 
     def fail(self, code: ErrorCode, message: str) -> list[bytes]:

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from serve_app.operations.responses.events.writer import Item
 
-Told = tuple[str, dict[str, Any]]
+ToolEvent = tuple[str, dict[str, Any]]
 """An event of a tool's own kind, and its fields; its item and place are filled in later."""
 
 
@@ -17,15 +17,15 @@ class WrittenCall(Protocol):
         """The item, new, with the status in_progress."""
         ...
 
-    def begin(self) -> list[Told]:
+    def begin(self) -> list[ToolEvent]:
         """Return the events that follow the one which adds the item."""
         ...
 
-    def take(self, text: str) -> list[Told]:
+    def take(self, text: str) -> list[ToolEvent]:
         """Return the events for more of the call's arguments, a piece of a JSON text that may be none."""
         ...
 
-    def end(self) -> list[Told]:
+    def end(self) -> list[ToolEvent]:
         """Put the whole into the item; return the events that tell of it. The model may have been stopped amid it."""
         ...
 
@@ -47,16 +47,16 @@ class FieldInWriting:
         self._begins = begins
         self._pieces: list[str] = []
 
-    def begin(self) -> list[Told]:
+    def begin(self) -> list[ToolEvent]:
         """Return the event that says that there is a call."""
         return [(self._begins, {})] if self._begins is not None else []
 
-    def take(self, text: str) -> list[Told]:
+    def take(self, text: str) -> list[ToolEvent]:
         """Return the event for more of the field, if there is more."""
         self._pieces.append(text)
         return [(f"{self._event}.delta", {"delta": text})] if text else []
 
-    def end(self) -> list[Told]:
+    def end(self) -> list[ToolEvent]:
         """Put the whole into the item; return the event that has it."""
         self.item[self._field] = "".join(self._pieces)
         return [(f"{self._event}.done", {self._field: self.item[self._field]})]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import orjson
 
@@ -82,7 +81,7 @@ class Preparation:
         """
         return find_engine(self._directory, model, Operation.RESPONSES, principal)
 
-    async def turn(
+    async def begin(
         self,
         request: ResponseRequest,
         raw: bytes,
@@ -133,7 +132,7 @@ class Preparation:
             tools=tools,
         )
 
-    async def again(
+    async def resume(
         self,
         request: ResponseRequest,
         raw: bytes,
@@ -318,11 +317,3 @@ def _refuse_stored(previous_response_id: str | None, conversation_id: str | None
         raise RetentionForbids("continuing from a stored response", "previous_response_id")
     if conversation_id is not None:
         raise RetentionForbids("conversations, which are stored", "conversation")
-
-
-def strip(items: Sequence[Item]) -> list[dict[str, Any]]:
-    """Return items without what was opened in them only for the model."""
-    return [
-        {name: value for name, value in item.items() if name != "text"} if item["type"] == "compaction" else item
-        for item in items
-    ]

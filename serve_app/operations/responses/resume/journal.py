@@ -16,8 +16,8 @@ import orjson
 
 from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, Summary, Usage
 from deployments.models.contract.errors import EngineDied, Overloaded, RequestRejected
-from serve_app.operations.responses.events.state import MODELS_OWN
-from serve_app.operations.responses.events.writer import Item, new_id, type_of
+from serve_app.operations.responses.events.new_items import MODELS_OWN, RecordedItems
+from serve_app.operations.responses.events.writer import Item, type_of
 
 Entry = dict[str, Any]
 
@@ -97,25 +97,25 @@ class RetryPolicy:
 class JournaledEngine:
     """An engine whose answers are in a journal, and go on where one broke off. Keeps the contract of Engine."""
 
-    def __init__(self, engine: Engine, journal: Journal, patience: RetryPolicy) -> None:
+    def __init__(self, engine: Engine, journal: Journal, retries: RetryPolicy) -> None:
         self.card = engine.card
         self._engine = engine
         self._journal = journal
-        self._patience = patience
+        self._retries = retries
 
     def run(self, request: EngineRequest) -> EngineStream:
         """Return the answer's stream; nothing happens until it is iterated."""
-        return _JournaledStream(self._engine, self._journal, self._patience, replace(request, tells_tokens=True))
+        return _JournaledStream(self._engine, self._journal, self._retries, replace(request, tells_tokens=True))
 
 
 class _JournaledStream:
     """One answer: what the journal has of it, then the rest from the engine."""
 
-    def __init__(self, engine: Engine, journal: Journal, patience: RetryPolicy, request: EngineRequest) -> None:
+    def __init__(self, engine: Engine, journal: Journal, retries: RetryPolicy, request: EngineRequest) -> None:
         self.summary = Summary()
         self._engine = engine
         self._journal = journal
-        self._patience = patience
+        self._retries = retries
         self._request = request
         self._tokens: list[list[int]] = []
         self._pieces: AsyncGenerator[bytes] | None = None
@@ -149,9 +149,9 @@ class _JournaledStream:
                         yield piece
                 return
             except (Overloaded, EngineDied):
-                if num_tries == self._patience.max_tries:
+                if num_tries == self._retries.max_tries:
                     raise
-            await asyncio.sleep(self._patience.wait_s * num_tries)
+            await asyncio.sleep(self._retries.wait_s * num_tries)
 
     async def _ask(self) -> AsyncGenerator[bytes]:
         """Yield what the engine adds to what there is; the last of it once it is known what all of it took."""
@@ -190,46 +190,22 @@ class _JournaledStream:
 
 
 class EmittedEvents:
-    """The events of a response that were shown; one that is made again gets the same ids, and shows none twice."""
+    """The events of a response that were shown already; a response that is made again shows none of them twice."""
 
     def __init__(self, events: Sequence[bytes] = ()) -> None:
         self._types = deque(map(type_of, events))
-        self._ids: deque[str] = deque()
-        self._calls: deque[Item] = deque()
-        self._sealed: deque[str] = deque()
-        for event in events:
-            match type_of(event):
-                case b"response.output_item.added":
-                    self._note_begun(orjson.loads(event)["item"])
-                case b"response.output_item.done":
-                    item = orjson.loads(event)["item"]
-                    if "encrypted_content" in item:
-                        self._sealed.append(item["encrypted_content"])
-
-    def _note_begun(self, item: Item) -> None:
-        if item["type"] in MODELS_OWN:
-            self._ids.append(item["id"])
-        else:
-            self._calls.append(item)
+        self._begun = _items_of(events, b"response.output_item.added")
+        ended = _items_of(events, b"response.output_item.done")
+        self._sealed = [item["encrypted_content"] for item in ended if "encrypted_content" in item]
 
     @property
     def has_items(self) -> bool:
         """Whether the model has said something that was shown."""
-        return bool(self._ids)
+        return any(item["type"] in MODELS_OWN for item in self._begun)
 
-    def new_id(self, prefix: str) -> str:
-        """Return the id of the next item of the model's own."""
-        return self._ids.popleft() if self._ids else new_id(prefix)
-
-    def put_into(self, item: Item) -> None:
-        """Make the next item of a tool the one that was shown."""
-        if self._calls:
-            item.clear()
-            item.update(self._calls.popleft())
-
-    def seal(self, seal: Callable[[str], str]) -> Callable[[str], str]:
-        """Return what seals thoughts: those that were shown sealed are so already."""
-        return lambda text: self._sealed.popleft() if self._sealed else seal(text)
+    def items(self, seal: Callable[[str], str] | None = None) -> RecordedItems:
+        """Return what gives the items that were shown the ids and seals they had, and new ones to those after them."""
+        return RecordedItems(self._begun, self._sealed, seal)
 
     def leave_out(self, events: list[bytes]) -> list[bytes]:
         """Return those of the next events that were not shown.
@@ -243,3 +219,7 @@ class EmittedEvents:
         if [self._types.popleft() for _ in range(num_shown)] != list(map(type_of, events[:num_shown])):
             raise JournalMismatch
         return events[num_shown:]
+
+
+def _items_of(events: Sequence[bytes], kind: bytes) -> list[Item]:
+    return [orjson.loads(event)["item"] for event in events if type_of(event) == kind]

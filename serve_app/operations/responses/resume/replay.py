@@ -9,6 +9,7 @@ from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import Logprobs, TextDelta, ToolArgumentsDelta, ToolCallStart
 from deployments.state.responses.protocol import StoredTurn
 from serve_app.operations.responses.events.items import Status, TextKind
+from serve_app.operations.responses.events.new_items import RecordedItems
 from serve_app.operations.responses.events.state import ResponseState, Said
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.events.written_call import FieldInWriting
@@ -23,16 +24,14 @@ _FINISHED_AS = {"max_output_tokens": "length", "content_filter": "content_filter
 def replay(turn: StoredTurn) -> list[bytes]:
     """Return the events of a response that ran in the foreground, as they were streamed or would have been."""
     final = turn.response
-    ids = iter([item["id"] for item in final["output"] if item["type"] in _READERS])
-    tokens = [item["encrypted_content"] for item in final["output"] if "encrypted_content" in item]
-    annotations = [part["annotations"] for part in _texts_of(final["output"])]
-    state = ResponseState(
-        {**final, **_NOT_YET, "error": None, "incomplete_details": None},
-        new_id=lambda _: next(ids),
-        clock=lambda: final["completed_at"] or 0,
-        seal_reasoning=(lambda _: tokens.pop(0)) if tokens else None,
-        cite=lambda _: annotations.pop(0),
+    items = RecordedItems(
+        [item for item in final["output"] if item["type"] in _READERS],
+        [item["encrypted_content"] for item in final["output"] if "encrypted_content" in item],
     )
+    begun = {**final, **_NOT_YET, "error": None, "incomplete_details": None}
+    state = ResponseState(begun, items, clock=lambda: final["completed_at"] or 0)
+    annotations = [part["annotations"] for part in _texts_of(final["output"])]
+    state.use_tools({}, cite=lambda _: annotations.pop(0), follow=lambda _: None)
     events = state.begin()
     for item, cuts in zip(final["output"], turn.cuts, strict=True):
         if _said_nothing(item, cuts):
@@ -45,7 +44,7 @@ def replay(turn: StoredTurn) -> list[bytes]:
 def reopen(response: Item, events: Sequence[bytes]) -> ResponseState:
     """Return the state in which a response was that began with these events, as far as they tell: enough to end it."""
     told = [orjson.loads(event) for event in events]
-    state = ResponseState(response, new_id=EmittedEvents(events).new_id)
+    state = ResponseState(response, EmittedEvents(events).items())
     state.begin(queued=bool(response["background"]))
     for event in told:
         _REOPENERS.get(event["type"], _reopen_tool)(state, event)
@@ -71,7 +70,7 @@ def _reopen_tool(state: ResponseState, event: Item) -> None:
     elif written is not None and kind == f"{written[0]}.done":
         opened.end_writing()
     else:
-        opened.tell(kind, **{name: value for name, value in event.items() if name not in _PLACE})
+        opened.write_event(kind, **{name: value for name, value in event.items() if name not in _PLACE})
 
 
 def _reopen_end(state: ResponseState, event: Item) -> Any:
@@ -122,7 +121,7 @@ def _replay_tool(state: ResponseState, item: Item, cuts: list[Any]) -> list[byte
     opened, events = state.open_tool(dict(begun))
     for kind, fields in told:
         many = [{"delta": delta} for delta in fields] if isinstance(fields, list) else [fields]
-        events += [opened.tell(kind, **one) for one in many]
+        events += [opened.write_event(kind, **one) for one in many]
     opened.finish(item)
     return events + state.close_item()
 

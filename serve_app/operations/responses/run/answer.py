@@ -1,4 +1,7 @@
-"""The answer to a request for a response: its events or one object, stored before its end is told."""
+"""The answer to a request for a response that runs in the foreground: its events or one object.
+
+It runs what `loop` yields to its end, and stores the response before the client sees that it has ended.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -6,12 +9,11 @@ from contextlib import aclosing
 import orjson
 
 from deployments.models.contract.engine import Summary
-from deployments.state.responses.protocol import StoredTurn
+from deployments.state.responses.protocol import Responses
 from serve_app.errors.api import StoresAway
 from serve_app.operations.responses.events.writer import DONE, frame
-from serve_app.operations.responses.prompt.preparation import Remembered, strip
+from serve_app.operations.responses.prompt.preparation import Remembered
 from serve_app.operations.responses.run.loop import ResponseRun
-from serve_app.operations.responses.storage.stores import Storage
 from serve_app.telemetry.log import log_bug
 
 NOT_STORED = "The response was made, but could not be stored. Please retry your request."
@@ -27,14 +29,14 @@ class ResponseAnswer:
     def __init__(
         self,
         prepare: Callable[[], Awaitable[ResponseRun]],
-        storage: Storage,
+        store: Responses,
         *,
         is_stream: bool,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self.summary = Summary()
         self._prepare = prepare
-        self._storage = storage
+        self._store = store
         self._is_stream = is_stream
         self._on_failure = on_failure
         self._run: ResponseRun | None = None
@@ -103,9 +105,9 @@ class ResponseAnswer:
         if expires_at is None:
             return terminal
         try:
-            await self._storage.responses.save(
+            await self._store.save(
                 run.turn.principal.account,
-                stored_turn(run),
+                run.stored_turn(),
                 expires_at=expires_at,
                 conversation_id=run.turn.conversation_id,
             )
@@ -124,9 +126,3 @@ class ResponseAnswer:
         if self._pieces is not None:
             await self._pieces.aclose()
         self._settle()
-
-
-def stored_turn(run: ResponseRun) -> StoredTurn:
-    """Return a response as it is kept."""
-    runs = {item_id: [one.name, one.arguments, one.output] for item_id, one in run.runs.items()}
-    return StoredTurn(run.state.response, strip(run.turn.input), runs, run.state.cuts)

@@ -1,41 +1,48 @@
-"""A call of a tool that the service runs, at work beside the stream that tells of it."""
+"""A tool at work for one call, in a task of its own beside the stream that shows its events.
+
+`tool_calls` starts it.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from dataclasses import asdict
 from typing import Any
 
 from deployments.models.contract.engine import Usage
 from serve_app.operations.responses.events.server_call import OpenTool
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.resume.journal import Journal
-from serve_app.operations.responses.tools.contract import CALL_FAILED, TIME_IS_UP, Tell, ToolAnswer
+from serve_app.operations.responses.tools.contract import CALL_FAILED, CUT, TIME_IS_UP, Tell, ToolAnswer
 from serve_app.telemetry.log import log_bug
 
 Work = Callable[[Item, Tell], Coroutine[Any, Any, ToolAnswer]]
-"""What a tool does about an item, given how to tell of it."""
+"""What a tool does for an item, given a way to send events."""
 
 
 class RunningTool:
-    """A tool at work, in a task of its own; its events are handed on as they come, and noted in the journal."""
+    """A tool at work; its events are in the journal before they are shown.
+
+    `output`, the text for the model, and `usage` are known once `events` has ended.
+    """
 
     def __init__(self, work: Work, opened: OpenTool, max_s: float, request_id: str, journal: Journal) -> None:
         self.output = CALL_FAILED
         self.usage: Usage | None = None
-        self.cites: Any = None
+        self._cites: Any = None
         self._opened = opened
-        self._told: list[tuple[str, dict[str, Any]]] = []
+        self._unsent: list[tuple[str, dict[str, Any]]] = []
         self._has_news = asyncio.Event()
         self._max_s = max_s
         self._request_id = request_id
         self._journal = journal
-        self._task = asyncio.create_task(work(opened.item, self._tell))
+        self._task = asyncio.create_task(work(opened.item, self._send))
         self._task.add_done_callback(lambda _: self._has_news.set())
 
-    def _tell(self, kind: str, **fields: Any) -> None:
-        self._told.append((kind, fields))
+    def _send(self, kind: str, **fields: Any) -> None:
+        self._unsent.append((kind, fields))
         self._has_news.set()
 
-    async def events(self) -> AsyncIterator[list[bytes]]:
+    async def events(self) -> AsyncGenerator[list[bytes]]:
         """Yield the tool's events until it has answered, failed, or used its time up."""
         deadline = asyncio.get_running_loop().time() + self._max_s
         while True:
@@ -46,24 +53,33 @@ class RunningTool:
                 self.output = TIME_IS_UP
                 await self.stop()
             self._has_news.clear()
-            told, self._told = self._told, []
-            if told:  # Numbered only now: of a call that is stopped, none is missing.
-                yield [self._show(kind, fields) for kind, fields in told]
+            unsent, self._unsent = self._unsent, []
+            if unsent:  # Number events only when emitted, so a cancelled call leaves no gap.
+                yield [self._write(kind, fields) for kind, fields in unsent]
             if self._task.done():
                 break
         if self._task.cancelled():
             return
         error = self._task.exception()
-        if error is not None:  # The model is told that the call failed; why is for the log.
+        if error is not None:  # The model reads that the call failed; why is for the log.
             log_bug(self._request_id, error)
             return
         answer: ToolAnswer = self._task.result()
-        self.output, self.usage, self.cites = answer.output, answer.usage, answer.cites
+        self.output, self.usage, self._cites = answer.output, answer.usage, answer.cites
         self._opened.finish(answer.item)
 
-    def _show(self, kind: str, fields: dict[str, Any]) -> bytes:
+    def _write(self, kind: str, fields: dict[str, Any]) -> bytes:
         self._journal.write("told", event=kind, fields=fields)
-        return self._opened.tell(kind, **fields)
+        return self._opened.write_event(kind, **fields)
+
+    def record_end(self, max_output_chars: int, spent_s: float) -> None:
+        """Cut the output to what the model may read, and write into the journal how the call ended."""
+        if len(self.output) > max_output_chars:
+            self.output = self.output[:max_output_chars] + CUT
+        usage = asdict(self.usage) if self.usage is not None else None
+        self._journal.write(
+            "done", item=self._opened.item, output=self.output, usage=usage, cites=self._cites, spent_s=spent_s
+        )
 
     async def stop(self) -> None:
         """Cancel the tool if it still works, and wait until it has stopped."""

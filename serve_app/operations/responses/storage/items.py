@@ -1,6 +1,6 @@
 """Input items as they are kept and shown: each with an id, a status, and its content as a list of parts."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from serve_app.operations.responses.events.writer import Item, new_id
@@ -52,6 +52,14 @@ def items_of(given: str | Iterable[Item] | None, make_id: Callable[[str], str] =
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
     return [_item_of(item, make_id) for item in given]
+
+
+def without_opened_text(items: Sequence[Item]) -> list[Item]:
+    """Return items as they are stored: without the text of compactions, which is opened only for the model."""
+    return [
+        {name: value for name, value in item.items() if name != "text"} if item["type"] == "compaction" else item
+        for item in items
+    ]
 
 
 def _item_of(item: Item, make_id: Callable[[str], str]) -> Item:
