@@ -1,7 +1,8 @@
 """What a key may be allowed to do: the one list from which scopes, models, batches and tools take their names.
 
-`Operation` names everything. `MODEL_OPERATIONS` describes those that a model answers. To add an operation or a tool,
-add its name here first. Databases hold these names in the scopes of keys, so a name must not change.
+`Operation` names everything. `MODEL_OPERATIONS` describes those that a model answers; `ENGINE_OPERATIONS` are those of
+them that an engine runs, each in two modules of its name: `serve_app/operations/NAME.py` and
+`deployments/replica/NAME.py`. Databases hold these names in the scopes of keys, so a name must not change.
 """
 
 from collections.abc import Mapping
@@ -46,6 +47,9 @@ MODEL_OPERATIONS: Mapping[Operation, ModelOperation] = {
     Operation.EMBEDDINGS: ModelOperation("embed", "/v1/embeddings", "input"),
     Operation.RESPONSES: ModelOperation("generate", "/v1/responses", "input"),
 }
+
+ENGINE_OPERATIONS: tuple[Operation, ...] = tuple(name for name in MODEL_OPERATIONS if name is not Operation.RESPONSES)
+"""A response is made of chats."""
 
 
 def operations_of(task: Task) -> frozenset[Operation]:

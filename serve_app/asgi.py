@@ -7,8 +7,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
+from deployments.operations import ENGINE_OPERATIONS, MODEL_OPERATIONS
 from serve_app.errors.api import ClientGone, MethodNotAllowed, UnknownUrl
 from serve_app.http.middleware import BodyLimitMiddleware, RequestMiddleware
+from serve_app.operations.registry import find_engine_operation
 from serve_app.routes import (
     batches,
     containers,
@@ -34,10 +36,13 @@ _CONVERSATION = "/v1/conversations/{conversation_id}"
 _CONTAINER = "/v1/containers/{container_id}"
 _STORE = "/v1/vector_stores/{vector_store_id}"
 
+_OPERATIONS = [
+    Route(MODEL_OPERATIONS[name].path, generation.create_endpoint(find_engine_operation(name)), methods=["POST"])
+    for name in ENGINE_OPERATIONS
+]
+
 ROUTES = [
-    Route("/v1/chat/completions", generation.create_chat_completion, methods=["POST"]),
-    Route("/v1/completions", generation.create_completion, methods=["POST"]),
-    Route("/v1/embeddings", generation.create_embeddings, methods=["POST"]),
+    *_OPERATIONS,
     Route(_FILES, files.list_files),
     Route(_FILES, files.create_file, methods=["POST"]),
     Route(_FILES + "/{file_id}", files.retrieve_file),

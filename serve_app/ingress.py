@@ -103,7 +103,6 @@ class Ingress:
         safety = create_policies(policies, directory)
         operations = create_operations(directory, salt, safety, storage, self._tooling.built_ins)
         observer = Observer(self._request_log, ClusterMetrics(metrics))
-        assert operations.responses is not None
         self._background = BackgroundRunner(operations.responses, storage, self._gatekeeper, observer)
         search = self._tooling.file_search
         self._indexer = (

@@ -39,6 +39,7 @@ from deployments.models.contract.events import (
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer, render_told
 from deployments.replica.refusals import refusal_of, refused
 from deployments.replica.resume.written import Written
+from deployments.replica.runners import RunnerContext
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler, schemas_to_compile
 from deployments.replica.submit import generate
@@ -161,6 +162,14 @@ class ChatRunner:
         options = request.stream_options
         include_usage = bool(options and options.include_usage)
         return ChatChunks(completion_id, self._model_id, created, include_usage=include_usage, fingerprint=fingerprint)
+
+
+def create_runner(context: RunnerContext) -> ChatRunner | None:
+    """Return what runs chats on an engine, None where its model writes none."""
+    serving = context.find_serving("chat")
+    if serving is None:
+        return None
+    return ChatRunner(context.client, serving, context.start_compiler(), context.preparing, context.model_id)
 
 
 class ChatAnswer:

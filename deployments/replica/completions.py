@@ -15,6 +15,7 @@ from deployments.models.contract.errors import EngineDied
 from deployments.models.contract.render import DONE, usage_to_wire
 from deployments.replica.gather import GatheringClient
 from deployments.replica.refusals import refusal_of, refused
+from deployments.replica.runners import RunnerContext
 from deployments.replica.scheduling.preparing import Preparing
 
 
@@ -137,6 +138,12 @@ class CompletionRunner:
             reply.write(b"data: " + orjson.dumps(chunk) + b"\n\n")
         reply.write(DONE)
         reply.end(_summary(usage, [reasons[index] for index in sorted(reasons)]))
+
+
+def create_runner(context: RunnerContext) -> CompletionRunner | None:
+    """Return what runs completions on an engine, None where its model writes none."""
+    serving = context.find_serving("completion")
+    return None if serving is None else CompletionRunner(serving, context.preparing, context.model_id)
 
 
 class Tally:

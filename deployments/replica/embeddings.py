@@ -10,6 +10,7 @@ from vllm.entrypoints.pooling.embed.serving import ServingEmbedding
 
 from deployments.channel.server import Reply
 from deployments.replica.refusals import refused
+from deployments.replica.runners import RunnerContext
 
 TRUNCATE_TO_CONTEXT = -1
 
@@ -56,6 +57,12 @@ class EmbeddingRunner:
         }
         reply.write(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY))
         reply.end({"usage": [prompt_tokens, 0, 0, 0], "finish_reasons": []})
+
+
+def create_runner(context: RunnerContext) -> EmbeddingRunner | None:
+    """Return what makes embeddings on an engine, None where its model makes none."""
+    serving = context.find_serving("embedding")
+    return None if serving is None else EmbeddingRunner(serving, context.model_id)
 
 
 def _floats(encoded: str) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -10,13 +10,11 @@ from ray.serve.llm.deployment import LLMServer
 
 from deployments.channel.server import Runner
 from deployments.models.config import ModelConfig
-from deployments.operations import Operation
-from deployments.replica.chat import ChatRunner
-from deployments.replica.completions import CompletionRunner
-from deployments.replica.embeddings import EmbeddingRunner
+from deployments.operations import ENGINE_OPERATIONS
 from deployments.replica.engine_metrics import gather_engine_metrics
 from deployments.replica.malloc import keep_freed_memory
 from deployments.replica.options import llm_config_of, runs_in_one_process
+from deployments.replica.runners import RunnerContext, create_runner
 from deployments.replica.scheduling.notice import Notice
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler, describe_tokenizer
@@ -42,13 +40,11 @@ class ReplicaEngine:
         self.runners: dict[str, Runner] = {}
         prepare_short_at_once(self._engine._engine_client.renderer)
         preparing = Preparing(notice)
-        if (chat := self._engine._oai_serving_chat) is not None:
-            client = self._engine._engine_client
-            self.runners[Operation.CHAT] = ChatRunner(client, chat, self._compiler(), preparing, model.id)
-        if (completion := self._engine._oai_serving_completion) is not None:
-            self.runners[Operation.COMPLETIONS] = CompletionRunner(completion, preparing, model.id)
-        if (embedding := self._engine._oai_serving_embedding) is not None:
-            self.runners[Operation.EMBEDDINGS] = EmbeddingRunner(embedding, model.id)
+        client = self._engine._engine_client
+        context = RunnerContext(model.id, client, self._find_serving, self._start_compiler, preparing)
+        for operation in ENGINE_OPERATIONS:
+            if (runner := create_runner(operation, context)) is not None:
+                self.runners[operation] = runner
 
     async def check_health(self) -> None:
         """Raise when the engine must be replaced."""
@@ -62,7 +58,10 @@ class ReplicaEngine:
         await self._engine.shutdown()
         await asyncio.to_thread(self._engine._engine_client.shutdown)
 
-    def _compiler(self) -> SchemaCompiler:
+    def _find_serving(self, name: str) -> Any:
+        return getattr(self._engine, f"_oai_serving_{name}")
+
+    def _start_compiler(self) -> SchemaCompiler:
         """Return the compiler that tries schemas out with this engine's own vocabulary."""
         config = self._engine._engine_client.vllm_config
         tokenizer = self._engine._oai_serving_chat.renderer.tokenizer

@@ -19,10 +19,15 @@ from serve_app.schemas.messages import texts_of
 
 
 class ChatOperation:
-    """Creates chat completions. `policies` holds the safety policy of each model that has one, by model id."""
+    """Create a chat completion, streamed as server-sent events when the body asks for it.
+
+    `policies` holds the safety policy of each model that has one, by model id.
+    """
 
     name: Final = Operation.CHAT
     schema = ChatRequest
+    answer = "openai.types.chat.ChatCompletion"
+    events = "openai.types.chat.ChatCompletionChunk"
 
     def __init__(
         self, directory: ModelDirectory, salt: CacheSalt, policies: Mapping[str, SafetyPolicy] | None = None
@@ -88,6 +93,9 @@ class ChatOperation:
             priority=priority,
             affinity=affinity_of(principal.account, body.affinity_prefix()),
         )
+
+
+OPERATION = ChatOperation
 
 
 def check_features(body: ChatRequest, card: ModelCard, param: str = "messages") -> None:

@@ -13,14 +13,19 @@ from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.routing import CacheSalt, affinity_of, find_engine
 from serve_app.operations.safety.policy import SafetyPolicy
 from serve_app.operations.safety.stream import SafeStream, Watched
-from serve_app.schemas.completions import CompletionRequest
+from serve_app.schemas.completions import CompletionChunk, CompletionRequest
 
 
 class CompletionOperation:
-    """Creates completions of plain text. `policies` holds the safety policy of each model that has one, by model id."""
+    """Create a completion of plain text, streamed as server-sent events when the body asks for it.
+
+    `policies` holds the safety policy of each model that has one, by model id.
+    """
 
     name: Final = Operation.COMPLETIONS
     schema = CompletionRequest
+    answer = "openai.types.Completion"
+    events = CompletionChunk
 
     def __init__(
         self, directory: ModelDirectory, salt: CacheSalt, policies: Mapping[str, SafetyPolicy] | None = None
@@ -66,6 +71,9 @@ class CompletionOperation:
         policy = self._policies.get(engine.card.id)
         stream = engine.run(request) if policy is None else _run_safely(engine, request, body, policy)
         return Outcome(stream, body.is_stream)
+
+
+OPERATION = CompletionOperation
 
 
 def _run_safely(engine: Engine, request: EngineRequest, body: CompletionRequest, policy: SafetyPolicy) -> EngineStream:

@@ -1,5 +1,6 @@
 """The operation behind /v1/embeddings."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from deployments.models.contract.engine import Engine, EngineRequest, ModelCard, ModelDirectory
@@ -8,17 +9,25 @@ from deployments.state.identity.principal import Principal
 from serve_app.errors.api import BadRequest
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.routing import CacheSalt, find_engine, unsupported_parameter
-from serve_app.schemas.embeddings import EmbeddingRequest
+from serve_app.operations.safety.policy import SafetyPolicy
+from serve_app.schemas.embeddings import EmbeddingList, EmbeddingRequest
 from serve_app.schemas.prompts import count_inputs
 
 
 class EmbeddingOperation:
-    """Turns texts into vectors."""
+    """Create an embedding of every input.
+
+    `policies` are not read: they are for texts that models write.
+    """
 
     name: Final = Operation.EMBEDDINGS
     schema = EmbeddingRequest
+    answer = EmbeddingList
+    events = None
 
-    def __init__(self, directory: ModelDirectory, salt: CacheSalt) -> None:
+    def __init__(
+        self, directory: ModelDirectory, salt: CacheSalt, policies: Mapping[str, SafetyPolicy] | None = None
+    ) -> None:
         self._directory = directory
         self._salt = salt
 
@@ -54,6 +63,9 @@ class EmbeddingOperation:
         engine = find_engine(self._directory, body.model, self.name, principal)
         _check_dimensions(body.dimensions, engine.card)
         return engine
+
+
+OPERATION = EmbeddingOperation
 
 
 def _check_dimensions(dimensions: int | None, card: ModelCard) -> None:

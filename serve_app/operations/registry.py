@@ -1,15 +1,17 @@
-"""Every operation, by name for the HTTP routes and by path for batch lines."""
+"""Every operation, by name for the HTTP routes and by path for batch lines.
+
+An operation that engines run is found by its name: `OPERATION` in `serve_app/operations/NAME.py` is its class.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from importlib import import_module
+from typing import Any, Protocol, TypeVar, cast
 
 from deployments.models.contract.engine import ModelDirectory
-from deployments.operations import MODEL_OPERATIONS, Operation
+from deployments.operations import ENGINE_OPERATIONS, MODEL_OPERATIONS, Operation
 from deployments.state.identity.principal import Principal
 from serve_app.operations.chat import ChatOperation
-from serve_app.operations.completions import CompletionOperation
-from serve_app.operations.embeddings import EmbeddingOperation
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prompt.preparation import Preparation
@@ -52,21 +54,49 @@ class RunnableOperation(Protocol[Body]):
         ...
 
 
+class EngineOperation(Protocol):
+    """The class of an operation that engines run. The first line of its docstring is the summary of its route.
+
+    `answer` is the type of its answer, and `events` that of each server-sent event of a streamed one, None where
+    nothing is streamed; as `routes.contract.Contract` has them.
+    """
+
+    __doc__: str | None
+    name: Operation
+    schema: type[OperationRequest]
+    answer: Any
+    events: Any
+
+    def __call__(
+        self, directory: ModelDirectory, salt: CacheSalt, policies: Mapping[str, SafetyPolicy] | None = None
+    ) -> RunnableOperation[Any]:
+        """Return the operation over a model directory; `policies` are by model id."""
+        ...
+
+
+def find_engine_operation(name: Operation) -> EngineOperation:
+    """Return the class of an operation that engines run.
+
+    Raises:
+        ImportError: it has no module.
+    """
+    return cast(EngineOperation, import_module(f"serve_app.operations.{name}").OPERATION)
+
+
 @dataclass(frozen=True, slots=True)
 class Operations:
     """The operations of this service."""
 
-    chat: ChatOperation
-    completions: CompletionOperation
-    embeddings: EmbeddingOperation
-    responses: ResponseOperation | None = None
+    by_name: Mapping[Operation, RunnableOperation[Any]]
+
+    @property
+    def responses(self) -> ResponseOperation:
+        """The operation behind /v1/responses."""
+        return cast(ResponseOperation, self.by_name[Operation.RESPONSES])
 
     def by_path(self) -> Mapping[str, RunnableOperation[Any]]:
         """Return the operations by the URL path, version included, under which clients know them."""
-        made: list[RunnableOperation[Any]] = [self.chat, self.completions, self.embeddings]
-        if self.responses is not None:
-            made.append(self.responses)
-        return {MODEL_OPERATIONS[operation.name].path: operation for operation in made}
+        return {MODEL_OPERATIONS[name].path: operation for name, operation in self.by_name.items()}
 
 
 def create_operations(
@@ -80,13 +110,9 @@ def create_operations(
 
     Without a `storage` there are no responses. `built_ins` are the tools that the service runs in a response.
     """
-    chat = ChatOperation(directory, salt, policies)
-    responses = None
+    by_name = {name: find_engine_operation(name)(directory, salt, policies) for name in ENGINE_OPERATIONS}
     if storage is not None:
-        responses = ResponseOperation(chat, Preparation(directory, storage, built_ins), storage, clock=storage.clock)
-    return Operations(
-        chat=chat,
-        completions=CompletionOperation(directory, salt, policies),
-        embeddings=EmbeddingOperation(directory, salt),
-        responses=responses,
-    )
+        chat = cast(ChatOperation, by_name[Operation.CHAT])
+        preparation = Preparation(directory, storage, built_ins)
+        by_name[Operation.RESPONSES] = ResponseOperation(chat, preparation, storage, clock=storage.clock)
+    return Operations(by_name)

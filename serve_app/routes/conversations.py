@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.protocol import Conversation, ConversationMissing, Conversations, Item
-from serve_app.errors.api import NotFound, RetentionForbids, UnknownUrl
+from serve_app.errors.api import NotFound, RetentionForbids
 from serve_app.errors.text import shorten
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.scopes import check_operation
@@ -127,8 +127,6 @@ async def delete_item(request: Request) -> Response:
 async def _caller(request: Request) -> tuple[Principal, ResponseOperation, Conversations]:
     principal = await caller(request)
     operation = services_of(request).operations.responses
-    if operation is None:
-        raise UnknownUrl(request.method, request.url.path)
     check_operation(principal, operation.name)
     return principal, operation, operation.storage.conversations
 

@@ -1,35 +1,27 @@
-"""POST /v1/chat/completions, /v1/completions and /v1/embeddings: the way of every request that asks a model."""
+"""The endpoints of the operations that engines run, such as POST /v1/chat/completions, made from their classes."""
+
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from serve_app.http.sse import OutcomeResponse
-from serve_app.operations.registry import Body, RunnableOperation
+from serve_app.operations.registry import Body, EngineOperation, RunnableOperation
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, services_of, trace_of
 from serve_app.routes.contract import answers
-from serve_app.schemas.chat import ChatRequest
-from serve_app.schemas.completions import CompletionChunk, CompletionRequest
-from serve_app.schemas.embeddings import EmbeddingList, EmbeddingRequest
 from serve_app.validation.body import parse_json_body
 
 
-@answers("openai.types.chat.ChatCompletion", body=ChatRequest, events="openai.types.chat.ChatCompletionChunk")
-async def create_chat_completion(request: Request) -> ASGIApp:
-    """Create a chat completion, streamed as server-sent events when the body asks for it."""
-    return await _run(request, services_of(request).operations.chat)
+def create_endpoint(operation: EngineOperation) -> Callable[[Request], Awaitable[ASGIApp]]:
+    """Return the endpoint of an operation, with its contract and, as its docstring, the operation's."""
 
+    @answers(operation.answer, body=operation.schema, events=operation.events)
+    async def create(request: Request) -> ASGIApp:
+        return await _run(request, services_of(request).operations.by_name[operation.name])
 
-@answers("openai.types.Completion", body=CompletionRequest, events=CompletionChunk)
-async def create_completion(request: Request) -> ASGIApp:
-    """Create a completion of plain text, streamed as server-sent events when the body asks for it."""
-    return await _run(request, services_of(request).operations.completions)
-
-
-@answers(EmbeddingList, body=EmbeddingRequest)
-async def create_embeddings(request: Request) -> ASGIApp:
-    """Create an embedding of every input."""
-    return await _run(request, services_of(request).operations.embeddings)
+    create.__doc__ = operation.__doc__
+    return create
 
 
 async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:

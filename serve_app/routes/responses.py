@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.protocol import Item, StoredTurn
-from serve_app.errors.api import BadRequest, NotFound, UnknownUrl
+from serve_app.errors.api import BadRequest, NotFound
 from serve_app.errors.text import shorten
 from serve_app.http.admission import Ticket
 from serve_app.http.sse import OutcomeResponse
@@ -207,8 +207,6 @@ async def _ask(request: Request, question: Question, ticket: Ticket) -> Item:
 async def _caller(request: Request) -> tuple[Principal, ResponseOperation]:
     principal = await caller(request)
     operation = services_of(request).operations.responses
-    if operation is None:
-        raise UnknownUrl(request.method, request.url.path)
     check_operation(principal, operation.name)
     return principal, operation
 

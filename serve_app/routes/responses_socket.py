@@ -14,7 +14,7 @@ import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from deployments.state.identity.principal import Principal
-from serve_app.errors.api import ApiError, BadRequest, UnknownUrl
+from serve_app.errors.api import ApiError, BadRequest
 from serve_app.http.auth import authenticate
 from serve_app.http.middleware import new_request_id
 from serve_app.operations.responses.operation import ResponseOperation
@@ -75,8 +75,6 @@ class _Session:
         """
         principal = await authenticate(self._websocket, self._services.gatekeeper)
         operation = self._services.operations.responses
-        if operation is None:
-            raise UnknownUrl("GET", self._websocket.url.path)
         check_operation(principal, operation.name)
         return principal, operation
 

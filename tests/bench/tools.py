@@ -196,7 +196,6 @@ async def _responses(bench: Bench, web: WebSearch, folder: Path) -> AsyncIterato
         tools = (CodeInterpreter(own), FileSearchBuiltIn(bench.search), web, RemoteMcp(servers))
         built_ins = {tool.type: tool for tool in tools}
         operations = create_operations(MemoryDirectory([engine]), cache_salts(b"salt"), None, storage, built_ins)
-        assert operations.responses is not None
         yield operations.responses
     servers.close()
 

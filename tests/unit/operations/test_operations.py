@@ -4,13 +4,14 @@ import pytest
 
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import Finished, Logprobs, TextDelta
-from deployments.operations import Operation
+from deployments.operations import ENGINE_OPERATIONS, Operation
 from serve_app.errors.api import InvalidKey, PermissionDenied, Unauthenticated
 from serve_app.http.auth import bearer_secret
 from serve_app.operations.completion_pieces import CompletionBody, CompletionChunks, parse_piece
-from serve_app.operations.registry import create_operations
+from serve_app.operations.registry import create_operations, find_engine_operation
 from serve_app.operations.routing import affinity_of, cache_salts
 from serve_app.operations.scopes import check_operation, may_use_model
+from serve_app.schemas.base import OperationRequest
 from serve_app.schemas.chat import ChatRequest
 from tests.twins.engine import MemoryDirectory, Script, ScriptedEngine, model_card
 from tests.twins.keys import principal_of_key
@@ -79,7 +80,7 @@ def test_key_is_found_whatever_the_case_of_its_scheme(header):
 
 def test_running_an_operation_starts_nothing():
     engine = ScriptedEngine(model_card("m"), lambda request: Script([b"x"]))
-    chat = create_operations(MemoryDirectory([engine]), cache_salts(b"s")).chat
+    chat = create_operations(MemoryDirectory([engine]), cache_salts(b"s")).by_name[Operation.CHAT]
     raw = b'{"model":"m","messages":[{"role":"user","content":"hi"}],"n":3,"max_tokens":5}'
     body = ChatRequest.model_validate_json(raw)
     cost = chat.cost(body, PRINCIPAL)
@@ -90,6 +91,13 @@ def test_running_an_operation_starts_nothing():
     assert not outcome.is_stream
     assert not engine.streams[0].started.is_set()
     assert engine.requests[0].priority == 7
+
+
+@pytest.mark.parametrize("name", ENGINE_OPERATIONS)
+def test_operation_that_engines_run_is_found_by_its_name(name):
+    operation = find_engine_operation(name)
+    assert operation.name == name
+    assert issubclass(operation.schema, OperationRequest)
 
 
 def test_every_operation_has_a_path():
