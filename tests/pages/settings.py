@@ -1,6 +1,7 @@
 """The reference page of the settings, from the configuration's models."""
 
 import inspect
+import re
 import types
 import typing
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from pydantic_core import PydanticUndefined
 
 from serve_app.config import ServiceConfig
 from tests.pages.tables import cell, plain
+
+_VERBATIM = re.compile(r"vLLM|\S*://")  # What begins a meaning and has its own spelling.
 
 _INTRODUCTION = """# Settings
 
@@ -53,7 +56,12 @@ def render_settings() -> str:
 
 def _summary(model: type[BaseModel]) -> str:
     paragraphs = (inspect.getdoc(model) or "").split("\n\nArgs:")[0].split("\n\n")
-    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+    return "\n\n".join(_in_yaml(paragraph.replace("\n", " ")) for paragraph in paragraphs)
+
+
+def _in_yaml(text: str) -> str:
+    """Return a docstring's text with the names that YAML has for values."""
+    return re.sub(r"\bNone\b", "`null`", text)
 
 
 def _argument_docs(model: type) -> dict[str, str]:
@@ -71,7 +79,7 @@ def _argument_docs(model: type) -> dict[str, str]:
     for entry in entries:
         names, _, meaning = " ".join(entry).partition(": ")
         meanings |= {
-            name.strip(): meaning if meaning.startswith("vLLM") else meaning[:1].upper() + meaning[1:]
+            name.strip(): _in_yaml(meaning if _VERBATIM.match(meaning) else meaning[:1].upper() + meaning[1:])
             for name in names.split(",")
         }
     return meanings
@@ -114,7 +122,8 @@ def _type_name(field: FieldInfo) -> str:
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
     limits = {name: getattr(item, name) for item in metadata for name in signs if hasattr(item, name)}
     bounds = ", ".join(f"{signs[name]} {_number(limit)}" for name, limit in limits.items())
-    return " ".join(filter(None, [_name_of(field.annotation), bounds and f"({bounds})"]))
+    null = "or null" if field.is_required() and types.NoneType in typing.get_args(field.annotation) else ""
+    return " ".join(filter(None, [_name_of(field.annotation), bounds and f"({bounds})", null]))
 
 
 def _metadata_in(annotation: Any) -> list[Any]:

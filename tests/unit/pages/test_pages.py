@@ -1,9 +1,11 @@
 """The pages hold what the code has: languages, commands, settings, paths, links, codes, and the generated pages."""
 
+import itertools
 import json
 import re
 import shlex
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -172,6 +174,22 @@ def test_every_path_and_link_leads_to_a_file() -> None:
             elif link and "://" not in link and not (ROOT / page).parent.joinpath(link).exists():
                 missing.append(f"{page}: {link}")
     assert missing == []
+
+
+def test_files_that_answer_a_question_hold_what_the_page_says_to_look_for() -> None:
+    text = pages()["docs/explain/architecture.md"].split("## Five questions, five files", 1)[1].split("\n## ", 1)[0]
+    named = re.findall(r"^\| [^|]+ \| `([^`]+)` \| `(\w+)` \|", text, re.MULTILINE)
+    assert len(named) == 5
+    assert [(path, word) for path, word in named if word not in (ROOT / path).read_text()] == []
+
+
+def test_every_package_is_explained() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
+    section = pages()["docs/contribute/development.md"].split("## Dependencies", 1)[1]
+    _, *rows = re.findall(r"^\| ([a-z][^|]+) \|", section, re.MULTILINE)
+    explained = {name.partition("[")[0] for row in rows for name in row.split(", ")}
+    assert explained == {re.split(r"[\[=<>]", package)[0] for package in listed}
 
 
 def test_every_page_is_in_the_navigation() -> None:
