@@ -63,7 +63,7 @@ def test_every_program_names_how_it_is_run() -> None:
 
 
 def commands_of(block: Block) -> Iterator[list[str]]:
-    for line in block.code.splitlines():
+    for line in block.code.replace("\\\n", "").splitlines():
         if words := shlex.split(line, comments=True):
             yield words
 
