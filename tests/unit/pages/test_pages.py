@@ -192,6 +192,15 @@ def test_every_package_is_explained() -> None:
     assert explained == {re.split(r"[\[=<>]", package)[0] for package in listed}
 
 
+@pytest.mark.parametrize("page", ["tests/README.md", "tests/serve/README.md"])
+def test_links_and_folders_of_the_tests_pages_exist(page: str) -> None:
+    text, folder = (ROOT / page).read_text(), (ROOT / page).parent
+    linked = re.findall(r"\]\(([^)#\s]+)\)", text)
+    named = re.findall(r"^\| `([\w/.]+)`[:|]? ", text, re.MULTILINE) if page == "tests/README.md" else []
+    assert linked
+    assert [path for path in (*linked, *named) if not (folder / path).exists()] == []
+
+
 def test_every_page_is_in_the_navigation() -> None:
     listed = re.findall(r"- ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(page.removeprefix("docs/") for page in pages() if page.startswith("docs/"))
