@@ -5,7 +5,10 @@ HELD_OUT = [
     ("Why does an answer have one request id only?", "Serve adds a second `x-request-id`"),
     ("What goes wrong with HAProxy when the client of a whole answer leaves?", "Splicing is off."),
     ("How do requests with the same beginning come to the same replica?", "Rendezvous hashing gives every prefix"),
-    ("Do background requests delay the first token of an interactive one?", "never make an interactive one wait"),
+    (
+        "Do background requests delay the first token of an interactive one?",
+        "must not delay the first token of interactive requests",
+    ),
     ("Are the counts of the last minute right after the gatekeeper was restarted?", "the last minute is exactly what"),
     (
         "What if the gatekeeper comes up on another node, without its journal?",
