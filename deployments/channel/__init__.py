@@ -1,6 +1,5 @@
-"""The side channel: how requests that must not wait for Ray travel to one process, and their answers back in pieces.
+"""The side channel: carries requests to another process without Ray, and streams the answers back.
 
-To model replicas, code interpreters and the gatekeeper. One connection per pair of processes carries every request
-between them. What is produced in one turn, for however many requests, leaves in one write. It knows nothing of
-models or of HTTP.
+It leads to model replicas, code interpreters and the gatekeeper. One connection per pair of processes carries all
+requests between them. All output of one turn of the event loop is sent in one write. Knows neither models nor HTTP.
 """

@@ -1,4 +1,4 @@
-"""The asking end of the side channel: one connection to one process, and the answers that come over it."""
+"""The client's end of the side channel: one connection to one process, and the answers that come over it."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ class Address(TypedDict):
 
 
 class ChannelStream:
-    """One request's answer, as it comes in."""
+    """The answer to one request, as it arrives."""
 
     __slots__ = (
         "_channel",
@@ -68,13 +68,13 @@ class ChannelStream:
         return []
 
     def cancel(self) -> None:
-        """Take the request back; harmless when the answer is complete."""
+        """Cancel the request; harmless when the answer is complete."""
         if not self._is_over:
             self._is_over = True
             self._channel.cancel(self._number)
 
     async def wait_end(self, timeout_s: float) -> None:
-        """Return when the replica has said its last word, which holds the summary, or when that takes too long."""
+        """Wait for the end of the answer, which brings the summary, or until the timeout."""
         if not self._has_ended:
             self._waiter = asyncio.get_running_loop().create_future()
             with contextlib.suppress(TimeoutError):
@@ -83,7 +83,7 @@ class ChannelStream:
     def feed(self, piece: bytes) -> None:
         """Take in a piece; a reader that is far too slow loses the answer."""
         if self._is_over:
-            return  # It was taken back while this was on the way.
+            return  # The request was cancelled while this was on the way.
         self._pieces.append(piece)
         self._unread_bytes += len(piece)
         if self._unread_bytes > MAX_UNREAD_BYTES:
@@ -143,12 +143,12 @@ class Channel(asyncio.Protocol):
         return stream
 
     def cancel(self, number: int) -> None:
-        """Tell the replica that nobody waits for this answer any more; its end still comes, with what was used."""
+        """Cancel a request at the replica; the end of the answer still comes, with its usage."""
         if number in self._streams and self._transport is not None:
             self._transport.write(frames.render_frame(number, frames.CANCEL))
 
     def authenticate(self, secret: str) -> None:
-        """Say the secret, which must come first on a connection."""
+        """Send the secret, which must come first on a connection."""
         assert self._transport is not None
         self._transport.write(frames.render_frame(0, frames.HELLO, secret.encode()))
 
@@ -193,7 +193,7 @@ async def connect(address: Address, on_lost: Callable[[], None]) -> Channel:
     """Connect to a replica: over its Unix socket when it lives on this node, over TCP otherwise.
 
     Raises:
-        Lost: nobody listens there, or nobody answers within three seconds.
+        Lost: no process listens there, or none answers within three seconds.
     """
     loop = asyncio.get_running_loop()
 

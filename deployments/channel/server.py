@@ -1,7 +1,7 @@
 """The replica's end of the side channel: takes requests in, sends pieces of answers out.
 
-Admission is here: the replica itself refuses what is over its bound, however many ingress replicas there are.
-It does not know what a request means; a `Runner` does.
+The replica itself refuses requests beyond its bound, however many ingress replicas there are. This module does not know
+what a request means; a `Runner` does.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ class Reply(Protocol):
 
 
 class Runner(Protocol):
-    """What carries requests out."""
+    """Carries out requests."""
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
-        """Carry one request out; cancelled when its caller goes away, and may then still tell what was used.
+        """Carry out one request; cancelled when its client leaves, and may then still send the summary.
 
         Raises:
             ChannelError: the request did not run, or broke off.
@@ -48,7 +48,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much one replica takes on: `running` at once, and `queued` beyond that."""
+    """How many requests one replica takes: `running` at once, and `queued` beyond that."""
 
     running: int
     queued: int
@@ -88,11 +88,11 @@ class ChannelServer:
         return _ServerConnection(self)
 
     def is_authentic(self, secret: bytes) -> bool:
-        """Tell whether a connection's first words are the secret."""
+        """Return whether the first frame of a connection holds the secret."""
         return hmac.compare_digest(secret, self._secret)
 
     def accept(self, connection: "_ServerConnection", stream: int, payload: bytes) -> None:
-        """Begin one request, or refuse it on the spot."""
+        """Begin one request, or refuse it at once."""
         reply = _Reply(connection, stream)
         if self.is_draining:
             reply.fail(Full("This replica is shutting down.", retry_after_s=0.0))
@@ -116,7 +116,7 @@ class ChannelServer:
         self.num_ongoing -= 1
         if not self.num_ongoing:
             self._idle.set()
-        if not reply.is_over:  # The caller took the request back, and waits for the end of it.
+        if not reply.is_over:  # The client cancelled the request, and waits for its end.
             reply.end({})
 
     async def _run(self, payload: bytes, reply: "_Reply") -> None:
@@ -130,11 +130,11 @@ class ChannelServer:
             reply.fail(Lost("The replica failed while it ran the request."))
 
     def attach(self, connection: "_ServerConnection") -> None:
-        """Keep a connection, to close it with the server."""
+        """Remember a connection, to close it with the server."""
         self._connections.add(connection)
 
     def detach(self, connection: "_ServerConnection") -> None:
-        """Forget a connection that is gone, and cancel what ran for it."""
+        """Forget a connection that is gone, and cancel its requests."""
         self._connections.discard(connection)
         for task in list(connection.tasks.values()):
             task.cancel()
@@ -146,7 +146,7 @@ class ChannelServer:
             await asyncio.wait_for(self._idle.wait(), timeout_s)
 
     async def close(self) -> None:
-        """Cancel what runs, close every connection, and remove the Unix socket."""
+        """Cancel every request, close every connection, and remove the Unix socket."""
         for server in self._servers:
             server.close()
         for task in list(self._tasks):

@@ -1,4 +1,4 @@
-"""What an operator may say about a model: a few lines of YAML, checked when the application is deployed."""
+"""The settings of a model: a few lines of YAML, checked when the application is deployed."""
 
 import math
 from typing import Annotated, Any, Final, Literal
@@ -112,7 +112,7 @@ class ModelConfig(Section):
 
     @property
     def is_kept_running(self) -> bool:
-        """Whether it has a replica also when nobody asks; Ray's default for `min_replicas` is 1."""
+        """Whether it has a replica also without requests; Ray's default for `min_replicas` is 1."""
         return bool(self.autoscaling_config.get("min_replicas", 1))
 
     @property
@@ -138,5 +138,5 @@ class ModelConfig(Section):
 
 
 def deployment_name(model_id: str, *, for_batches: bool = False) -> str:
-    """Return what Serve calls a model's deployment, or the one that it has for batches."""
+    """Return the name of a model's deployment in Serve, or of its deployment for batches."""
     return ("batch:" if for_batches else "model:") + model_id.replace("/", "--").replace(".", "_")

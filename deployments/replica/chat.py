@@ -1,6 +1,6 @@
 """Chat completions inside the replica: a validated body becomes tokens, and tokens become rendered bytes.
 
-Prompts are made, tools and reasoning are parsed by vLLM's own classes, so every model that vLLM knows works.
+vLLM's own classes render prompts and parse tools and reasoning, so every model that vLLM knows works.
 Plain text never passes through them: it goes from the engine's output straight to the wire.
 """
 
@@ -36,9 +36,9 @@ from deployments.models.contract.events import (
     ToolArgumentsDelta,
     ToolCallStart,
 )
-from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer, render_told
+from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer, render_with_tokens
 from deployments.replica.refusals import refusal_of, refused
-from deployments.replica.resume.written import Written
+from deployments.replica.resume.written import WrittenTokens
 from deployments.replica.runners import RunnerContext
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler, schemas_to_compile
@@ -86,7 +86,7 @@ class ChatRunner:
                     header["request_id"],
                     answer.take,
                     priority=header["priority"],
-                    written=Written(groups, answer.take_again) if groups else None,
+                    written=WrittenTokens(groups, answer.take_again) if groups else None,
                     **answer.reasoning_arguments(),
                 )
             except asyncio.CancelledError:
@@ -97,7 +97,7 @@ class ChatRunner:
     async def _prepare(
         self, header: dict[str, Any], fields: dict[str, Any], reply: Reply
     ) -> tuple[dict[str, Any], SamplingParams, "ChatAnswer"]:
-        """Return what the engine takes, and what takes the engine's outputs.
+        """Return the engine's input and sampling parameters, and the answer that takes its outputs.
 
         Raises:
             EngineError: the engine will not run this request.
@@ -175,7 +175,7 @@ def create_runner(context: RunnerContext) -> ChatRunner | None:
 class ChatAnswer:
     """The answer to one chat request while it is made: the engine's outputs go in, bytes go out.
 
-    `usage` is what it has taken so far.
+    `usage` counts the tokens so far.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class ChatAnswer:
         self._called: set[tuple[int, int]] = set()
 
     def reasoning_arguments(self) -> dict[str, Any]:
-        """Return what the engine must know of the reasoning that the prompt may have opened already."""
+        """Return the engine's arguments about reasoning that the prompt may have begun already."""
         if not self._parsers or self._parsers[0].reasoning_parser is None:
             return {}
         kwargs = self._serving._effective_chat_template_kwargs(self._request)
@@ -215,7 +215,7 @@ class ChatAnswer:
         }
 
     def take(self, output: RequestOutput) -> None:
-        """Take one output of the engine and send what it adds."""
+        """Take one output of the engine and send its new content."""
         usage = self.usage
         if output.prompt_token_ids is not None:
             usage.prompt_tokens = len(output.prompt_token_ids) - self._num_written
@@ -229,16 +229,16 @@ class ChatAnswer:
                 self._send(part.index, part.token_ids, self._events(part, output.prompt_token_ids))
 
     def take_again(self, part: CompletionOutput) -> None:
-        """Take an output that was told before the answer came here. Only its end is sent, where it has one."""
+        """Take an output that another engine has sent before. Only its end is sent, where it has one."""
         self._num_written += len(part.token_ids)
         self.usage.completion_tokens += len(part.token_ids)
-        told = self._events(part, self._prompt_token_ids)
+        events = self._events(part, self._prompt_token_ids)
         if part.finish_reason is not None:
-            self._send(part.index, (), told[-1:])
+            self._send(part.index, (), events[-1:])
 
     def _send(self, choice: int, token_ids: Sequence[int], events: list[Event]) -> None:
         if self._tells_tokens:
-            piece = render_told(TokenIds("token_ids", choice, list(token_ids)), events)
+            piece = render_with_tokens(TokenIds("token_ids", choice, list(token_ids)), events)
         else:
             piece = self._renderer.events(events)
         if piece:
@@ -328,7 +328,7 @@ class ChatAnswer:
         self._summarize()
 
     def abandon(self) -> None:
-        """Send the summary of an answer that nobody waits for any more: what was made of it has been used."""
+        """Send the summary of an answer whose client has left: its tokens still count."""
         self._count_reasoning()
         self._summarize()
 

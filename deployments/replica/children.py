@@ -1,7 +1,7 @@
-"""A guard over the engine's processes: they end when the replica does, however it ends.
+"""Ends the engine's processes when the replica ends, also when it is killed.
 
-vLLM's engine runs in processes of its own, which outlive a replica that is killed and then keep its memory and
-its locks from the next one. No handler runs in a process that is killed, so another process has to notice.
+vLLM's engine runs in processes of its own, which outlive a replica that is killed and keep its memory and locks from
+the next one. No handler runs in a killed process, so another process has to notice.
 """
 
 import os
@@ -38,7 +38,7 @@ INTERVAL_S = 5.0
 
 
 class Guard:
-    """Watches over every process below this one, those that start later included."""
+    """Guards every process below this one, also those that start later."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own program, no input from outside.
@@ -48,23 +48,23 @@ class Guard:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self._told: set[int] = {self._process.pid}
-        threading.Thread(target=self._keep_telling, daemon=True, name="guard").start()
+        self._guarded: set[int] = {self._process.pid}
+        threading.Thread(target=self._keep_adding, daemon=True, name="guard").start()
 
-    def tell(self) -> None:
-        """Take in the processes that run now."""
+    def add_children(self) -> None:
+        """Guard the processes that run now, too."""
         assert self._process.stdin is not None
         for child in psutil.Process(os.getpid()).children(recursive=True):
-            if child.pid not in self._told and (start := _start_of(child.pid)) is not None:
-                self._told.add(child.pid)
+            if child.pid not in self._guarded and (start := _start_of(child.pid)) is not None:
+                self._guarded.add(child.pid)
                 self._process.stdin.write(f"{child.pid} {start}\n".encode())
         self._process.stdin.flush()
 
-    def _keep_telling(self) -> None:
+    def _keep_adding(self) -> None:
         while self._process.poll() is None:
             time.sleep(INTERVAL_S)
             try:
-                self.tell()
+                self.add_children()
             except (OSError, ValueError, psutil.Error):
                 return
 

@@ -1,4 +1,4 @@
-"""Legacy completions inside the replica, over vLLM's own serving class; what it says is put in OpenAI's shape."""
+"""Legacy completions inside the replica, over vLLM's own serving class, whose output is put in OpenAI's shape."""
 
 import asyncio
 from copy import copy
@@ -30,7 +30,7 @@ class CompletionRunner:
         self._model_id = model_id
 
     async def _render(self, request: CompletionRequest) -> Any:
-        """Return what vLLM does, in the request's turn."""
+        """Return what vLLM renders, when it is the request's turn."""
         async with self._preparing.turn(request.priority):
             return await self._render_at_once(request)
 
@@ -67,7 +67,7 @@ class CompletionRunner:
             try:
                 await self._send_chunks(answer, reply, tally, include_usage=bool(options.get("include_usage")))
             except asyncio.CancelledError:
-                reply.end(_summary(tally.usage, []))  # What was made for a caller who left has been used.
+                reply.end(_summary(tally.usage, []))  # The tokens of a client that left still count.
                 raise
 
     async def _run_whole(self, request: CompletionRequest, reply: Reply) -> None:
@@ -86,19 +86,19 @@ class CompletionRunner:
         self._send_whole(answer, reply)
 
     def _send_whole(self, answer: CompletionResponse, reply: Reply) -> None:
-        told = answer.model_dump()
-        usage = _usage(told["usage"])
-        choices = [_choice(choice) for choice in told["choices"]]
+        body = answer.model_dump()
+        usage = _usage(body["usage"])
+        choices = [_choice(choice) for choice in body["choices"]]
         reply.write(
             orjson.dumps(
                 {
-                    "id": told["id"],
+                    "id": body["id"],
                     "object": "text_completion",
-                    "created": told["created"],
+                    "created": body["created"],
                     "model": self._model_id,
                     "choices": choices,
                     "usage": usage_to_wire(usage),
-                    "system_fingerprint": told.get("system_fingerprint"),
+                    "system_fingerprint": body.get("system_fingerprint"),
                 }
             )
         )
@@ -111,19 +111,19 @@ class CompletionRunner:
             data = line.removeprefix("data: ").strip()
             if data == "[DONE]":
                 break
-            told = orjson.loads(data)
-            if "error" in told:
+            parsed = orjson.loads(data)
+            if "error" in parsed:
                 raise EngineDied("The engine failed while it ran the request.")
             chunk = {
-                "id": told["id"],
+                "id": parsed["id"],
                 "object": "text_completion",
-                "created": told["created"],
+                "created": parsed["created"],
                 "model": self._model_id,
-                "choices": [_choice(choice) for choice in told["choices"]],
-                "system_fingerprint": told.get("system_fingerprint"),
+                "choices": [_choice(choice) for choice in parsed["choices"]],
+                "system_fingerprint": parsed.get("system_fingerprint"),
             }
-            if told.get("usage") is not None:
-                usage = _usage(told["usage"])
+            if parsed.get("usage") is not None:
+                usage = _usage(parsed["usage"])
             for choice in chunk["choices"]:
                 tally.note(choice["index"], usage)
                 if choice["finish_reason"]:
@@ -147,19 +147,19 @@ def create_runner(context: RunnerContext) -> CompletionRunner | None:
 
 
 class Tally:
-    """What a stream has taken so far: vLLM tells it of each choice and its prompt, and of all only at the end."""
+    """The usage of a stream so far: vLLM reports it per choice with its prompt, and in total only at the end."""
 
     def __init__(self, choices_per_prompt: int) -> None:
         self._choices_per_prompt = choices_per_prompt
         self._seen: dict[int, Usage] = {}
 
     def note(self, index: int, usage: Usage) -> None:
-        """Take in what one choice and its prompt have taken."""
+        """Set the usage of one choice and its prompt."""
         self._seen[index] = usage
 
     @property
     def usage(self) -> Usage:
-        """All choices and each prompt together."""
+        """The total of all choices and prompts, each prompt counted once."""
         prompts = {index // self._choices_per_prompt: seen for index, seen in self._seen.items()}
         return Usage(
             sum(seen.prompt_tokens for seen in prompts.values()),
@@ -168,22 +168,22 @@ class Tally:
         )
 
 
-def _choice(told: dict[str, Any]) -> dict[str, Any]:
-    logprobs = told.get("logprobs")
+def _choice(choice: dict[str, Any]) -> dict[str, Any]:
+    logprobs = choice.get("logprobs")
     if logprobs is not None:
         logprobs = {name: logprobs.get(name) for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset")}
-    reason = told.get("finish_reason")
+    reason = choice.get("finish_reason")
     return {
-        "text": told.get("text", ""),
-        "index": told["index"],
+        "text": choice.get("text", ""),
+        "index": choice["index"],
         "logprobs": logprobs,
         "finish_reason": reason if reason in (None, "stop", "length") else "stop",
     }
 
 
-def _usage(told: dict[str, Any]) -> Usage:
-    details = told.get("prompt_tokens_details") or {}
-    return Usage(told["prompt_tokens"], told.get("completion_tokens") or 0, details.get("cached_tokens") or 0)
+def _usage(usage: dict[str, Any]) -> Usage:
+    details = usage.get("prompt_tokens_details") or {}
+    return Usage(usage["prompt_tokens"], usage.get("completion_tokens") or 0, details.get("cached_tokens") or 0)
 
 
 def _summary(usage: Usage, finish_reasons: list[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Embeddings inside the replica, over vLLM's own serving class; over-long input is truncated, never refused."""
+"""Embeddings inside the replica, over vLLM's own serving class; input that is too long is truncated, never refused."""
 
 import base64
 from typing import Any
@@ -39,9 +39,9 @@ class EmbeddingRunner:
             request["dimensions"] = fields["dimensions"]
         with refused("input"):
             response = await self._serving(EmbeddingCompletionRequest.model_validate(request))
-        told = orjson.loads(bytes(response.body))
+        vectors = orjson.loads(bytes(response.body))
         as_floats = fields.get("encoding_format", "float") != "base64"
-        prompt_tokens = told["usage"]["prompt_tokens"]
+        prompt_tokens = vectors["usage"]["prompt_tokens"]
         answer = {
             "object": "list",
             "data": [
@@ -50,7 +50,7 @@ class EmbeddingRunner:
                     "index": item["index"],
                     "embedding": _floats(item["embedding"]) if as_floats else item["embedding"],
                 }
-                for item in told["data"]
+                for item in vectors["data"]
             ],
             "model": self._model_id,
             "usage": {"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens},

@@ -1,5 +1,6 @@
-"""Starting vLLM through Ray's `LLMServer`, and what is attached to the engine. The engine's interface that is not
-public is touched here and in `submit`.
+"""Starts vLLM through Ray's `LLMServer`, and attaches the runners of operations.
+
+Only this module and `submit` use parts of the engine's interface that are not public.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from deployments.replica.schemas.budget import SchemaCompiler, describe_tokenize
 from deployments.replica.short_prompts import prepare_short_at_once
 from deployments.replica.submit import StallWatch
 
-# What one new schema may take: length bounds over a vocabulary of 100,000 tokens take two seconds, bombs far more.
+# CPU time per new schema: length bounds over a vocabulary of 100,000 tokens take 2 s, hostile schemas far more.
 SCHEMA_CPU_S = 5
 
 _SCHEDULER = "deployments.replica.scheduling.scheduler.InteractiveFirst"
@@ -52,7 +53,7 @@ class ReplicaEngine:
         self._watch.check()
 
     async def stop(self) -> None:
-        """End the engine and what runs beside it."""
+        """End the engine and the processes beside it."""
         if self._schemas is not None:
             await self._schemas.aclose()
         await self._engine.shutdown()
@@ -62,7 +63,7 @@ class ReplicaEngine:
         return getattr(self._engine, f"_oai_serving_{name}")
 
     def _start_compiler(self) -> SchemaCompiler:
-        """Return the compiler that tries schemas out with this engine's own vocabulary."""
+        """Return the compiler that tries schemas with this engine's vocabulary."""
         config = self._engine._engine_client.vllm_config
         tokenizer = self._engine._oai_serving_chat.renderer.tokenizer
         self._schemas = SchemaCompiler(
@@ -78,7 +79,7 @@ async def start_engine(model: ModelConfig) -> ReplicaEngine:
     """Return the model's engine, ready for requests.
 
     Raises:
-        Exception: whatever keeps vLLM from starting; the log has what it said.
+        Exception: vLLM's own, where it does not start; its log says why.
     """
     gather_engine_metrics()
     server = LLMServer.sync_init(llm_config_of(model))
@@ -91,7 +92,7 @@ async def start_engine(model: ModelConfig) -> ReplicaEngine:
 
 
 def _tuned(engine_class: type[Any], in_one_process: bool) -> type[Any]:
-    """Return Ray's engine class, told which scheduler to use, and to run the worker inside the engine's process."""
+    """Return Ray's engine class with our scheduler and, if asked, the worker inside the engine's process."""
 
     class TunedEngine(engine_class):  # type: ignore[misc]
         def _start_async_llm_engine(self, engine_args: Any, engine_config: Any, placement_group: Any) -> Any:

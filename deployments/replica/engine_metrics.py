@@ -1,9 +1,8 @@
-"""vLLM's own metrics, written down four times a second instead of at every step.
+"""Records vLLM's metrics four times a second instead of at every step.
 
-A step of 64 streams makes eighty calls into Ray's metrics, which took a fifth of the replica's processor time. What
-the steps report is gathered here and handed on together. Counts stay exact; of the times between two tokens, each step
-leaves one, the mean over the tokens that it brought, as those of one step waited for the same, and those that come in
-pieces for several.
+A step of 64 streams makes eighty calls into Ray's metrics, which took a fifth of the replica's CPU time. Here the
+reports of steps are gathered and recorded together. Counts stay exact. Of inter-token latencies, each step leaves one,
+the mean over its tokens: tokens of one step waited equally long, and tokens that come in pieces waited several steps.
 """
 
 import time
@@ -39,7 +38,7 @@ class GatheringStatLogger(ray_wrappers.RayPrometheusStatLogger):  # type: ignore
         mm_cache_stats: Any = None,
         engine_idx: int = 0,
     ) -> None:
-        """Take in what one step reports (called by vLLM)."""
+        """Gather the report of one step (called by vLLM)."""
         if iteration_stats is not None:
             self._gather(iteration_stats)
         if scheduler_stats is None:
@@ -73,7 +72,7 @@ class GatheringStatLogger(ray_wrappers.RayPrometheusStatLogger):  # type: ignore
 
 
 def _has_more(stats: SchedulerStats) -> bool:
-    """Return whether a step reports what cannot be added up here."""
+    """Return whether a step reports statistics that cannot be added up here."""
     return bool(
         stats.spec_decoding_stats
         or stats.kv_connector_stats
@@ -84,5 +83,5 @@ def _has_more(stats: SchedulerStats) -> bool:
 
 
 def gather_engine_metrics() -> None:
-    """Have engines that start in this process from now on gather their statistics."""
+    """Make engines that start in this process from now on gather their statistics."""
     ray_wrappers.RayPrometheusStatLogger = GatheringStatLogger

@@ -1,6 +1,6 @@
-"""Whole answers for vLLM's serving class, gathered token by token: what was made is known when the caller leaves.
+"""Gathers whole answers for vLLM's serving class token by token, so that usage is known when the client leaves.
 
-vLLM itself gathers them where nobody can look, and of a request that is taken back it tells nothing.
+vLLM gathers them internally, and reports no usage of a request that is aborted.
 """
 
 from collections.abc import AsyncIterator
@@ -15,11 +15,11 @@ from deployments.replica.submit import generate
 
 
 class GatheringClient:
-    """Stands in for the engine while one request's answers are made: `usage` is what they have taken so far."""
+    """Replaces the engine while one request's answers are made; `usage` counts their tokens so far."""
 
     def __init__(self, engine: AsyncLLM) -> None:
         self._engine = engine
-        self._answers: list[Gathered] = []
+        self._answers: list[GatheredAnswer] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -32,7 +32,7 @@ class GatheringClient:
         Raises:
             Exception: what the engine raised.
         """
-        answer = Gathered()
+        answer = GatheredAnswer()
         self._answers.append(answer)
         params.output_kind = RequestOutputKind.DELTA
         await generate(self._engine, engine_input, params, request_id, answer.take, priority=priority)
@@ -40,7 +40,7 @@ class GatheringClient:
 
     @property
     def usage(self) -> Usage:
-        """What all prompts together have taken; one that has not been read yet has taken nothing."""
+        """The usage of all prompts; one that has not been read yet counts nothing."""
         taken = [answer.usage for answer in self._answers]
         return Usage(
             sum(usage.prompt_tokens for usage in taken),
@@ -49,15 +49,15 @@ class GatheringClient:
         )
 
 
-class Gathered:
-    """The answer to one prompt so far, every choice of it."""
+class GatheredAnswer:
+    """All choices of the answer to one prompt, so far."""
 
     def __init__(self) -> None:
         self._head: RequestOutput | None = None
         self._choices: dict[int, tuple[CompletionOutput, list[str], list[int]]] = {}
 
     def take(self, output: RequestOutput) -> None:
-        """Take in what was made in one step of the engine."""
+        """Add the output of one step of the engine."""
         if self._head is None:
             self._head = output
         for choice in output.outputs:
@@ -84,7 +84,7 @@ class Gathered:
 
     @property
     def usage(self) -> Usage:
-        """What has been taken so far."""
+        """The tokens so far."""
         if self._head is None:
             return Usage()
         num_tokens = sum(len(token_ids) for _, _, token_ids in self._choices.values())

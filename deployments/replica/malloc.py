@@ -1,23 +1,23 @@
-"""What processes of an engine that runs on processors have glibc do with memory that they free.
+"""Sets glibc's malloc, in the processes of an engine on CPUs, to keep the memory that they free.
 
-Each step of an engine frees as much as it takes, block by block. By its own rules glibc gives that back to the kernel,
-or does not, as the blocks happen to lie: the same steps met from 700 to 14,000 page faults each, up to a fifth of
-their time. Told to keep it, it is asked for from the kernel once.
+Each step of an engine frees as much memory as it allocates. By default glibc returns freed memory to the kernel or not,
+depending on the layout of blocks: the same steps caused 700 to 14,000 page faults each, up to a fifth of their time.
+With these settings the memory is fetched from the kernel once.
 """
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_SETTINGS = {  # mallopt(3); a process reads them when it starts.
-    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),  # Larger blocks come from the kernel, and go back. glibc takes no more.
-    "MALLOC_TRIM_THRESHOLD_": str(2**30),  # So much free memory at the end of the heap is kept.
+_SETTINGS = {  # See mallopt(3); a process reads them when it starts.
+    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),  # Larger blocks are mapped one by one. The most that glibc takes.
+    "MALLOC_TRIM_THRESHOLD_": str(2**30),  # The free memory that is kept at the end of the heap.
 }
 
 
 @contextmanager
 def keep_freed_memory() -> Iterator[None]:
-    """Have processes that are started within the context keep what they free; the operator's own settings stay."""
+    """Context manager in which started processes keep freed memory; the operator's own settings take precedence."""
     ours = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
     os.environ.update(ours)
     try:

@@ -1,4 +1,4 @@
-"""From a model's configuration to the options of Ray's and vLLM's own."""
+"""Translates a model's configuration into options of Ray and vLLM."""
 
 import os
 from typing import Any
@@ -10,7 +10,7 @@ from deployments.models.demo.sources import resolve_source
 
 
 def llm_config_of(model: ModelConfig) -> LLMConfig:
-    """Return Ray's configuration for a model of ours; a demo model is made first where there is none on this node."""
+    """Return Ray's configuration for a model; makes a demo model first where this node has none."""
     source = resolve_source(model.source)
     options: dict[str, Any] = {
         "model_loading_config": {"model_id": model.id, "model_source": source},
@@ -36,8 +36,8 @@ def llm_config_of(model: ModelConfig) -> LLMConfig:
 def runs_in_one_process(model: ModelConfig) -> bool:
     """Return whether the engine's only worker can be a part of the engine's own process.
 
-    On CPUs vLLM gives a worker a process of its own to bind its threads to cores. Where nothing is bound that is one
-    more import of vLLM (ten seconds), 0.7 GB more of memory, and an engine that spins while it waits for the other.
+    On CPUs vLLM gives a worker a process of its own, to bind its threads to cores. Without binding, that only costs one
+    more import of vLLM (ten seconds), 0.7 GB of memory, and an engine that spins while it waits for the worker.
     """
     is_free = "distributed_executor_backend" not in model.engine_kwargs
     unbound = os.environ.get("VLLM_CPU_OMP_THREADS_BIND") == "nobind"
@@ -45,15 +45,15 @@ def runs_in_one_process(model: ModelConfig) -> bool:
 
 
 def _engine_kwargs(model: ModelConfig) -> dict[str, Any]:
-    """Return vLLM's options: ours, which the operator's own replace, beside the few that are not theirs to set."""
+    """Return vLLM's options: defaults, the operator's own, and those that the service always sets."""
     options: dict[str, Any] = {
         "enable_prefix_caching": True,
         "enable_prompt_tokens_details": True,
-        "scheduling_policy": "priority",  # So that batches can stand behind interactive requests.
+        "scheduling_policy": "priority",  # So that interactive requests go before batches.
         "max_num_seqs": model.max_concurrent_requests,
         "max_model_len": model.context_tokens,
         **model.engine_kwargs,
-        # Schemas are tried out with this compiler before the engine sees them; another one would meet them unprepared.
+        # Schemas are tried with this compiler before the engine gets them; another might fail on them.
         "structured_outputs_config": {
             "backend": "xgrammar",
             **model.engine_kwargs.get("structured_outputs_config", {}),

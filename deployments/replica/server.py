@@ -1,6 +1,6 @@
 """The model replica: an engine, and the listener through which ingress replicas reach it.
 
-Requests never pass through Serve. Importing this module loads no engine: Serve imports it to deploy the model too.
+Requests never pass through Serve. Importing this module loads no engine, as Serve imports it also to deploy the model.
 """
 
 import gc
@@ -20,11 +20,11 @@ from deployments.replica.children import Guard
 from deployments.routing.autoscaling import ONGOING
 
 _GC_THRESHOLDS = (20_000, 10, 10)
-"""Beside a batch of hundreds of lines, Python's own (700, 10, 10) has the collector stop everybody for 36 to 50 ms."""
+"""With Python's own (700, 10, 10) and hundreds of batch lines, the collector stops every request for 36 to 50 ms."""
 
 
 class RunningEngine(Protocol):
-    """An engine that has started. `runners` has one for each operation that it can carry out."""
+    """An engine that has started. `runners` has one for each operation that it supports."""
 
     runners: dict[str, Runner]
 
@@ -88,7 +88,7 @@ class ModelReplica:
         self._guard = Guard()
         self._drain_s = model.drain_s
         self._engine = await find_engine(model.engine)(model)
-        self._guard.tell()
+        self._guard.add_children()
         bounds = Bounds(model.max_concurrent_requests, model.max_queued_requests)
         self._channel = ChannelServer(OperationRunner(self._engine.runners, model.id), bounds)
         path = socket_path(serve.get_replica_context().replica_id.unique_id)
@@ -111,7 +111,7 @@ class ModelReplica:
             await self._engine.check_health()
 
     async def __del__(self) -> None:
-        """Let what runs come to its end, then stop the engine (called by Serve on shutdown)."""
+        """Let running requests end, then stop the engine (called by Serve on shutdown)."""
         if self._channel is not None:
             await self._channel.drain(self._drain_s)
             await self._channel.close()

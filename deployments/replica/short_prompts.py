@@ -1,7 +1,7 @@
-"""Short prompts are rendered and tokenized where they arrive, in the event loop.
+"""Renders and tokenizes short prompts in the event loop, where they arrive.
 
-vLLM hands both to a thread, so that a long prompt holds nobody else up. For a short one the way there and back takes
-longer than the work, twice, and on a busy machine each of four threads' awakenings waits for a processor.
+vLLM does both in a thread, so that a long prompt delays no other request. For a short one the switch to the thread and
+back takes longer than the work, twice, and on a busy machine each of the four switches waits for a CPU.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,11 +11,11 @@ from vllm.renderers.base import BaseRenderer
 from vllm.renderers.hf import HfRenderer, safe_apply_chat_template
 
 _SHORT = 4096
-"""Characters; some thousand tokens, which take about a millisecond."""
+"""In characters: about a thousand tokens, which take a millisecond."""
 
 
 def prepare_short_at_once(renderer: BaseRenderer[Any]) -> None:
-    """Have a renderer do so from now on. It is vLLM's promise that its tokenizer may be used by several threads."""
+    """Make a renderer do so from now on. vLLM promises that several threads may use its tokenizer."""
     renderer._tokenize_prompt_async = _at_once(
         renderer._tokenize_prompt, renderer._tokenize_prompt_async, lambda prompt, _: len(prompt["prompt"]) <= _SHORT
     )

@@ -1,9 +1,8 @@
-"""Handing a request to vLLM's engine so that its outputs are rendered where they are made.
+"""Submits a request to vLLM's engine so that the engine's output loop calls the request's sink directly.
 
-vLLM's own `generate` wakes one task per request and step, which at 64 streams costs as much as the rendering
-itself. Here the loop that takes outputs from the engine calls straight into the request's sink. That needs
-three names that are not public in vLLM: this file is the only one that uses them, and a test fails when vLLM
-changes them.
+vLLM's own `generate` wakes one task per request and step, which at 64 streams costs as much as the rendering itself.
+Calling the sink directly needs three names that are not public in vLLM: only this module uses them, and a test fails
+when vLLM changes them.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from vllm.v1.engine.output_processor import RequestOutputCollector
 from vllm.v1.engine.parallel_sampling import ParentRequest
 
 from deployments.models.contract.errors import EngineDied
-from deployments.replica.resume.written import Written, add_request, append, replay
+from deployments.replica.resume.written import WrittenTokens, add_request, append, replay
 
 Sink = Callable[[RequestOutput], None]
 
@@ -33,7 +32,7 @@ class Generation(RequestOutputCollector):  # type: ignore[misc]  # vLLM is not t
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, output: RequestOutput | Exception) -> None:
-        """Take an output from the engine. Never raises: the caller serves every other request as well."""
+        """Take an output from the engine. Never raises, as the caller serves every other request too."""
         if self._end.done():
             return
         if isinstance(output, Exception):
@@ -67,11 +66,11 @@ async def generate(
     priority: int = 0,
     reasoning_ended: bool | None = None,
     reasoning_parser_kwargs: dict[str, Any] | None = None,
-    written: Written | None = None,
+    written: WrittenTokens | None = None,
 ) -> None:
     """Run one request to its end, calling `sink` with every output; aborts it in the engine when cancelled.
 
-    With `written` its only choice goes on after those tokens.
+    With `written` its only choice continues after those tokens.
 
     Raises:
         Exception: what the engine or the sink raised; the request is then aborted.
@@ -118,10 +117,10 @@ async def _add_each_choice(engine: AsyncLLM, request: Any, num_choices: int, gen
 
 
 class StallWatch:
-    """Notices an engine that has stopped making progress while requests run; its own health check may still pass."""
+    """Detects an engine that makes no progress while requests run; its own health check may still pass."""
 
     def __init__(self, engine: AsyncLLM, stall_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Call the engine stalled when nothing in it moves for `stall_s` seconds, the longest prompt's time."""
+        """Take `stall_s`, after how many seconds without progress the engine has stalled."""
         self._engine = engine
         self._stall_s = stall_s
         self._clock = clock
@@ -129,10 +128,10 @@ class StallWatch:
         self._moved_at = clock()
 
     def check(self) -> None:
-        """Look once; called every few seconds.
+        """Check that the engine makes progress; called every few seconds.
 
         Raises:
-            EngineDied: the same requests have stood at the same tokens for too long.
+            EngineDied: the same requests have had the same number of tokens for too long.
         """
         states = self._engine.output_processor.request_states
         seen = {

@@ -1,4 +1,4 @@
-"""How many replicas a model wants: by the requests that run on its replicas, whichever way they came.
+"""Decides how many replicas a model needs, from the requests that run on its replicas.
 
 Requests travel outside of Serve's handles, so Serve cannot count them; every replica reports its own. Handles
 still count the requests that wait for a first replica, which is what wakes a model that is scaled to zero.

@@ -1,8 +1,8 @@
-"""Which replica of a model takes a request: the one that holds its prefix, unless that one is far busier.
+"""Decides which replica of a model takes a request: the one that holds its prefix, unless that one is far busier.
 
-Rendezvous hashing gives every prefix its replica without any shared memory, and moves as few prefixes as can
-be when replicas come and go (Thaler and Ravishankar, 1998). The bound on a favourite's load is that of
-consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018).
+Rendezvous hashing assigns a replica to every prefix without shared state, and moves as few prefixes as possible when
+replicas come and go (Thaler and Ravishankar, 1998). The bound on a replica's load is that of consistent hashing with
+bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018).
 """
 
 import hashlib

@@ -32,7 +32,7 @@ from deployments.models.contract.render import (
     ChatChunks,
     EventLines,
     Renderer,
-    render_told,
+    render_with_tokens,
     usage_to_wire,
 )
 
@@ -178,7 +178,9 @@ class ChatRunner:
 
         def send(token_ids: list[int], events: list[Event]) -> None:
             piece = (
-                render_told(TokenIds("token_ids", 0, token_ids), events) if tells_tokens else renderer.events(events)
+                render_with_tokens(TokenIds("token_ids", 0, token_ids), events)
+                if tells_tokens
+                else renderer.events(events)
             )
             if piece:
                 reply.write(piece)

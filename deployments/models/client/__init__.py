@@ -1,1 +1,1 @@
-"""Models as other processes reach them: which there are, and their engines over the side channel."""
+"""Models as other processes reach them: the directory, and engines over the side channel."""

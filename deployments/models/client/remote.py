@@ -1,6 +1,6 @@
 """Engines reached over the side channel: Serve chooses the replica, the channel carries the answer.
 
-Runs in the ingress; it never imports vLLM. What is not public in Ray's interface is touched in `_choose` alone.
+Runs in the ingress; it never imports vLLM. Only `_choose` uses parts of Ray's interface that are not public.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class RemoteEngine:
     async def _choose(self, choice: Choice) -> tuple[str, Address]:
         # `_reserve=False` is what Ray's own LLM router passes for requests that travel outside of its handles:
         # without it every choice costs a round trip to the replica (1,000 against 380 requests a second).
-        # The replica keeps its own bound instead.
+        # The replica enforces its own bound instead.
         try:
             with contextlib.suppress(TimeoutError):
                 return await self._choose_within(AT_ONCE_S, choice, _reserve=False)
@@ -142,7 +142,7 @@ class RemoteStream:
         self._stream: ChannelStream | None = None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the answer; those of a wire answer that came together are one piece."""
+        """Yield the pieces of the answer; pieces of a wire answer that arrive together are joined."""
         pieces = await self._start()
         stream = self._stream
         assert stream is not None
@@ -178,7 +178,7 @@ class RemoteStream:
                 self._stream = stream = await self._engine.open(request, header, excluded)
                 return await _read(stream)
             except (Overloaded, EngineDied) as error:
-                # The last word of a replica says more than that there is no other.
+                # The error of a replica says more than that there is no other replica.
                 refusal = refusal if refusal is not None and isinstance(error, Overloaded) else error
                 if isinstance(error, Overloaded) and len(excluded) == 0:
                     break
@@ -196,7 +196,7 @@ class RemoteStream:
             self.summary.finish_reasons = reported["finish_reasons"]
 
     async def aclose(self) -> None:
-        """Abort the generation if it still runs; `summary` then holds what it took so far."""
+        """Abort the generation if it still runs; `summary` then has its usage so far."""
         if self._stream is not None:
             self._stream.cancel()
             await self._stream.wait_end(LAST_WORD_S)

@@ -1,4 +1,4 @@
-"""Whether the models that are kept running have come up, as one process sees it: for its word on being ready."""
+"""Whether the models that are kept running have started, as one process sees it; decides its readiness."""
 
 import asyncio
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ class Starting(Protocol):
 
 
 class ModelStartup:
-    """Which models have had a replica since this process began. What becomes of them later is not looked at.
+    """Which models have had a replica since this process began; whether they still do is not checked.
 
-    A process is ready with the first of them, not with the last: it answers for that one, and whoever asks for another
-    waits for it or is told that it is starting. Where it had to be the last, a model that is added to a service that
-    runs, or one that does not start, would take all the others out of service with it.
+    A process is ready when the first model is: it answers for that one, and requests for another wait for it or get a
+    503. If all had to be ready, a new model in a running service, or one that does not start, would take the others out
+    of service.
     """
 
     def __init__(self, engines: Iterable[Starting] = ()) -> None:
@@ -38,7 +38,7 @@ class ModelStartup:
         return len(self._engines) - self._num_started
 
     def watch(self) -> None:
-        """Begin to look, on the running loop."""
+        """Start watching, on the running loop."""
         self._waiting = [asyncio.create_task(self._wait(engine)) for engine in self._engines]
 
     async def _wait(self, engine: Starting) -> None:
@@ -46,7 +46,7 @@ class ModelStartup:
         self._num_started += 1
 
     async def close(self) -> None:
-        """Look no longer."""
+        """Stop watching."""
         for task in self._waiting:
             task.cancel()
         await asyncio.gather(*self._waiting, return_exceptions=True)

@@ -1,1 +1,1 @@
-"""What an engine is asked and what it answers; all that operations know of a model."""
+"""Requests to an engine and its answers: all that operations know of a model."""

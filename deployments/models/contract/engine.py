@@ -15,9 +15,9 @@ Render = Literal["wire", "events"]
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What is known of a model without asking its engine.
+    """What the ingress knows of a model without asking its engine.
 
-    `operations` are those it offers: the responses interface is one of them, though engines only know of chats.
+    `operations` are those that it offers, among them responses, though engines only know chats.
     `max_model_len` is its context size in tokens. `created` is in Unix seconds.
     """
 
@@ -41,12 +41,12 @@ class EngineRequest:
     piece when `stream`, otherwise the whole JSON body), "events" is one JSON array of events a piece, as
     `deployments.models.contract.events` defines them.
     `cache_salt` keeps the prefix caches of accounts apart. Lower `priority` runs first.
-    `affinity` names the prompt's prefix: requests with the same value like to land on the same replica.
-    `tells_tokens`, for events alone, puts a `TokenIds` before the events of each piece, so that another engine can go
-    on where this one stopped: `written` are those of all pieces that there were, in order. The answer then begins after
-    them, as if it had been made in one go; its usage counts them too. Where they end it already, it is its end alone.
-    Both are for streams of one choice. Of what was written two things are forgotten: how often a seed has been drawn
-    from, and that the presence of a token has been penalized, so that a second time counts.
+    `affinity` names the prompt's prefix: requests with the same value are placed on the same replica if possible.
+    `tells_tokens`, for events only, puts a `TokenIds` before the events of each piece, so that another engine can
+    continue the answer: its request has the ids of all pieces, in order, as `written`. The answer then begins after
+    them, as if one engine had made all of it, and its usage counts them. If the answer ends with them, only its end is
+    sent. Both are for streams of one choice. Two things are lost: the state of a seed, and which tokens have had their
+    presence penalty, so that they may get it again.
     """
 
     operation: Operation
@@ -63,7 +63,7 @@ class EngineRequest:
 
 @dataclass(slots=True)
 class Usage:
-    """Tokens that a request took.
+    """The numbers of tokens of a request.
 
     `cached_tokens` are part of `prompt_tokens`, `reasoning_tokens` of `completion_tokens`.
     """
@@ -81,7 +81,7 @@ class Usage:
 
 @dataclass(slots=True)
 class Summary:
-    """What an engine reports beside the answer; complete once the stream has ended.
+    """An engine's report beside the answer; complete once the stream has ended.
 
     `usage` stays None for a request that never ran. `finish_reasons` holds one entry per choice.
     """
@@ -104,7 +104,7 @@ class EngineStream(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Abort the generation if it still runs; harmless otherwise. `summary` then holds what it took so far."""
+        """Abort the generation if it still runs; harmless otherwise. `summary` then has its usage so far."""
         ...
 
 
@@ -119,7 +119,7 @@ class Engine(Protocol):
 
 
 class ModelDirectory(Protocol):
-    """Which models there are."""
+    """The models of the service."""
 
     def find(self, model_id: str) -> Engine | None:
         """Return the engine behind a model id or alias, None when there is none."""

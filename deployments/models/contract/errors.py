@@ -1,4 +1,4 @@
-"""What can go wrong between an operation and an engine, as values that cross process boundaries.
+"""The errors of engines, which cross process boundaries.
 
     EngineError
     ├── RequestRejected            the request is at fault; asking again changes nothing

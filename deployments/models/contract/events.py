@@ -1,4 +1,4 @@
-"""What an engine says while it generates: the events between vLLM's outputs and anything rendered from them.
+"""The events of an engine while it generates, between vLLM's outputs and what is rendered from them.
 
 Events are tuples so that they cost little; over a channel they travel as JSON arrays of the same shape, the
 kind first. `choice` counts the completions of one request (parameter `n`) from 0.
@@ -61,9 +61,9 @@ class Finished(NamedTuple):
 
 
 class TokenIds(NamedTuple):
-    """The tokens behind the events that follow in the piece, maybe none; told only where they are asked for.
+    """Token ids of the following events in the piece, which may be none; sent only on request.
 
-    Not an `Event`: whoever asked takes it off the piece.
+    Not an `Event`: the reader removes it from the piece.
     """
 
     kind: Literal["token_ids"]

@@ -1,8 +1,7 @@
-"""From an engine's events to OpenAI's bytes: server-sent chunks, or one JSON body.
+"""Renders an engine's events as OpenAI's bytes: server-sent chunks, or one JSON body.
 
-Used by the model replica, which renders for the wire what it generates, and by an operation that looks at the
-text before it lets it go. Rendering one piece of text costs about a microsecond: what does not change from
-chunk to chunk is rendered once.
+Used by the model replica, and by operations that check the text before they send it. Rendering one piece of text costs
+about a microsecond, as the parts that all chunks share are rendered once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +19,7 @@ class Renderer(Protocol):
     """Makes the bytes of one answer."""
 
     def text(self, choice: int, text: str) -> bytes:
-        """Return the bytes for more text of a choice; the same as a `TextDelta`, only quicker."""
+        """Return the bytes for more text of a choice: those of a `TextDelta`, but faster."""
         ...
 
     def events(self, events: Sequence[Event]) -> bytes:
@@ -151,7 +150,7 @@ class ChatBody:
         self._choices: dict[int, _Choice] = {}
 
     def text(self, choice: int, text: str) -> bytes:
-        """Keep more text of a choice; return nothing."""
+        """Collect more text of a choice; return nothing."""
         self._choice(choice).text.append(text)
         return b""
 
@@ -159,7 +158,7 @@ class ChatBody:
         return self._choices.setdefault(choice, _Choice())
 
     def events(self, events: Sequence[Event]) -> bytes:
-        """Keep what the events say; return nothing."""
+        """Collect the events; return nothing."""
         for event in events:
             choice = self._choice(event.choice)
             match event.kind:
@@ -252,8 +251,8 @@ class EventLines:
         return b""
 
 
-def render_told(tokens: TokenIds, events: Sequence[Event]) -> bytes:
-    """Return events as `EventLines` renders them, after the tokens behind them."""
+def render_with_tokens(tokens: TokenIds, events: Sequence[Event]) -> bytes:
+    """Return events as `EventLines` renders them, after their tokens."""
     return orjson.dumps([tokens, *events], default=tuple)
 
 

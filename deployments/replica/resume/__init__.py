@@ -1,1 +1,1 @@
-"""How an engine goes on with an answer that another one began."""
+"""Continues an answer that another engine began."""

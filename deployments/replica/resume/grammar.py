@@ -1,11 +1,11 @@
-"""Guided answers that go on after tokens which another engine wrote.
+"""Continues guided answers after tokens that another engine wrote.
 
-vLLM's grammar stands at its beginning when a request comes, whatever the prompt ends with. Here it is led through the
-written tokens first, by the rules that vLLM's scheduler follows for each step: those of a thought are left out. A
-request whose tokens the grammar refuses fails; it never runs unguided.
+A new request's grammar starts at its beginning, whatever the prompt ends with. Here the grammar first accepts the
+written tokens, by the rules that vLLM's scheduler applies at each step: reasoning tokens are left out. A request whose
+tokens the grammar refuses fails; it never runs unguided.
 
-What is used of vLLM and not public: that a grammar which is still compiled is a Future in `_grammar` of the request,
-and that `should_advance` and `trim_reasoning_for_advance` look at no more of a request than `_Steps` has.
+Two internals of vLLM are relied on: a grammar that is being compiled is a Future in `_grammar` of the request, and
+`should_advance` and `trim_reasoning_for_advance` read no more of a request than `_Steps` has.
 """
 
 from concurrent.futures import Future
@@ -16,21 +16,21 @@ from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
 WRITTEN = "written"
-"""Where the groups of written tokens stand in `SamplingParams.extra_args`; the prompt ends with the same tokens."""
+"""The key of the groups of written tokens in `SamplingParams.extra_args`; the prompt ends with the same tokens."""
 
 
 class ResumingScheduler(Scheduler):  # type: ignore[misc]  # vLLM is not typed here.
-    """vLLM's scheduler, which takes in requests that go on after written tokens too."""
+    """vLLM's scheduler, which also takes requests that continue after written tokens."""
 
     structured_output_manager: StructuredOutputManager
 
     def add_request(self, request: Request) -> None:
-        """Take in a request; it waits until its grammar has been led through what was written."""
+        """Add a request; it waits until its grammar has accepted the written tokens."""
         params, guided = request.sampling_params, request.structured_output_request
         groups = (params.extra_args or {}).get(WRITTEN) if params is not None else None
         if groups and guided is not None:
             manager = self.structured_output_manager
-            # The pool starts in order, so the compilation that is waited for runs already, or has run.
+            # The pool starts in order, so the compilation that `_lead` waits for runs already, or has run.
             guided.grammar = manager.executor.submit(_lead, manager, request, guided._grammar, groups)
         super().add_request(request)
 
@@ -48,7 +48,7 @@ class _Steps:
 def _lead(
     manager: StructuredOutputManager, request: Request, grammar: "Future[Any] | Any", groups: list[list[int]]
 ) -> Any:
-    """Return the grammar of a request, led through the written tokens that it guides.
+    """Return the grammar of a request after it has accepted the written tokens that it guides.
 
     Raises:
         ValueError: it refuses them.

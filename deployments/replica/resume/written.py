@@ -1,9 +1,9 @@
-"""The part of an answer that another engine wrote, and how this engine goes on as if it had written that part itself.
+"""Continues an answer after the part that another engine wrote, as if this engine had written that part itself.
 
-The written groups pass through the detokenizer and the parsers of the answer once more; the engine then gets them as
-the end of its prompt, and the same detokenizer: half a character, a stop string begun, or text held back go on with the
-next token. What is used of vLLM and not public, beside what `submit` names: the detokenizer of a request's state, and
-how its outputs are made from it.
+The written groups pass through the answer's detokenizer and parsers again. Then the engine gets them as the end of its
+prompt, with the same detokenizer, so that half a character, half a stop string or text held back continue with the next
+token. Internals of vLLM that are relied on, beside those of `submit`: the detokenizer in a request's state, and how
+outputs are made from it.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from deployments.models.contract.errors import EngineDied
 from deployments.replica.resume.grammar import WRITTEN, ResumingScheduler
 
 _AT_ONCE = 32
-_MAX_BIASES = 1024  # What vLLM's sampler on GPUs has room for.
+_MAX_BIASES = 1024  # The most that vLLM's sampler on GPUs takes.
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """Tokens of one answer, in the groups in which they were told; `take` gets each group as an output again."""
+class WrittenTokens:
+    """Tokens of one answer, in the groups in which they were sent; `take` gets each group as an output again."""
 
     groups: list[list[int]]
     take: Callable[[CompletionOutput], None]
 
 
-async def replay(engine: AsyncLLM, request: Any, written: Written) -> IncrementalDetokenizer | None:
-    """Make the outputs of the written groups again, and return the detokenizer, which stands after them.
+async def replay(engine: AsyncLLM, request: Any, written: WrittenTokens) -> IncrementalDetokenizer | None:
+    """Make the outputs of the written groups again, and return the detokenizer as it is after them.
 
-    `request` is the engine's, as it was before anything was written. Return None when the answer ends with the written
-    tokens: then the last output that `written` took said so.
+    `request` is the engine's, as it was before anything was written. Return None if the answer ends with the written
+    tokens; the last output then has the finish reason.
     """
     params: SamplingParams = request.sampling_params
     detokenizer = IncrementalDetokenizer.from_new_request(engine.output_processor.tokenizer, request)
@@ -44,7 +44,7 @@ async def replay(engine: AsyncLLM, request: Any, written: Written) -> Incrementa
     num_left = params.max_tokens
     for position, group in enumerate(written.groups):
         if position % _AT_ONCE == _AT_ONCE - 1:
-            await asyncio.sleep(0)  # Others are served by the same loop.
+            await asyncio.sleep(0)  # The same loop serves other requests.
         num_left -= len(group)
         is_stopped = bool(group) and group[-1] in stops
         if detokenizer.update(group, is_stopped) is not None:
@@ -57,11 +57,11 @@ async def replay(engine: AsyncLLM, request: Any, written: Written) -> Incrementa
     return detokenizer
 
 
-def append(engine: AsyncLLM, request: Any, written: Written) -> None:
-    """Move the engine's request behind the written tokens.
+def append(engine: AsyncLLM, request: Any, written: WrittenTokens) -> None:
+    """Append the written tokens to the prompt of the engine's request.
 
     Raises:
-        EngineDied: the answer is guided, and the engine runs a scheduler that cannot go on with such a one.
+        EngineDied: the answer is guided, and the engine's scheduler cannot continue a guided answer.
     """
     params: SamplingParams = request.sampling_params
     token_ids = [token_id for group in written.groups for token_id in group]
@@ -77,9 +77,9 @@ def append(engine: AsyncLLM, request: Any, written: Written) -> None:
 
 
 def _penalize(params: SamplingParams, token_ids: list[int]) -> None:
-    """Bias a request against written tokens as penalties would, which count those alone that this engine makes.
+    """Bias a request against written tokens as penalties would, which count only the tokens that this engine makes.
 
-    The presence of a token that comes up on both sides is penalized twice.
+    A token that is in both parts gets the presence penalty twice.
     """
     presence, frequency = params.presence_penalty, params.frequency_penalty
     if not presence and not frequency:
@@ -91,7 +91,7 @@ def _penalize(params: SamplingParams, token_ids: list[int]) -> None:
 
 
 async def add_request(engine: AsyncLLM, request: Any, detokenizer: IncrementalDetokenizer, queue: Any) -> None:
-    """Hand over a request as the engine's own `_add_request` does, with a detokenizer that has a past."""
+    """Add a request as the engine's own `_add_request` does, with a detokenizer that has seen the written tokens."""
     engine.output_processor.add_request(request, None, None, 0, queue)
     state = engine.output_processor.request_states[request.request_id]
     state.detokenizer = detokenizer

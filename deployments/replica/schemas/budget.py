@@ -1,8 +1,8 @@
 """Refuses JSON schemas whose grammar would cost an engine too much, before the engine sees them.
 
 A schema of a few hundred bytes can take a grammar compiler minutes or gigabytes, in the process that generates
-for everybody. So each new schema is first compiled in a process of its own with little time and memory. What
-schemas say is not judged here; their size is bounded at the door.
+for every request. So each new schema is first compiled in a process of its own, with little time and memory. The
+content of schemas is validated, and their size bounded, by the ingress.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _MESSAGES = {
 
 
 class SchemaCompiler:
-    """Tries out schemas in a process that is started once and kept warm.
+    """Tries schemas in a process that is started once and kept warm.
 
     `tokenizer_info` is what `describe_tokenizer` returns; with it the cost is that of the engine's own
     compilation, without it that of a vocabulary of single bytes, which is lower (a single `maxLength` of 100 takes
@@ -61,17 +61,17 @@ class SchemaCompiler:
         self._process: _Process | None = None
 
     async def start(self) -> None:
-        """Start the process and wait until it is warm; `check` does so by itself when nobody did."""
+        """Start the process and wait until it is warm; `check` does so where it was not done before."""
         async with self._starting:
             if self._process is None or self._process.has_ended:
                 self._process = await _Process.start(self._config)
 
     async def check(self, schema_json: str, param: str = DEFAULT_PARAM) -> None:
-        """Return if a schema can be compiled within the budget; `param` names it in errors.
+        """Check that a schema can be compiled within the budget; `param` names it in errors.
 
         Raises:
             RequestRejected: it cannot.
-            Overloaded: too many others are being tried, or the process went away meanwhile.
+            Overloaded: too many others are being tried, or the process ended meanwhile.
         """
         digest = hashlib.sha256(schema_json.encode()).digest()
         verdict = self._verdicts.get(digest)
@@ -83,7 +83,7 @@ class SchemaCompiler:
                 trial = asyncio.create_task(self._try(digest, schema_json))
                 self._trials[digest] = trial
                 trial.add_done_callback(lambda done: self._forget(digest, done))
-            # A caller who leaves must not take the trial from others who wait for it.
+            # A caller that is cancelled must not end the trial for others that wait for it.
             verdict = await asyncio.shield(trial)
         else:
             self._verdicts.move_to_end(digest)
@@ -99,7 +99,7 @@ class SchemaCompiler:
 
     def _forget(self, digest: bytes, trial: asyncio.Task[str]) -> None:
         self._trials.pop(digest, None)
-        # Everybody who waited may have left; asking marks the error as seen.
+        # Every caller may have left; reading the error marks it as retrieved.
         if not trial.cancelled():
             trial.exception()
 
@@ -117,7 +117,7 @@ class SchemaCompiler:
 
 
 class _Process:
-    """One running `process` and the questions it has not answered yet."""
+    """One running `process` and the schemas that it has not answered yet."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -200,7 +200,7 @@ class _Process:
 
 
 def describe_tokenizer(tokenizer: Any, vocab_size: int) -> str:
-    """Return what `SchemaCompiler` must know of a Hugging Face tokenizer; loads xgrammar."""
+    """Return a Hugging Face tokenizer as `SchemaCompiler` takes it; loads xgrammar."""
     import xgrammar
 
     described: str = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size).serialize_json()

@@ -13,7 +13,7 @@ from deployments.models.contract.events import (
     ToolArgumentsDelta,
     ToolCallStart,
 )
-from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, parse_events, render_told
+from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, parse_events, render_with_tokens
 
 TEXT = st.text(max_size=20)
 CHOICE = st.integers(0, 2)
@@ -132,8 +132,8 @@ def test_events_come_back_the_same_when_they_cross_as_lines():
 
 
 def test_told_tokens_precede_the_events_that_they_made():
-    assert json.loads(render_told(TokenIds("token_ids", 0, [7, 8]), [TextDelta("text", 0, "x")])) == [
+    assert json.loads(render_with_tokens(TokenIds("token_ids", 0, [7, 8]), [TextDelta("text", 0, "x")])) == [
         ["token_ids", 0, [7, 8]],
         ["text", 0, "x"],
     ]
-    assert render_told(TokenIds("token_ids", 0, [7]), []) == b'[["token_ids",0,[7]]]'
+    assert render_with_tokens(TokenIds("token_ids", 0, [7]), []) == b'[["token_ids",0,[7]]]'
