@@ -114,5 +114,5 @@ def create_operations(
     if storage is not None:
         chat = cast(ChatOperation, by_name[Operation.CHAT])
         preparation = Preparation(directory, storage, built_ins)
-        by_name[Operation.RESPONSES] = ResponseOperation(chat, preparation, storage, clock=storage.clock)
+        by_name[Operation.RESPONSES] = ResponseOperation(chat, preparation, storage)
     return Operations(by_name)

@@ -7,7 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.state.identity.principal import Principal
-from deployments.state.responses.protocol import Conversation, ConversationMissing, Conversations, Item
+from deployments.state.responses.conversations import ConversationStore
+from deployments.state.responses.values import Conversation, ConversationMissing, Item
 from serve_app.errors.api import NotFound, RetentionForbids
 from serve_app.errors.text import shorten
 from serve_app.operations.responses.operation import ResponseOperation
@@ -124,7 +125,7 @@ async def delete_item(request: Request) -> Response:
     return json_response(_to_wire(conversation))
 
 
-async def _caller(request: Request) -> tuple[Principal, ResponseOperation, Conversations]:
+async def _caller(request: Request) -> tuple[Principal, ResponseOperation, ConversationStore]:
     principal = await caller(request)
     operation = services_of(request).operations.responses
     check_operation(principal, operation.name)
@@ -143,7 +144,7 @@ def _expires_at(principal: Principal, operation: ResponseOperation) -> float:
     return expires_at
 
 
-async def _load(request: Request, principal: Principal, store: Conversations) -> Conversation:
+async def _load(request: Request, principal: Principal, store: ConversationStore) -> Conversation:
     conversation_id: str = request.path_params["conversation_id"]
     conversation = await store.load(principal.account, conversation_id)
     if conversation is None:

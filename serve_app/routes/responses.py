@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 from typing_extensions import TypedDict
 
 from deployments.state.identity.principal import Principal
-from deployments.state.responses.protocol import Item, StoredTurn
+from deployments.state.responses.values import Item, StoredTurn
 from serve_app.errors.api import BadRequest, NotFound
 from serve_app.errors.text import shorten
 from serve_app.http.admission import Ticket

@@ -18,7 +18,7 @@ from serve_app.errors.api import ApiError, BadRequest
 from serve_app.http.auth import authenticate
 from serve_app.http.middleware import new_request_id
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.operations.responses.prompt.preparation import Remembered
+from serve_app.operations.responses.prompt.preparation import RememberedResponse
 from serve_app.operations.responses.run.answer import ResponseAnswer
 from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.request import ResponseRequest
@@ -65,7 +65,7 @@ class _Session:
         self._websocket = websocket
         self._services = services
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
-        self._remembered: Remembered | None = None
+        self._remembered: RememberedResponse | None = None
 
     async def identify(self) -> tuple[Principal, ResponseOperation]:
         """Return who is connected, and the operation.

@@ -29,7 +29,7 @@ from serve_app.operations.containers.service import Containers
 from serve_app.operations.containers.tool import CodeInterpreter
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.operations.responses.storage.stores import Storage
+from serve_app.operations.responses.storage.stores import storage_in
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.vector_stores.tool import FileSearchBuiltIn
 from serve_app.operations.web_search.tool import WebSearch
@@ -40,7 +40,6 @@ from tests.bench.file_search import DOCUMENTS, HALVES, WHO, Bench, open_bench, r
 from tests.bench.local_embeddings import LocalEmbeddings, hash_embeddings, load_minilm
 from tests.twins.engine import MemoryDirectory, Script, ScriptedEngine, model_card
 from tests.twins.interpreter import run_interpreter
-from tests.twins.responses import MemoryBackground, MemoryConversations, MemoryResponses, MemorySealer, MemoryState
 from tests.twins.web import SITES, Web
 
 COLUMNS = ("what", "a second", "p50 ms", "p95 ms", "most ms", "times")
@@ -185,9 +184,7 @@ async def _responses(bench: Bench, web: WebSearch, folder: Path) -> AsyncIterato
         return Script([has_read, *(piece for piece in pieces if piece)])
 
     engine = ScriptedEngine(card, play)
-    state = MemoryState()
-    kinds = (MemoryResponses, MemoryBackground, MemoryConversations)
-    storage = Storage(*(kind(state) for kind in kinds), MemorySealer(), bench.files, time.time)
+    storage = storage_in(bench.files._database, bench.files.vault, bench.files)
     servers = McpServers(McpConfig(), AddressRules())
     async with run_interpreter(folder) as interpreter:
         database = bench.files._database

@@ -1,7 +1,7 @@
 """Responses that run in the background: their events as they are written, under a lease that any replica may take over.
 
-Whoever runs a response holds its epoch. Every write checks it in its own transaction, so that a runner which was taken
-for dead, and is not, can write nothing more once another has begun.
+The process that runs a response holds its epoch. Every write checks it in its own transaction, so that a runner which
+was taken for dead, and is not, can write nothing more once another has begun.
 """
 
 import time
@@ -21,8 +21,8 @@ from deployments.state.database.tables import responses
 from deployments.state.encryption.sealing import DataKey
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses.conversations import append_items
-from deployments.state.responses.protocol import Claimed, Followed, Item, LeaseLost, StoredTurn
 from deployments.state.responses.store import UNFINISHED, index_items, new_row, open_turn, seal_turn
+from deployments.state.responses.values import ClaimedResponse, Item, LeaseLost, StoredEvents, StoredTurn
 
 _JOB = b"response job"
 _LINE_END = b"\n"
@@ -30,7 +30,7 @@ _LOOKED_AT = 100
 
 
 class BackgroundStore:
-    """The background responses of one database; keeps `protocol.BackgroundResponses`."""
+    """The background responses of one database."""
 
     def __init__(
         self,
@@ -112,15 +112,15 @@ class BackgroundStore:
         """Add events under the epoch; return whether the response is to be cancelled."""
         statement = update(jobs).where(jobs.c.response_id == response_id, jobs.c.epoch == epoch)
         statement = statement.values(num_events=jobs.c.num_events + len(events), **values)
-        told = (await connection.execute(statement.returning(jobs.c.num_events, jobs.c.is_cancelled))).one_or_none()
-        if told is None:
+        found = (await connection.execute(statement.returning(jobs.c.num_events, jobs.c.is_cancelled))).one_or_none()
+        if found is None:
             self._keys.pop(response_id, None)
             raise LeaseLost
         if events:
             key = await self._key(connection, account, response_id)
-            row = _events_row(key, response_id, told.num_events - len(events), events, journal)
+            row = _events_row(key, response_id, found.num_events - len(events), events, journal)
             await connection.execute(insert(events_table).values(row))
-        return bool(told.is_cancelled)
+        return bool(found.is_cancelled)
 
     async def _key(self, connection: AsyncConnection, account: str, response_id: str) -> DataKey:
         key = self._keys.get(response_id)
@@ -158,7 +158,7 @@ class BackgroundStore:
                 await connection.run_sync(append_items, account_key, account, conversation_id, turn.items, expires_at)
         self._keys.pop(turn.id, None)
 
-    async def follow(self, account: str, response_id: str, after: int) -> Followed | None:
+    async def follow(self, account: str, response_id: str, after: int) -> StoredEvents | None:
         """Return the events numbered above `after`, None if they were not kept."""
         response_id = clean_id(response_id)
         query = select(responses.c.wrapped_key, responses.c.status).where(
@@ -175,7 +175,7 @@ class BackgroundStore:
             rows = (await connection.execute(rows_query.order_by(events_table.c.first))).mappings().all()
         key = (await self._vault.account_key(account)).open_object(response_id, found.wrapped_key)
         events = [event for row in rows for event in _open_events(key, dict(row), after)]
-        return Followed(events, is_running=found.status in UNFINISHED)
+        return StoredEvents(events, is_running=found.status in UNFINISHED)
 
     async def cancel(self, account: str, response_id: str) -> bool:
         """Ask for a response to be cancelled; return whether it was running."""
@@ -185,13 +185,13 @@ class BackgroundStore:
             return bool((await connection.execute(statement.values(is_cancelled=True))).rowcount)
 
     async def release(self, response_id: str, epoch: int) -> None:
-        """Let the lease go now, so that somebody else takes over at once."""
+        """Give the lease back now, so that another process takes over at once."""
         self._keys.pop(response_id, None)
         statement = update(jobs).where(jobs.c.response_id == response_id, jobs.c.epoch == epoch)
         async with self._database.write() as connection:
             await connection.execute(statement.values(lease_until=0.0))
 
-    async def claim(self, lease_s: float) -> Claimed | None:
+    async def claim(self, lease_s: float) -> ClaimedResponse | None:
         """Take over a response whose lease has lapsed, None if there is none."""
         now = self._clock()
         query = select(jobs.c.response_id, jobs.c.epoch, jobs.c.lease_until).order_by(jobs.c.lease_until)
@@ -207,11 +207,11 @@ class BackgroundStore:
         async with self._database.write() as connection:
             claimed = await connection.execute(update(jobs).where(*where).values(values).returning(jobs))
             job = claimed.mappings().one_or_none()
-            if job is None:  # Somebody else was quicker.
+            if job is None:  # Another process was quicker.
                 return None
             return await self._take_over(connection, dict(job))
 
-    async def _take_over(self, connection: AsyncConnection, job: dict[str, Any]) -> Claimed:
+    async def _take_over(self, connection: AsyncConnection, job: dict[str, Any]) -> ClaimedResponse:
         response_id = job["response_id"]
         query = select(responses).where(responses.c.response_id == response_id)
         row = dict((await connection.execute(query)).mappings().one())
@@ -219,7 +219,7 @@ class BackgroundStore:
         key = self._keys[response_id] = account_key.open_object(response_id, row["wrapped_key"])
         kept = select(events_table).where(events_table.c.response_id == response_id).order_by(events_table.c.first)
         rows = [dict(one) for one in (await connection.execute(kept)).mappings()]
-        return Claimed(
+        return ClaimedResponse(
             account=row["account"],
             turn=open_turn(account_key, row),
             job=orjson.loads(key.open(job["sealed_job"], _JOB)),

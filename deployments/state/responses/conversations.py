@@ -15,14 +15,14 @@ from deployments.state.database.tables import conversation_items as items_table
 from deployments.state.database.tables import conversations as table
 from deployments.state.encryption.sealing import AccountKey
 from deployments.state.encryption.vault import Vault
-from deployments.state.responses.protocol import Conversation, ConversationMissing, Item, Page
+from deployments.state.responses.values import Conversation, ConversationMissing, Item, Page
 
 _ITEM, _METADATA = b"conversation item", b"conversation metadata"
 _SWEPT_AT_ONCE = 500
 
 
 class ConversationStore:
-    """The conversations of one database; keeps `protocol.Conversations`."""
+    """The conversations of one database."""
 
     def __init__(self, database: Database, vault: Vault, clock: Callable[[], float] = time.time) -> None:
         self._database = database

@@ -27,7 +27,7 @@ from deployments.state.database.tables import responses as table
 from deployments.state.encryption.sealing import AccountKey, DataKey
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses.conversations import append_items, item_of
-from deployments.state.responses.protocol import Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
+from deployments.state.responses.values import Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
 
 ITEMS, RESPONSE = b"response items", b"response"
 UNFINISHED = ("queued", "in_progress")
@@ -36,7 +36,7 @@ _SWEPT_AT_ONCE = 500
 
 
 class ResponseStore:
-    """The responses of one database; keeps `protocol.Responses`."""
+    """The responses of one database."""
 
     def __init__(self, database: Database, vault: Vault, clock: Callable[[], float] = time.time) -> None:
         self._database = database
@@ -186,9 +186,9 @@ def open_turn(account_key: AccountKey, row: dict[str, Any]) -> StoredTurn:
     """Return the response that a row holds."""
     key = account_key.open_object(row["response_id"], row["wrapped_key"])
     items = orjson.loads(key.open(row["sealed_items"], ITEMS))
-    told = orjson.loads(key.open(row["sealed_response"], RESPONSE))
-    told["response"] |= {"output": items["output"], "status": row["status"]}
-    return StoredTurn(told["response"], items["input"], items["runs"], told["cuts"])
+    opened = orjson.loads(key.open(row["sealed_response"], RESPONSE))
+    opened["response"] |= {"output": items["output"], "status": row["status"]}
+    return StoredTurn(opened["response"], items["input"], items["runs"], opened["cuts"])
 
 
 def item_rows(turn: StoredTurn) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Runs responses in the background: the client may leave, and the process may die.
 
-Events are kept in the database in groups, under a lease, and shown only once they are kept: whoever follows, from any
-replica, sees the same. The journal is kept with them. When a runner dies, its lease lapses, and another replica takes
-the response over: it makes it again from the journal, which shows nothing new, and goes on from there.
+Beside the walk of a foreground answer: it runs the same turn, but stores events in the database in groups, under a
+lease, and shows them only then, so that a client reads the same from any replica. The journal is stored with them. When
+a runner dies, its lease lapses, and another replica claims the response, replays it from the journal, and goes on.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from deployments.limits.contract import Gatekeeper, Granted
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.errors import EngineError, RequestRejected
 from deployments.state.identity.principal import principal_of, principal_to_row
-from deployments.state.responses.protocol import Claimed, Item, LeaseLost, StoredTurn
+from deployments.state.responses.values import ClaimedResponse, Item, LeaseLost, StoredTurn
 from deployments.waiting import wait_at_most
 from serve_app.errors.api import SERVER_ERROR_MESSAGE, ApiError
 from serve_app.errors.translate import translate_engine_error
@@ -64,27 +64,27 @@ class Timing:
 
 @dataclass(slots=True)
 class _Job:
-    """A response that this process runs: what it has written and not kept yet, and who is to be told."""
+    """A response that this process runs, with its events that are not stored yet and the signals between its tasks."""
 
     run: ResponseRun
     journal: Journal
     epoch: int
     settle: Settle
     trace: RequestTrace
-    claimed: Claimed | None = None
+    claimed: ClaimedResponse | None = None
     emitted: EmittedEvents = field(default_factory=EmittedEvents)
-    made: list[bytes] = field(default_factory=list)
+    unsaved: list[bytes] = field(default_factory=list)
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
     has_more: asyncio.Event = field(default_factory=asyncio.Event)
     is_leaving: asyncio.Event = field(default_factory=asyncio.Event)
     has_ended: bool = False
 
     def add(self, events: list[bytes]) -> None:
-        self.made += self.emitted.leave_out(events)
+        self.unsaved += self.emitted.leave_out(events)
         self.has_news.set()
 
-    def tell(self) -> None:
-        """Tell those who follow that there is more."""
+    def notify_followers(self) -> None:
+        """Wake those who follow: there are more events, or the response has ended."""
         has_more, self.has_more = self.has_more, asyncio.Event()
         has_more.set()
 
@@ -113,7 +113,7 @@ class BackgroundRunner:
     async def start(self, turn: Turn, raw: bytes, settle: Settle, trace: RequestTrace) -> Item:
         """Keep a response that begins, and run it; return the object.
 
-        `settle` is told what it took. The trace that asked for it goes on: it is recorded when the response ends.
+        `settle` gets its usage when it ends. The request's trace goes on: it is recorded when the response ends.
         """
         assert turn.expires_at is not None
         journal = Journal(is_kept=True)
@@ -149,7 +149,7 @@ class BackgroundRunner:
             except Exception as error:
                 log_bug("background", error)
 
-    async def _take_over(self, claimed: Claimed) -> None:
+    async def _take_over(self, claimed: ClaimedResponse) -> None:
         principal = principal_of(claimed.job["principal"])
         request = ResponseRequest.model_validate(claimed.job["body"])
         request_id = f"{claimed.job['request']}-e{claimed.epoch}"
@@ -167,7 +167,7 @@ class BackgroundRunner:
             return
 
         def settle(usage: Usage | None) -> None:
-            if usage is not None:  # Nothing is held for it: what was reserved is gone with whoever held it.
+            if usage is not None:  # Nothing is reserved: that was lost with the process which began it.
                 used = usage.total_tokens
                 self._gatekeeper.settle(principal, granted=Granted(time.time()), reserved=0, used=used)
 
@@ -179,7 +179,7 @@ class BackgroundRunner:
         job.add(run.state.begin(queued=True))
         self._launch(job)
 
-    async def _give_up(self, claimed: Claimed, error: ApiError) -> None:
+    async def _give_up(self, claimed: ClaimedResponse, error: ApiError) -> None:
         """End a response that is not run any more."""
         state = reopen(claimed.turn.response, claimed.events)
         events = state.cancel() if claimed.is_cancelled else state.fail("server_error", error.message)
@@ -206,7 +206,7 @@ class BackgroundRunner:
             trace.status, trace.code = CLIENT_CLOSED_REQUEST, "lease_lost"
         except asyncio.CancelledError:
             trace.status, trace.code = CLIENT_CLOSED_REQUEST, "shutdown"
-            is_handed_over = True  # Whoever goes on with it counts all of it.
+            is_handed_over = True  # The replica that goes on with it counts all of it.
             with suppress(Exception):
                 await self._store.release(turn.response["id"], job.epoch)
             raise
@@ -215,7 +215,7 @@ class BackgroundRunner:
             log_bug(turn.request_id, error)
         finally:
             self._jobs.pop(turn.response["id"], None)
-            job.tell()
+            job.notify_followers()
             trace.usage = None if is_handed_over else job.run.usage()
             job.settle(trace.usage)
             self._observer.end(trace, route=ROUTE, ended=time.perf_counter())
@@ -227,7 +227,7 @@ class BackgroundRunner:
         try:
             await asyncio.shield(keeping)
         except asyncio.CancelledError:
-            # What is made is kept before another replica goes on: no call that was made is made again.
+            # Everything made is stored before another replica goes on, so that it repeats no call.
             job.is_leaving.set()
             job.has_news.set()
             await asyncio.wait([keeping], timeout=self._timing.lease_s)
@@ -240,7 +240,7 @@ class BackgroundRunner:
             await asyncio.wait([making, keeping])
 
     async def _make(self, job: _Job) -> None:
-        """Have the response made; its events go into `job.made`."""
+        """Have the response made; its events go into `job.unsaved`."""
         job.add(job.run.state.progress())
         try:
             async with aclosing(job.run.events([])) as batches:
@@ -250,8 +250,8 @@ class BackgroundRunner:
                     job.add(batch)
         except (EngineError, ApiError) as error:
             is_prompts_fault = isinstance(error, RequestRejected)
-            told = translate_engine_error(error) if isinstance(error, EngineError) else error
-            job.add(job.run.state.fail("invalid_prompt" if is_prompts_fault else "server_error", told.message))
+            refusal = translate_engine_error(error) if isinstance(error, EngineError) else error
+            job.add(job.run.state.fail("invalid_prompt" if is_prompts_fault else "server_error", refusal.message))
 
     async def _keep(self, job: _Job, making: asyncio.Task[None]) -> None:
         """Write what is made into the database, until it has ended, was cancelled or goes on elsewhere."""
@@ -262,7 +262,7 @@ class BackgroundRunner:
             job.has_news.clear()
             if making.done():
                 break
-            is_last, events, job.made = job.is_leaving.is_set(), job.made, []
+            is_last, events, job.unsaved = job.is_leaving.is_set(), job.unsaved, []
             journal = job.journal.take_written() if events else []
             is_cancelled = await self._persist(
                 lambda events=events, journal=journal: self._store.append(  # type: ignore[misc]
@@ -276,7 +276,7 @@ class BackgroundRunner:
                 )
             )
             job.journal.note_kept(len(journal))
-            job.tell()
+            job.notify_followers()
             if is_cancelled:
                 making.cancel()
                 await asyncio.wait([making])
@@ -291,17 +291,17 @@ class BackgroundRunner:
             return
         if failure is not None:
             log_bug(job.run.turn.request_id, failure)
-            job.made += job.run.state.fail("server_error", SERVER_ERROR_MESSAGE)
-        job.made += job.run.state.cancel()  # Nothing, unless it was cancelled.
+            job.unsaved += job.run.state.fail("server_error", SERVER_ERROR_MESSAGE)
+        job.unsaved += job.run.state.cancel()  # Nothing, unless it was cancelled.
         await self._persist(
             lambda: self._store.finish(
-                account, job.run.stored_turn(), job.epoch, job.made, conversation_id=job.run.turn.conversation_id
+                account, job.run.stored_turn(), job.epoch, job.unsaved, conversation_id=job.run.turn.conversation_id
             )
         )
         job.has_ended = True
 
     async def _persist(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Return what a write returns; while the database is away it is tried again, for as long as the lease lasts."""
+        """Return what a write returns; it is retried while the database is away, for as long as the lease lasts."""
         deadline = time.monotonic() + self._timing.lease_s
         while True:
             try:

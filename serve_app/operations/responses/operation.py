@@ -1,6 +1,9 @@
-"""The operation behind POST /v1/responses, at both doors, and the two that ask about a prompt."""
+"""The operation behind POST /v1/responses, at both doors, and the two that ask about a prompt.
 
-import time
+A request is prepared (`prompt`), run (`run`), written (`events`) and stored (`storage`); this is where the routes, the
+batches and `background` start each step.
+"""
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -12,7 +15,7 @@ from deployments.models.contract.errors import EngineError
 from deployments.models.contract.render import parse_events
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
-from deployments.state.responses.protocol import StoredTurn
+from deployments.state.responses.values import StoredTurn
 from serve_app.errors.api import ApiError, BadRequest
 from serve_app.errors.translate import translate_engine_error
 from serve_app.operations.chat import ChatOperation, cost_of
@@ -21,7 +24,7 @@ from serve_app.operations.responses.events.state import usage_to_wire
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.prompt.dialect import GenerationChat, create_chat_request, param_of
 from serve_app.operations.responses.prompt.history import Message
-from serve_app.operations.responses.prompt.preparation import Preparation, Remembered
+from serve_app.operations.responses.prompt.preparation import Preparation, RememberedResponse
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.prompt.wire import create_chat
 from serve_app.operations.responses.resume.journal import EmittedEvents, Journal, JournaledEngine, RetryPolicy
@@ -49,19 +52,11 @@ class ResponseOperation:
     name: Final = Operation.RESPONSES
     schema = ResponseRequest
 
-    def __init__(
-        self,
-        chat: ChatOperation,
-        preparation: Preparation,
-        storage: Storage,
-        bounds: ToolBounds | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, chat: ChatOperation, preparation: Preparation, storage: Storage) -> None:
         self.storage = storage
         self._preparation = preparation
         self._chat = chat
-        self._bounds = bounds or ToolBounds()
-        self._clock = clock
+        self._bounds = ToolBounds()
 
     def cost(self, body: ResponseRequest, principal: Principal) -> Cost:
         """Return what a body may take by its own input alone, for a door that cannot wait for what it continues.
@@ -112,7 +107,7 @@ class ResponseOperation:
         principal: Principal,
         *,
         request_id: str,
-        remembered: Remembered | None = None,
+        remembered: RememberedResponse | None = None,
     ) -> Turn:
         """Return a response that can be run: everything that it is made from has been read.
 
@@ -154,14 +149,14 @@ class ResponseOperation:
 
     def start(self, turn: Turn, chat: GenerationChat | None = None) -> ResponseRun:
         """Return the response on its way; nothing runs yet. `chat` is its first one, if that is there already."""
-        return ResponseRun(turn, self._chat, self._bounds, self._clock, chat)
+        return ResponseRun(turn, self._chat, self._bounds, self.storage.clock, chat)
 
     def start_journaled(
         self, turn: Turn, journal: Journal, retries: RetryPolicy, emitted: EmittedEvents | None = None
     ) -> ResponseRun:
         """Return a response on its way which another process can go on with; it goes on after what was `emitted`."""
         turn = replace(turn, engine=JournaledEngine(turn.engine, journal, retries))
-        return ResponseRun(turn, self._chat, self._bounds, self._clock, journal=journal, emitted=emitted)
+        return ResponseRun(turn, self._chat, self._bounds, self.storage.clock, journal=journal, emitted=emitted)
 
     def answer(self, turn: Turn, chat: GenerationChat | None, on_failure: Callable[[], None]) -> ResponseAnswer:
         """Return the answer to a response that runs in the foreground; `on_failure` is called if it fails."""
@@ -187,14 +182,14 @@ class ResponseOperation:
         The tokenizer and the chat template are the engine's, so this is exact.
         """
         engine = self._preparation.engine(body.model, principal)
-        read = await self._preparation.read(body, raw, principal)
-        tools = await self._preparation.open_tools(body, read, principal)
+        prompt = await self._preparation.read_prompt(body, raw, principal)
+        tools = await self._preparation.open_tools(body, prompt, principal)
         try:
             await tools.check()
             await tools.list_functions()
         finally:
             await tools.close()
-        chat = create_chat(body, read.messages(body.instructions), tools.offered)
+        chat = create_chat(body, prompt.messages(body.instructions), tools.offered)
         return self._question(engine, chat, principal, request_id, max_tokens=1)
 
     async def ask_summary(
@@ -202,11 +197,11 @@ class ResponseOperation:
     ) -> tuple["Question", list[Item]]:
         """Return the question for a summary of a conversation, and the conversation's items."""
         engine = self._preparation.engine(body.model, principal)
-        read = await self._preparation.read(body, raw, principal)
-        messages: list[Message] = [*read.messages(body.instructions), {"role": "user", "content": _COMPACT}]
+        prompt = await self._preparation.read_prompt(body, raw, principal)
+        messages: list[Message] = [*prompt.messages(body.instructions), {"role": "user", "content": _COMPACT}]
         chat = {"model": body.model, "messages": messages, "temperature": 0.0}
         question = self._question(engine, chat, principal, request_id, max_tokens=_COMPACTED_TOKENS)
-        return question, read.items
+        return question, prompt.items
 
     def _question(
         self, engine: Engine, chat: Item, principal: Principal, request_id: str, *, max_tokens: int
@@ -217,11 +212,11 @@ class ResponseOperation:
         return Question(stream, cost_of(body, engine.card))
 
     async def compact(self, items: list[Item], summary: str, principal: Principal) -> list[Item]:
-        """Return what stands for a conversation from now on: what the user said, then the sealed summary."""
+        """Return the items that replace a conversation: the user's messages, then the sealed summary."""
         tokens = await self.storage.sealer.of(principal.account)
-        said = [item for item in items if item["type"] == "message" and item["role"] == "user"]
+        messages = [item for item in items if item["type"] == "message" and item["role"] == "user"]
         sealed = tokens.seal(summary)
-        return [*said, {"id": new_id("cmp"), "type": "compaction", "encrypted_content": sealed}]
+        return [*messages, {"id": new_id("cmp"), "type": "compaction", "encrypted_content": sealed}]
 
 
 class Question:
@@ -233,20 +228,20 @@ class Question:
         self.text = ""
 
     async def answer(self) -> Item:
-        """Return the usage on the wire; `text` then holds what the model said.
+        """Return the usage on the wire; `text` then holds the answer.
 
         Raises:
             ApiError: the model refused or failed.
         """
         try:
             async for piece in self.stream:
-                said = parse_events(piece) if piece else []
-                self.text += "".join(event.text for event in said if event.kind == "text")
+                events = parse_events(piece) if piece else []
+                self.text += "".join(event.text for event in events if event.kind == "text")
         except EngineError as error:
-            told = translate_engine_error(error)
-            if told.status == 400:
-                raise BadRequest(told.message, param=param_of(told.param), code=told.code) from None
-            raise told from None
+            refusal = translate_engine_error(error)
+            if refusal.status == 400:
+                raise BadRequest(refusal.message, param=param_of(refusal.param), code=refusal.code) from None
+            raise refusal from None
         finally:
             await self.stream.aclose()
         usage = self.stream.summary.usage

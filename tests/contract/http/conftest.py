@@ -59,18 +59,12 @@ from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
+from tests.contract.http.stored import StoredResponses, open_responses
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.interpreter import Interpreter, run_interpreter
 from tests.twins.keys import principal_of_key
 from tests.twins.objects import MemoryObjects
-from tests.twins.responses import (
-    MemoryBackground,
-    MemoryConversations,
-    MemoryResponses,
-    MemorySealer,
-    MemoryState,
-)
 from tests.twins.web import Web, resolve
 from tests.waiting import eventually
 
@@ -98,6 +92,7 @@ class World:
     directory: MemoryDirectory
     log: MemoryRequestLog
     metrics: PrometheusMetrics
+    stored: StoredResponses
     safety: dict[str, SafetyConfig] = field(default_factory=dict)
     bounds: BodyLimits = field(default_factory=BodyLimits)
     startup: ModelStartup = field(default_factory=ModelStartup)
@@ -108,7 +103,6 @@ class World:
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     tiers: Tiers = field(default_factory=Tiers)
     objects: MemoryObjects = field(init=False)
-    state: MemoryState = field(default_factory=MemoryState)
     built_ins: dict[str, Any] = field(default_factory=dict)
     containers: Any = None
     file_search: Any = None
@@ -119,8 +113,7 @@ class World:
         self.objects = MemoryObjects(self.clock)
 
     def storage(self) -> Storage:
-        kinds = (MemoryResponses, MemoryBackground, MemoryConversations)
-        return Storage(*(kind(self.state) for kind in kinds), MemorySealer(), self.files, self.clock)
+        return self.stored.storage(self.files)
 
     def app(self):
         salt = cache_salts(b"salt")
@@ -355,15 +348,16 @@ async def live(world) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = _world()
-    yield made
-    for runner in made.runners:
-        await runner.close()
+async def world(tmp_path, sqlite_at) -> AsyncIterator[World]:
+    clock, path = TestClock(), tmp_path / "responses.db"
+    async with open_responses(sqlite_at(path), path, clock) as stored:
+        made = _world(clock, stored)
+        yield made
+        for runner in made.runners:
+            await runner.close()
 
 
-def _world() -> World:
-    clock = TestClock()
+def _world(clock: TestClock, stored: StoredResponses) -> World:
     chat = ScriptedEngine(model_card(MODEL, "chat", "completions", "responses", has_tools=True), answer)
     embeddings = ScriptedEngine(model_card(EMBEDDING_MODEL, "embeddings", max_model_len=256), answer)
     return World(
@@ -374,5 +368,5 @@ def _world() -> World:
         directory=MemoryDirectory([chat, embeddings], {"chat": MODEL}),
         log=MemoryRequestLog(),
         metrics=PrometheusMetrics(),
-        state=MemoryState(clock),
+        stored=stored,
     )

@@ -1,10 +1,10 @@
-"""Background responses in their stores, over the twin, SQLite and PostgreSQL: events, cancellation, leases."""
+"""Background responses in their stores, over SQLite and PostgreSQL: events, cancellation, leases."""
 
 import pytest
 from sqlalchemy import select
 
 from deployments.state.database.tables import metadata
-from deployments.state.responses.protocol import LeaseLost, TurnUnfinished
+from deployments.state.responses.values import LeaseLost, TurnUnfinished
 from tests.contract.state.turns import ME, OTHER, begin, ids, stores, turn
 
 __all__ = ["stores"]
@@ -92,10 +92,9 @@ async def test_whoever_takes_over_gets_the_journal_and_nobody_after_the_end(stor
     assert claimed.events == [b'{"n":%d}' % n for n in range(5)]
     await stores.background.finish(ME, turn("a"), claimed.epoch, [b'{"n":5}'])
     assert len((await stores.background.follow(ME, "resp_a", -1)).events) == 6
-    if stores.database is not None:
-        async with stores.database.read() as connection:
-            journals = (await connection.execute(select(metadata.tables["response_events"].c.sealed_journal))).scalars()
-            assert set(journals) == {None}
+    async with stores.database.read() as connection:
+        journals = (await connection.execute(select(metadata.tables["response_events"].c.sealed_journal))).scalars()
+        assert set(journals) == {None}
 
 
 async def test_deleting_a_running_response_stops_its_runner(stores):

@@ -1,8 +1,8 @@
-"""Stored conversations: one suite over the twin, SQLite and PostgreSQL."""
+"""Stored conversations: one suite over SQLite and PostgreSQL."""
 
 import pytest
 
-from deployments.state.responses.protocol import ConversationMissing
+from deployments.state.responses.values import ConversationMissing
 from tests.contract.state.turns import DAY, ME, OTHER, begin, message, save, stores, turn
 
 __all__ = ["stores"]

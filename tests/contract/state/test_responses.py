@@ -1,4 +1,4 @@
-"""Stored responses: one suite over the twin, SQLite and PostgreSQL."""
+"""Stored responses: one suite over SQLite and PostgreSQL."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from sqlalchemy import Engine, event, func, select, text
 
 from deployments.state.database.connection import connect
 from deployments.state.database.tables import metadata, responses
-from deployments.state.responses.protocol import StoredTurn, TurnMissing
+from deployments.state.responses.values import StoredTurn, TurnMissing
 from tests.contract.state.turns import DAY, ME, OTHER, begin, ids, message, over, save, stores, turn
 from tests.twins.gatekeeper import TestClock
 

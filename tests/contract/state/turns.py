@@ -1,4 +1,4 @@
-"""Turns of responses to be stored, and the stores that keep them: the twin, SQLite and PostgreSQL."""
+"""Turns of responses to be stored, and the stores that keep them, over SQLite and PostgreSQL."""
 
 import time
 from collections.abc import AsyncIterator
@@ -11,10 +11,9 @@ from deployments.state.database.connection import connect
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses.background import BackgroundStore
 from deployments.state.responses.conversations import ConversationStore
-from deployments.state.responses.protocol import StoredTurn
 from deployments.state.responses.store import ResponseStore
+from deployments.state.responses.values import StoredTurn
 from tests.twins.gatekeeper import TestClock
-from tests.twins.responses import MemoryBackground, MemoryConversations, MemoryResponses, MemoryState
 
 ME, OTHER = "acct_1", "acct_2"
 DAY = 86_400.0
@@ -27,7 +26,7 @@ class Stores:
     conversations: Any
     clock: TestClock
     uptime: Any
-    database: Any = None
+    database: Any
 
 
 def over(database, clock, uptime=time.monotonic) -> Stores:
@@ -37,13 +36,9 @@ def over(database, clock, uptime=time.monotonic) -> Stores:
     return Stores(others[0], background, others[1], clock, uptime, database)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 async def stores(request, tmp_path, sqlite_at) -> AsyncIterator[Stores]:
     clock, uptime = TestClock(), TestClock(0.0)
-    if request.param == "memory":
-        state = MemoryState(clock, uptime)
-        yield Stores(MemoryResponses(state), MemoryBackground(state), MemoryConversations(state), clock, uptime)
-        return
     if request.param == "postgresql":
         database = await connect(request.getfixturevalue("postgres_url"))
     else:

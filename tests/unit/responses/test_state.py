@@ -16,7 +16,7 @@ from deployments.models.contract.events import (
     ToolArgumentsDelta,
     ToolCallStart,
 )
-from deployments.state.responses.protocol import StoredTurn
+from deployments.state.responses.values import StoredTurn
 from serve_app.operations.containers.writing import CodeInWriting
 from serve_app.operations.responses.events.new_items import NewItems
 from serve_app.operations.responses.events.state import RefusalDelta, ResponseState

@@ -1,4 +1,4 @@
-"""One output item while it is written: from its first event to its last, whatever comes in between."""
+"""One output item of the model while it is written, from its first event to its last; `state` opens and closes it."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -22,7 +22,7 @@ _DONE_FIELD: dict[TextKind, str] = {"text": "text", "refusal": "refusal", "reaso
 class OpenText:
     """A message or a reasoning item: content parts, one after the other, each of one kind of text.
 
-    `cuts` holds, for each finished part, the lengths of its deltas and how many tokens each told the probability of.
+    `cuts` holds, for each finished part, the lengths of its deltas and how many tokens each had the probability of.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class OpenText:
         if kind is None:
             return []
         place, text = self._place(), "".join(self._pieces)
-        told: dict[str, Any] = {_DONE_FIELD[kind]: text}
+        done: dict[str, Any] = {_DONE_FIELD[kind]: text}
         if kind == "text":
-            told["logprobs"] = [_delta_logprob(token) for token in self._logprobs]
+            done["logprobs"] = [_delta_logprob(token) for token in self._logprobs]
         part = _part(kind, text, self._logprobs)
         cited = self._annotate(part, text) if kind == "text" else []
         self.item["content"].append(part)
@@ -90,12 +90,12 @@ class OpenText:
         self._kind = None
         return [
             *cited,
-            self._writer.write(f"{_EVENTS[kind]}.done", **place, **told),
+            self._writer.write(f"{_EVENTS[kind]}.done", **place, **done),
             self._writer.write("response.content_part.done", **place, part=part),
         ]
 
     def _annotate(self, part: Item, text: str) -> list[bytes]:
-        """Add what tools have to say of a text; return the events that tell of it."""
+        """Add the annotations that tools have for a text; return their events."""
         part["annotations"] = self._cite(text)
         place = self._place()
         return [
@@ -146,9 +146,9 @@ class OpenCall:
         """Return the events that end the item."""
         arguments = "".join(self._pieces)
         self.item |= {"arguments": arguments, "status": status}
-        told = {**self._place, "name": self.item["name"], "arguments": arguments}
+        done = {**self._place, "name": self.item["name"], "arguments": arguments}
         return [
-            self._writer.write("response.function_call_arguments.done", **told),
+            self._writer.write("response.function_call_arguments.done", **done),
             self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item),
         ]
 

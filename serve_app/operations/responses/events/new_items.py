@@ -1,6 +1,6 @@
 """What a new item gets that no event of the engine holds: its id, and the seal of a thought.
 
-`state` asks for it. A response that is made again, by `resume`, gives each item what it had the first time.
+`state` asks for it. A response that `resume` replays gives each item what it had the first time.
 """
 
 from collections import deque

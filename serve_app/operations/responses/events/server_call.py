@@ -1,4 +1,7 @@
-"""A call of a tool that the service runs, and its item while it is open: from its first event to its last."""
+"""A call of a tool that the service runs, and its item from its first event to its last.
+
+`state` opens and closes it; `run` writes the events of the tool into it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

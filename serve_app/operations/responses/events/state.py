@@ -2,8 +2,9 @@
 
     new -> begun -> (an item is open | none is) ... -> ended
 
-Whatever comes, in whatever order: numbers have no gap, an item is finished before the next one begins, there is one
-terminal event, its `output` is the list of the finished items, and nothing follows it. Does no input or output.
+For any events in any order: numbers have no gap, an item is finished before the next one begins, there is one terminal
+event, its `output` is the list of the finished items, and nothing follows it. `run` feeds it while a response is made,
+`resume` when one is replayed. Does no input or output.
 """
 
 import time

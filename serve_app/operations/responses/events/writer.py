@@ -18,7 +18,7 @@ Item = dict[str, Any]
 
 
 def new_id(prefix: str) -> str:
-    """Return an id that nobody can guess: 128 random bits after the prefix."""
+    """Return an id that cannot be guessed: 128 random bits after the prefix."""
     return f"{prefix}_{secrets.token_hex(16)}"
 
 

@@ -26,7 +26,7 @@ class WrittenCall(Protocol):
         ...
 
     def end(self) -> list[ToolEvent]:
-        """Put the whole into the item; return the events that tell of it. The model may have been stopped amid it."""
+        """Put the whole into the item; return the events that end it. The model may have been stopped amid it."""
         ...
 
 

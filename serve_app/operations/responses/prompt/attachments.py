@@ -1,6 +1,6 @@
-"""The files that a prompt refers to or carries, read into it for one turn.
+"""The files that a prompt refers to or carries, read into it for one turn by `preparation`.
 
-What is kept of a turn is the reference: a file that has been deleted since cannot be read again through it.
+A stored turn has only the reference: a file that has been deleted since cannot be read through it.
 """
 
 import binascii
@@ -8,13 +8,12 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 
 from deployments.operations import Operation
-from deployments.state.files.store import FileNotFound, StoredFile
+from deployments.state.files.store import FileNotFound, FileStore, StoredFile
 from deployments.state.identity.principal import Principal
 from deployments.state.objects.store import StoreUnavailable
 from serve_app.errors.api import STORED_FILES_AWAY, BadRequest, NotFound, RetentionForbids, StoresAway
 from serve_app.errors.text import shorten
 from serve_app.operations.responses.events.writer import Item
-from serve_app.operations.responses.storage.stores import Files
 from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.items import READABLE_FILES
 
@@ -28,7 +27,7 @@ _IMAGES = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF87a",
 class Attachments:
     """Reads the files of one prompt, within the bounds of one."""
 
-    def __init__(self, files: Files, principal: Principal) -> None:
+    def __init__(self, files: FileStore, principal: Principal) -> None:
         self._files = files
         self._principal = principal
         self._num_bytes = 0
@@ -48,11 +47,11 @@ class Attachments:
             parts = item.get(field)
             if isinstance(parts, list) and any(part["type"] in _SHOWN for part in parts):
                 at = f"input[{index - own_from}].{field}" if index >= own_from else None
-                told = [
+                read = [
                     await self._show(part, before if at is None else f"{at}[{place}]", is_own=at is not None)
                     for place, part in enumerate(parts)
                 ]
-                item = {**item, field: told}
+                item = {**item, field: read}
             shown.append(item)
         return shown
 

@@ -1,4 +1,7 @@
-"""Between a response and the chat that makes its text: the body of a generation, and what its refusals are called."""
+"""Between a response and the chat that makes its text: the body of a generation, and the names in its refusals.
+
+`run` calls it before each generation, and when one is refused.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,8 +52,8 @@ def create_chat_request(
     try:
         body = ChatRequest.model_validate(chat)
     except ValidationError as error:
-        told = translate_violation(error, chat)
-        raise BadRequest(told.message, param=param_of(told.param), code=told.code) from None
+        violation = translate_violation(error, chat)
+        raise BadRequest(violation.message, param=param_of(violation.param), code=violation.code) from None
     check_features(body, turn.engine.card, param="input")
     return GenerationChat(body, orjson.dumps(chat))
 

@@ -1,4 +1,7 @@
-"""Reads all that a response is made from, and checks it, before anything runs."""
+"""Reads all that a response is made from, and checks it, before anything runs.
+
+The first step of a request: `operation` calls it, the turn that it returns is for `run`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,13 +11,13 @@ import orjson
 from deployments.models.contract.engine import Engine, ModelCard, ModelDirectory
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
-from deployments.state.responses.protocol import ConversationMissing, Item, StoredTurn, TurnMissing, TurnUnfinished
+from deployments.state.responses.values import ConversationMissing, Item, StoredTurn, TurnMissing, TurnUnfinished
 from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse
 from serve_app.errors.text import shorten
 from serve_app.operations.responses.events.writer import new_id
 from serve_app.operations.responses.prompt.attachments import Attachments
 from serve_app.operations.responses.prompt.history import History, Message, ServerRun, drop_oldest_turns, message_tokens
-from serve_app.operations.responses.prompt.turn import Before, Turn
+from serve_app.operations.responses.prompt.turn import PastConversation, Turn
 from serve_app.operations.responses.prompt.wire import create_response
 from serve_app.operations.responses.storage.items import items_of
 from serve_app.operations.responses.storage.stores import Storage
@@ -26,7 +29,7 @@ SEALED_REASONING = "reasoning.encrypted_content"
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class Prompt:
     """The items that make up a prompt: those that were there, then the request's own, from `own_from` on.
 
     `shown` are the same items as the model sees them, with their files read.
@@ -38,9 +41,9 @@ class Read:
     runs: dict[str, ServerRun] = field(default_factory=dict)
 
     @property
-    def before(self) -> "Before":
+    def before(self) -> "PastConversation":
         """What was there before the request."""
-        return Before(self.items[: self.own_from], self.runs)
+        return PastConversation(self.items[: self.own_from], self.runs)
 
     @property
     def own(self) -> list[Item]:
@@ -57,8 +60,8 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """A response and all that went before it, kept by whoever asks, for the request that continues it."""
+class RememberedResponse:
+    """A response and all that went before it, kept by a connection for the next request, which continues it."""
 
     response_id: str
     items: list[Item]
@@ -89,7 +92,7 @@ class Preparation:
         *,
         request_id: str,
         priority: int = 0,
-        remembered: Remembered | None = None,
+        remembered: RememberedResponse | None = None,
         is_batch: bool = False,
     ) -> Turn:
         """Return a response that can be run; `raw` are the bytes that the request was parsed from.
@@ -103,12 +106,12 @@ class Preparation:
             raise RetentionForbids("background responses, which must be stored", "background")
         if request.store is False:
             expires_at = None
-        read = await self.read(request, raw, principal, remembered)
-        messages = _fit(read.messages(request.instructions), request, engine.card)
-        tools = await self.open_tools(request, read, principal, is_batch=is_batch)
+        prompt = await self.read_prompt(request, raw, principal, remembered)
+        messages = _fit(prompt.messages(request.instructions), request, engine.card)
+        tools = await self.open_tools(request, prompt, principal, is_batch=is_batch)
         if tools.has_tools and not engine.card.has_tools:
             raise unsupported_parameter("tools")
-        if request.background:  # Its object is told before the model is asked.
+        if request.background:  # The client gets its object before the model is asked.
             await tools.check()
         response = create_response(
             request, new_id("resp"), engine.card.id, int(self._storage.clock()), stored=expires_at is not None
@@ -119,8 +122,8 @@ class Preparation:
         return Turn(
             request=request,
             response=response,
-            input=read.own,
-            before=read.before,
+            input=prompt.own,
+            before=prompt.before,
             messages=messages,
             engine=engine,
             principal=principal,
@@ -148,10 +151,10 @@ class Preparation:
             ApiError: it cannot be run any more: its model, or what it continues, is gone.
         """
         engine = self.engine(stored.response["model"], principal)
-        read = await self.read(request, raw, principal)
-        messages = _fit(read.messages(request.instructions), request, engine.card)
+        prompt = await self.read_prompt(request, raw, principal)
+        messages = _fit(prompt.messages(request.instructions), request, engine.card)
         tokens = await self._storage.sealer.of(principal.account)
-        tools = await self.open_tools(request, read, principal, calls=calls)
+        tools = await self.open_tools(request, prompt, principal, calls=calls)
         await tools.check()
         return Turn(
             request=request,
@@ -170,7 +173,7 @@ class Preparation:
     async def open_tools(
         self,
         request: PromptedRequest,
-        read: Read,
+        prompt: Prompt,
         principal: Principal,
         *,
         is_batch: bool = False,
@@ -187,25 +190,25 @@ class Preparation:
         card = self.engine(request.model, principal).card
         context = ToolContext(
             principal,
-            read.items,
+            prompt.items,
             include,
             is_batch=is_batch,
             max_model_len=card.max_model_len,
             outputs=[
-                *((run.name, run.output) for run in read.runs.values()),
+                *((run.name, run.output) for run in prompt.runs.values()),
                 *((name, output) for _, name, output in calls),
             ],
             made=[item for item, _, _ in calls],
         )
         return await open_tools(self._built_ins, request.tools or (), context)
 
-    async def read(
+    async def read_prompt(
         self,
         request: PromptedRequest | CompactRequest,
         raw: bytes,
         principal: Principal,
-        remembered: Remembered | None = None,
-    ) -> Read:
+        remembered: RememberedResponse | None = None,
+    ) -> Prompt:
         """Return the items that a request's prompt is made of.
 
         Raises:
@@ -226,7 +229,7 @@ class Preparation:
         items = [*before, *await self.resolve(principal, own)]
         brought_by = "conversation" if conversation_id is not None else "previous_response_id"
         shown = await Attachments(self._storage.files, principal).show(items, len(before), brought_by)
-        return Read(items, len(before), shown, await self._with_runs(principal, items, runs))
+        return Prompt(items, len(before), shown, await self._with_runs(principal, items, runs))
 
     async def _with_runs(
         self, principal: Principal, items: Sequence[Item], runs: dict[str, ServerRun]

@@ -1,4 +1,4 @@
-"""A response that can be run, as a value."""
+"""A response that can be run, as a value: `preparation` makes it, `run` runs it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from serve_app.schemas.responses.request import ResponseRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class PastConversation:
     """The conversation that a response continues."""
 
     items: list[Item] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Turn:
     is_stream: bool
     seal_reasoning: Callable[[str], str] | None = None
     priority: int = 0
-    before: Before = field(default_factory=Before)
+    before: PastConversation = field(default_factory=PastConversation)
     tools: ToolSet = field(default_factory=ToolSet)
     is_generated: bool = True
 

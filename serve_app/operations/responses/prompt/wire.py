@@ -1,4 +1,4 @@
-"""The response object, and the chat body that a response asks of its model."""
+"""The response object as it begins, made by `preparation`, and the body of a chat, made for `dialect`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -71,9 +71,9 @@ def _or(value: float | None, default: float) -> float:
 def text_to_wire(text: TextConfig | None) -> Item:
     """Return `text` as a response echoes it."""
     wanted = text.format if text is not None else None
-    told: Item = {"type": "text"}
+    rendered: Item = {"type": "text"}
     if isinstance(wanted, JsonSchemaFormat):
-        told = {
+        rendered = {
             "type": "json_schema",
             "name": wanted.name,
             "description": wanted.description,
@@ -81,8 +81,8 @@ def text_to_wire(text: TextConfig | None) -> Item:
             "strict": bool(wanted.strict),
         }
     elif wanted is not None:
-        told = {"type": wanted.type}
-    return {"format": told, "verbosity": (text.verbosity if text is not None else None) or "medium"}
+        rendered = {"type": wanted.type}
+    return {"format": rendered, "verbosity": (text.verbosity if text is not None else None) or "medium"}
 
 
 def tool_to_wire(tool: Tool) -> Item:

@@ -1,8 +1,9 @@
-"""The journal of a response in the background: what its engine and its tools said, in order.
+"""The journal of a response: the answers of its engine and its tools, in order, so that another process can go on.
 
-Whoever has it, and the events that were shown, makes the same response again as far as it went, and goes on from there:
-amid a text, a thought or a call. Nothing is asked of the engine twice. A call of a tool is noted before it is carried
-out and never made again: the model is told when it is not known what came of it.
+A process that has the journal, and the events that were shown, replays the response as far as it went and goes on from
+there, amid a text, a thought or a call. Nothing is asked of the engine twice. A call of a tool is written down before
+it is carried out and never repeated: the model reads when its outcome is not known. `run` reads and writes the journal;
+its owner stores what `take_written` returns.
 """
 
 import asyncio
@@ -23,13 +24,13 @@ Entry = dict[str, Any]
 
 
 class Journal:
-    """Entries in the order in which they came: those of the past are read first, then new ones are written.
+    """Entries in order: those of the past are read first, then new ones are written.
 
-    Nothing is written into one that nobody keeps.
+    One that is not stored takes no entries.
     """
 
     def __init__(self, past: Sequence[bytes] = (), *, is_kept: bool = False) -> None:
-        """Begin with what is in the journal already. One that `is_kept` has somebody who calls `note_kept`."""
+        """Begin with the entries that are stored. Where `is_kept`, its owner stores entries, then calls `note_kept`."""
         self._past = deque(orjson.loads(entry) for entry in past)
         self._is_kept = is_kept
         self._written: list[bytes] = []
@@ -60,18 +61,18 @@ class Journal:
         return written
 
     def note_kept(self, num_entries: int) -> None:
-        """Note that so many more entries are safe."""
+        """Take note that so many more entries are stored."""
         self._num_kept += num_entries
         has_kept, self._has_kept = self._has_kept, asyncio.Event()
         has_kept.set()
 
     async def wait_kept(self) -> None:
-        """Return when every entry is safe."""
+        """Wait until every entry is stored."""
         while self._num_kept < self._num_written:
             await self._has_kept.wait()
 
     def calls(self) -> list[tuple[Item, str, str]]:
-        """Return the calls of tools that the past tells the end of: the finished item, the name, what was answered."""
+        """Return the finished calls of tools in the past: the item, the function's name and the output of each."""
         calls: list[tuple[Item, str, str]] = []
         name = ""
         for entry in self._past:
@@ -83,12 +84,12 @@ class Journal:
 
 
 class JournalMismatch(Exception):
-    """A response that is made again does not become what it was."""
+    """A replayed response differs from what was shown of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often an engine is asked that has no place or has died; after the n-th time it is given n times `wait_s`."""
+    """For a full or dead engine: at most `max_tries`, waiting n x `wait_s` after the n-th."""
 
     max_tries: int = 6
     wait_s: float = 1.0
@@ -121,7 +122,7 @@ class _JournaledStream:
         self._pieces: AsyncGenerator[bytes] | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the answer; an engine that has no place or dies is asked again, for the rest.
+        """Yield the pieces of the answer; a full or dead engine is asked for the rest under the retry policy.
 
         Raises:
             EngineError: as the engine's own stream.
@@ -154,7 +155,7 @@ class _JournaledStream:
             await asyncio.sleep(self._retries.wait_s * num_tries)
 
     async def _ask(self) -> AsyncGenerator[bytes]:
-        """Yield what the engine adds to what there is; the last of it once it is known what all of it took."""
+        """Yield what the engine adds to the journal; its last piece comes once the usage is known."""
         stream = self._engine.run(replace(self._request, written=tuple(self._tokens)))
         last: tuple[list[int], list[Any]] | None = None
         try:
@@ -178,8 +179,9 @@ class _JournaledStream:
         if last is not None:
             self._journal.write("piece", token_ids=last[0], events=last[1])
         usage = self.summary.usage
-        told = asdict(usage) if usage is not None else None
-        self._journal.write("ended", usage=told, finish_reasons=self.summary.finish_reasons)
+        self._journal.write(
+            "ended", usage=asdict(usage) if usage is not None else None, finish_reasons=self.summary.finish_reasons
+        )
         if last is not None:
             yield orjson.dumps(last[1])
 
@@ -190,7 +192,7 @@ class _JournaledStream:
 
 
 class EmittedEvents:
-    """The events of a response that were shown already; a response that is made again shows none of them twice."""
+    """The events of a response that were shown already; a replay sends none of them a second time."""
 
     def __init__(self, events: Sequence[bytes] = ()) -> None:
         self._types = deque(map(type_of, events))
@@ -200,7 +202,7 @@ class EmittedEvents:
 
     @property
     def has_items(self) -> bool:
-        """Whether the model has said something that was shown."""
+        """Whether an item of the model was shown."""
         return any(item["type"] in MODELS_OWN for item in self._begun)
 
     def items(self, seal: Callable[[str], str] | None = None) -> RecordedItems:

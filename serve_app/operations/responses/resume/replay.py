@@ -7,7 +7,7 @@ import orjson
 
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import Logprobs, TextDelta, ToolArgumentsDelta, ToolCallStart
-from deployments.state.responses.protocol import StoredTurn
+from deployments.state.responses.values import StoredTurn
 from serve_app.operations.responses.events.items import Status, TextKind
 from serve_app.operations.responses.events.new_items import RecordedItems
 from serve_app.operations.responses.events.state import ResponseState, Said

@@ -9,10 +9,10 @@ from contextlib import aclosing
 import orjson
 
 from deployments.models.contract.engine import Summary
-from deployments.state.responses.protocol import Responses
+from deployments.state.responses.store import ResponseStore
 from serve_app.errors.api import StoresAway
 from serve_app.operations.responses.events.writer import DONE, frame
-from serve_app.operations.responses.prompt.preparation import Remembered
+from serve_app.operations.responses.prompt.preparation import RememberedResponse
 from serve_app.operations.responses.run.loop import ResponseRun
 from serve_app.telemetry.log import log_bug
 
@@ -23,13 +23,13 @@ class ResponseAnswer:
     """Runs a response in the foreground. Keeps the contract of EngineStream.
 
     `prepare` makes the run; it is called when the answer is first asked for, so that a batch line may wait its turn.
-    `on_failure` is called when a stream ends as failed, which only its last event tells.
+    `on_failure` is called when a stream ends as failed, which only its last event shows.
     """
 
     def __init__(
         self,
         prepare: Callable[[], Awaitable[ResponseRun]],
-        store: Responses,
+        store: ResponseStore,
         *,
         is_stream: bool,
         on_failure: Callable[[], None] = lambda: None,
@@ -47,7 +47,7 @@ class ResponseAnswer:
 
         Raises:
             ApiError: what the response is to be made from is not there; before the first piece.
-            EngineError: the model refused or failed before it said anything.
+            EngineError: the model refused or failed before its first event.
         """
         self._pieces = self._frames() if self._is_stream else self._body()
         return self._pieces
@@ -79,14 +79,14 @@ class ResponseAnswer:
                     self._on_failure()
                 yield terminal
 
-    def remember(self) -> Remembered | None:
+    def remember(self) -> RememberedResponse | None:
         """Return what the next request needs to continue this response, None if it did not end well."""
         run = self._run
         if run is None or run.state.response["status"] not in ("completed", "incomplete"):
             return None
         before = run.turn.before
         items = [*before.items, *run.turn.input, *run.state.items]
-        return Remembered(run.state.response["id"], items, {**before.runs, **run.runs})
+        return RememberedResponse(run.state.response["id"], items, {**before.runs, **run.runs})
 
     async def _body(self) -> AsyncGenerator[bytes]:
         run = self._run = await self._prepare()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from deployments.models.contract.engine import EngineStream, Usage
 from deployments.models.contract.errors import EngineError, RequestRejected
 from deployments.models.contract.render import parse_events
-from deployments.state.responses.protocol import StoredTurn
+from deployments.state.responses.values import StoredTurn
 from serve_app.errors.api import SERVER_ERROR_MESSAGE, ApiError
 from serve_app.errors.translate import translate_engine_error
 from serve_app.operations.chat import ChatOperation
@@ -99,7 +99,7 @@ class ResponseRun:
         """Yield the events as they come, `lead` before the first of them; the terminal event comes alone, at the end.
 
         Raises:
-            ApiError, EngineError: the model refused or failed before it said anything; nothing has been yielded.
+            ApiError, EngineError: the model refused or failed before its first event; nothing has been yielded.
         """
         has_begun = False
         try:
@@ -156,7 +156,7 @@ class ResponseRun:
                     yield batch
             if self.state.has_ended:
                 return
-            await self._tools.check()  # The model may have said nothing.
+            await self._tools.check()  # There may have been no event.
             yield self._end_generation()
             reason = self.state.finish_reason
             if not may_call or not self.state.calls or reason not in ("stop", "tool_calls"):

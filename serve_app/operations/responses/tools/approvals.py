@@ -19,14 +19,14 @@ _NOT_THE_MODELS = frozenset({"mcp_approval_response", "function_call_output"})
 def function_name(server_label: str, name: str) -> str:
     """Return what a tool of a remote server is called as a function: the same in every turn of a conversation.
 
-    Where the two names could be read in another way, or are no part of such a name, a hash tells the tool apart.
+    Where the two names could be read in another way, or are no part of such a name, a hash makes it unique.
     """
     whole = f"{server_label}__{name}"
     plain = _NOT_IN_NAMES.sub("_", whole)
     if plain == whole and len(plain) <= _MAX_NAME_CHARS and "__" not in f"{server_label}_":
         return plain
-    told_apart = hashlib.sha256(whole.encode()).hexdigest()[:_HASH_CHARS]
-    return f"{plain[: _MAX_NAME_CHARS - _HASH_CHARS - 1]}_{told_apart}"
+    unique = hashlib.sha256(whole.encode()).hexdigest()[:_HASH_CHARS]
+    return f"{plain[: _MAX_NAME_CHARS - _HASH_CHARS - 1]}_{unique}"
 
 
 def short_name(server_label: str, function: str) -> str:
@@ -35,15 +35,15 @@ def short_name(server_label: str, function: str) -> str:
 
 
 def declined(response: Item) -> str:
-    """Return what the model is told of a call that the user has declined."""
+    """Return the output that the model reads of a call that the user has declined."""
     reason = response.get("reason")
     return f"{_DECLINED} The reason: {reason}" if reason else _DECLINED
 
 
 def approved_requests(items: Sequence[Item]) -> list[Item]:
-    """Return the requests that have just been approved: the model has said nothing since.
+    """Return the requests that have been approved since the model's last item.
 
-    What was approved before that has been carried out, whether the items still tell of it or not.
+    What was approved before that has been carried out, whether the items still show it or not.
     """
     approved: list[str] = []
     for item in reversed(items):
@@ -56,7 +56,7 @@ def approved_requests(items: Sequence[Item]) -> list[Item]:
 
 
 def check_approvals(items: Sequence[Item], server_labels: Collection[str | None]) -> None:
-    """Return if every call that has just been approved can be made.
+    """Check that every call that has just been approved can be made.
 
     Raises:
         BadRequest: the server of one is not among the tools.

@@ -58,7 +58,7 @@ class ToolInUse(Protocol):
         ...
 
     async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
-        """Carry a call out. Whoever waits cancels the task when the client leaves or the time is up.
+        """Carry a call out. The run cancels the task when the client leaves or the time is up.
 
         `arguments` are what the model wrote: maybe no JSON. An exception makes the call a failed one, not the response.
         """
@@ -82,17 +82,17 @@ class WritingTool(ToolInUse):
 
 
 class CheckedTool(ToolInUse):
-    """A tool of which it takes a look-up to know whether it can be used as the request asks.
+    """A tool that must look something up before it knows whether it can serve the request.
 
-    That is done while the model begins to read, and before anything is told or called.
+    It does so while the model begins to read, before the client gets an event and before any call.
     """
 
     @abstractmethod
     async def check(self) -> None:
-        """Return once it is known that it can be.
+        """Check that it can be used as the request asks.
 
         Raises:
-            ApiError: it cannot be.
+            ApiError: it cannot.
         """
 
 
@@ -101,7 +101,7 @@ class CitingTool(ToolInUse):
 
     @abstractmethod
     def recall(self, cites: Any) -> None:
-        """Know what another process has told as the `cites` of an answer."""
+        """Take over the `cites` of an answer that the tool gave in another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class ToolSet:
         self.offer()
 
     def offer(self) -> None:
-        """Look again at which functions there are; a name that is taken already stays whose it is."""
+        """Collect the functions that there are now; a name that two tools have belongs to the first."""
         self.offered.clear()
         self._by_name.clear()
         for opened in self._opened:
@@ -255,21 +255,19 @@ class ToolSet:
         return not self._unchecked
 
     def begin_check(self) -> None:
-        """Have what the tools look up looked up from the next moment on in which nothing else is to be done."""
+        """Start the look-ups of the tools as a task of its own, if they have not been started."""
         if self._checking is None and self._unchecked:
             self._checking = Lookup(self._check_all())
 
     async def check(self) -> None:
-        """Return once it is known that every tool can be used as the request asks.
-
-        As soon as something is told, the answer can be refused no more.
+        """Check that every tool can be used as the request asks, while the answer can still be refused.
 
         Raises:
-            ApiError: one cannot be.
+            ApiError: one cannot.
         """
         self.begin_check()
         if self._checking is not None:
-            await self._checking.found()
+            await self._checking.result()
 
     async def _check_all(self) -> None:
         while self._unchecked:
@@ -293,11 +291,11 @@ class ToolSet:
         return tool.write(tool.begin(name, ""))
 
     async def list_functions(self) -> None:
-        """Have all functions listed, where nobody is to be told of it."""
+        """Have all functions listed, without events for a client."""
         for tool in self.remote:
             item = tool.begin_list()
             if item is not None:
-                await tool.list_functions(item, _tell_nobody)
+                await tool.list_functions(item, _ignore_event)
         self.offer()
 
     def cite(self, text: str) -> list[Item]:
@@ -307,17 +305,17 @@ class ToolSet:
     async def close(self) -> None:
         """Close every tool; what one fails at, another need not."""
         if self._checking is not None:
-            self._checking.stop()
+            self._checking.cancel()
         for opened in self._opened:
             await opened.tool.close()
 
 
-def _tell_nobody(kind: str, **fields: Any) -> None:
+def _ignore_event(kind: str, **fields: Any) -> None:
     return None
 
 
 async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolContext) -> ToolSet:
-    """Return the service's tools that a request names; `check` them before anything is told.
+    """Return the service's tools that a request names; `check` them before the client gets an event.
 
     Raises:
         BadRequest: one is not switched on here, or clashes with another.

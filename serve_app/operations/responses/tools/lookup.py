@@ -1,4 +1,4 @@
-"""What is looked up while the model begins to read: nobody waits for it before there is something to say."""
+"""Look-ups that run while the model begins to read, so that the client does not wait for both in turn."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,26 +8,26 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Lookup(Generic[T_co]):
-    """Something that is being looked up. A failure is told to whoever asks for it; nobody may."""
+    """A lookup running in the background. Awaiting it raises its error; an error nobody awaits is dropped."""
 
-    def __init__(self, looking: Coroutine[Any, Any, T_co]) -> None:
-        self._task = asyncio.create_task(looking)
-        self._task.add_done_callback(_retrieve)
+    def __init__(self, lookup: Coroutine[Any, Any, T_co]) -> None:
+        self._task = asyncio.create_task(lookup)
+        self._task.add_done_callback(_retrieve_error)
 
-    async def found(self) -> T_co:
-        """Return what was found, as often as it is asked for.
+    async def result(self) -> T_co:
+        """Return the result, as often as it is asked for.
 
         Raises:
-            Exception: what looking it up has raised.
+            Exception: the lookup has raised it.
         """
         return await self._task
 
-    def stop(self) -> None:
-        """Look no further."""
+    def cancel(self) -> None:
+        """Stop the lookup."""
         self._task.cancel()
 
 
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Take the failure out of a task, which would write it into the log where nobody has asked."""
+def _retrieve_error(task: asyncio.Task[Any]) -> None:
+    """Retrieve the error of a task, which asyncio would otherwise log."""
     if not task.cancelled():
         task.exception()

@@ -13,12 +13,12 @@ from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.store import BucketStore
+from deployments.state.responses.store import ResponseStore
 from tests.contract.http.answers import MODEL
 from tests.contract.http.batch_calls import finish, jsonl, line, lines_of, submit
 from tests.contract.http.conftest import run_batches
 from tests.contract.objects.volumes import mounted
 from tests.ports import free_port
-from tests.twins.responses import MemoryResponses
 
 ASK = {"model": MODEL, "input": "Hi."}
 
@@ -28,7 +28,7 @@ class Away:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, num_failures: int) -> None:
         self.num_left = num_failures
-        real = getattr(MemoryResponses, name)
+        real = getattr(ResponseStore, name)
 
         async def flaky(store, *args, **kwargs):
             if self.num_left > 0:
@@ -36,7 +36,7 @@ class Away:
                 raise OperationalError(None, None, ConnectionRefusedError("db.internal refuses"))
             return await real(store, *args, **kwargs)
 
-        monkeypatch.setattr(MemoryResponses, name, flaky)
+        monkeypatch.setattr(ResponseStore, name, flaky)
 
 
 async def test_a_request_that_needs_the_database_is_told_that_it_is_away(world, monkeypatch):
@@ -71,7 +71,7 @@ async def test_a_line_that_asks_for_a_response_waits_for_the_database(world, bat
         output = await lines_of(client, batch.output_file_id)
     assert away.num_left == 0
     assert [one["response"]["status_code"] for one in output] == [200, 200]
-    assert len(world.state.kept) == 3
+    assert world.stored.count() == 3
 
 
 async def test_a_line_gives_up_on_a_database_that_stays_away(world, batch_stores, monkeypatch):

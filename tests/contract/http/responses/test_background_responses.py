@@ -70,7 +70,7 @@ async def test_one_that_never_began_is_recorded_with_its_answer(world, monkeypat
     async def start(*args, **kwargs):
         raise OSError("The disk is full.")
 
-    monkeypatch.setattr("tests.twins.responses.MemoryBackground.start", start)
+    monkeypatch.setattr("deployments.state.responses.background.BackgroundStore.start", start)
     async with world.http() as http:
         assert (await http.post("/v1/responses", json=ASK)).status_code == 500
     assert [(record.route, record.status) for record in recorded(world)] == [("/v1/responses", 500)]
@@ -104,7 +104,7 @@ async def test_it_survives_its_client(world):
                 if event.type == "response.output_text.delta":
                     break
         await client.close()
-        response_id = next(iter(world.state.kept))
+        response_id = next(iter(await world.stored.turns()))
         release.set()
         assert (await ended(world.client().responses, response_id)).output_text == "One two."
     assert not world.chat.streams[0].is_aborted
@@ -141,8 +141,8 @@ async def test_delete_stops_it_and_leaves_nothing(world):
     await eventually(lambda: world.chat.streams and world.chat.streams[0].num_pieces == 1)
     await responses.delete(begun.id)
     await eventually(lambda: world.chat.streams[0].is_aborted)
-    assert not world.state.kept
-    assert not world.state.events
+    assert world.stored.count() == 0
+    assert world.stored.count("response_events") == 0
 
 
 async def test_starting_after_past_the_end_is_refused_also_while_it_runs(world):
@@ -198,7 +198,7 @@ async def test_a_refusal_of_the_engine_fails_it(world):
 async def test_it_goes_on_where_it_was_on_another_replica(world):
     _, world.chat.script = held("One ", "two ", "three.")
     begun = await world.client().responses.create(**ASK, max_output_tokens=100)
-    await eventually(lambda: len(world.state.events[begun.id]) > 6)
+    await eventually(lambda: world.stored.num_events(begun.id) > 6)
     follower = world.runners[-1].follow("acct_1", begun.id, -1)
     seen = [await anext(follower) for _ in range(7)]
     await follower.aclose()
@@ -251,11 +251,11 @@ async def test_one_that_does_not_become_what_was_shown_fails(world, change):
     """As it would be where the service was upgraded in between to a version that makes or keeps something else."""
     _, world.chat.script = held("One ", "two.")
     begun = await world.client().responses.create(**ASK)
-    await eventually(lambda: len(world.state.events[begun.id]) > 4)
+    await eventually(lambda: world.stored.num_events(begun.id) > 4)
     await kill(world, world.runners[-1])
-    job = world.state.jobs[begun.id]
-    first, *rest = job.journal
-    job.journal = [first.replace(b'["text"', b'["reasoning"'), *rest] if change == "other events" else []
+    first, *rest = await world.stored.journal(begun.id)
+    changed = [first.replace(b'["text"', b'["reasoning"'), *rest] if change == "other events" else []
+    await world.stored.write_journal(begun.id, changed)
     response = await ended(await taken_over(world), begun.id)
     assert (response.status, response.error.message) == ("failed", INTERRUPTED)
     assert fold(await events_of(world, begun.id))["output"][0]["content"][0]["text"] == "One "
@@ -267,7 +267,7 @@ async def test_it_fails_where_what_it_needs_is_gone(world, gone):
     first = await responses.create(model=MODEL, input="a")
     _, world.chat.script = held("One ", "two.")
     begun = await responses.create(**ASK, previous_response_id=first.id)
-    await eventually(lambda: len(world.state.events[begun.id]) > 3)
+    await eventually(lambda: world.stored.num_events(begun.id) > 3)
     for runner in list(world.runners):
         await kill(world, runner)
     if gone == "model":
@@ -279,7 +279,7 @@ async def test_it_fails_where_what_it_needs_is_gone(world, gone):
     assert failed.error.code == "server_error"
     (shown,) = fold(await events_of(world, begun.id))["output"]
     assert (shown["status"], shown["content"][0]["text"]) == ("incomplete", "One ")
-    assert not world.state.jobs
+    assert world.stored.count("response_jobs") == 0
 
 
 async def test_a_stopping_replica_hands_its_responses_over_at_once(world):
@@ -300,7 +300,7 @@ async def test_a_cancelled_response_whose_runner_died_ends_cancelled(world):
     begun = await world.client().responses.create(**ASK)
     await eventually(lambda: world.chat.streams and world.chat.streams[0].num_pieces == 1)
     await kill(world, world.runners[-1])
-    world.state.jobs[begun.id].is_cancelled = True
+    assert await world.storage().background.cancel("acct_1", begun.id)
     responses = await taken_over(world)
     assert (await ended(responses, begun.id)).status == "cancelled"
     fold(await events_of(world, begun.id))

@@ -51,7 +51,7 @@ async def test_a_stored_file_is_read_into_the_prompt_of_each_turn_and_kept_as_a_
     assert messages(world) == [{"role": "user", "content": text}]
     (item,) = [item async for item in client.responses.input_items.list(first.id)]
     assert item.content[1].model_dump(exclude_none=True) == file(file_id)
-    assert "river" not in repr(world.state.kept)
+    assert "river" not in repr(await world.stored.turns())
     await client.responses.create(model=MODEL, input="And?", previous_response_id=first.id)
     assert [message["content"] for message in messages(world)][::2] == [text, "And?"]
 
@@ -215,6 +215,6 @@ async def test_what_is_read_is_written_nowhere(world, client, caplog):
     world.chat.script = lambda request: Script([ValueError(messages(world)[0]["content"])])
     with pytest.raises(openai.InternalServerError) as caught:
         await client.responses.create(model=MODEL, input=asking(file(file_id)))
-    written = [caught.value.message, repr(world.log.records), repr(world.state.kept), caplog.text]
+    written = [caught.value.message, repr(world.log.records), repr(await world.stored.turns()), caplog.text]
     assert "manta.errors" in caplog.text
     assert not [text for text in written if canary in text]

@@ -106,7 +106,7 @@ async def test_a_conversation_kept_by_the_client_is_the_same(world, responses):
     await responses.create(model=MODEL, input=history, tools=[WEATHER], store=False)
     assert [message["role"] for message in messages(world)] == ["user", "assistant", "tool", "tool"]
     assert [message["content"] for message in messages(world)[2:]] == ["1", "2"]
-    assert not world.state.kept
+    assert world.stored.count() == 0
 
 
 async def test_a_chain_branches_and_instructions_do_not_carry_over(world, responses):
@@ -199,7 +199,7 @@ async def test_failure_before_the_first_event_has_a_status(world, responses, err
     with pytest.raises(openai.APIStatusError) as caught:
         await responses.create(model=MODEL, input="x", stream=is_stream)
     assert caught.value.status_code == status
-    assert not world.state.kept
+    assert world.stored.count() == 0
 
 
 async def test_refusals_of_the_engine_name_the_callers_fields(world, responses):
@@ -236,7 +236,7 @@ async def test_a_response_that_cannot_be_stored_fails(world, monkeypatch):
     async def save(*args, **kwargs):
         raise OSError("The disk is full.")
 
-    monkeypatch.setattr("tests.twins.responses.MemoryResponses.save", save)
+    monkeypatch.setattr("deployments.state.responses.store.ResponseStore.save", save)
     final = fold(await stream_of(world, {"input": "x"}))
     assert final["status"] == "failed"
     async with world.http() as http:

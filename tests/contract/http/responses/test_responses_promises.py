@@ -54,7 +54,7 @@ async def test_nothing_is_stored_before_the_text_has_been_sent(world, monkeypatc
     async def save(*args, **kwargs):
         saving.set()
 
-    monkeypatch.setattr("tests.twins.responses.MemoryResponses.save", save)
+    monkeypatch.setattr("deployments.state.responses.store.ResponseStore.save", save)
     release, world.chat.script = held("One ", "two.")
     async with serve(world.app()) as address:
         client = openai.AsyncOpenAI(api_key=SECRET, base_url=address + "/v1", max_retries=0)

@@ -56,7 +56,7 @@ async def test_turns_follow_each_other_and_need_no_storage(world, socket):
     third = fold(await socket.turn(input="c", previous_response_id=second["id"]))
     assert third["output"][0]["content"][0]["text"] == "Three."
     assert [m["content"] for m in messages(world)] == ["a", "One.", "b", "Two.", "c"]
-    assert not world.state.kept
+    assert world.stored.count() == 0
     await eventually(lambda: [r.status for r in world.log.records] == [200, 200, 200])
     assert len(world.gatekeeper.settled) == 3
 
@@ -94,7 +94,7 @@ async def test_a_turn_may_be_made_ready_without_asking_the_model(world, socket, 
     await eventually(lambda: len(world.log.records) == 4)
     assert [r.completion_tokens for r in world.log.records] == [0, USAGE.completion_tokens] * 2
     assert all((r.status, r.model) == (200, MODEL) for r in world.log.records)
-    assert bool(world.state.kept) == (retention != "strict")
+    assert bool(world.stored.count()) == (retention != "strict")
 
 
 async def test_what_was_made_ready_is_stored_like_any_other_response(world, socket):

@@ -51,7 +51,7 @@ async def test_a_stored_stream_is_replayed_from_any_number(world):
 async def test_store_false_leaves_no_trace(world, responses):
     response = await responses.create(model=MODEL, input="x", store=False)
     assert response.store is False
-    assert not world.state.kept
+    assert world.stored.count() == 0
     with pytest.raises(openai.BadRequestError) as caught:
         await responses.create(model=MODEL, input="y", previous_response_id=response.id)
     assert caught.value.code == "previous_response_not_found"
@@ -86,7 +86,7 @@ async def test_strict_retention_stores_nothing_and_says_so(world, responses):
     world.principal(retention="strict")
     response = await responses.create(model=MODEL, input="x", store=True)
     assert response.store is False
-    assert not world.state.kept
+    assert world.stored.count() == 0
     for wanted in ({"previous_response_id": "resp_1"}, {"conversation": "conv_1"}, {"background": True}):
         with pytest.raises(openai.PermissionDeniedError) as caught:
             await responses.create(model=MODEL, input="x", **wanted)

@@ -193,11 +193,11 @@ async def test_in_lines_of_a_batch(world, store, batching):
 async def test_a_strict_key_searches_what_is_there_and_leaves_nothing(world, store):
     script(world, searches("moon"), said("Cheese 【1.1】."))
     world.principal(retention="strict")
-    before = len(world.state.kept)
+    before = world.stored.count()
     final = await respond(world, store)
     assert calls_of(final)[0]["status"] == "completed"
     assert final["store"] is False
-    assert len(world.state.kept) == before
+    assert world.stored.count() == before
 
 
 async def test_cancelling_a_response_stops_its_search(world, store):
@@ -209,6 +209,5 @@ async def test_cancelling_a_response_stops_its_search(world, store):
     searching = world.embeddings.streams[-1]
     await responses.cancel(begun.id)
     await eventually(lambda: searching.is_aborted)
-    kept = world.state.kept[begun.id]
-    await eventually(lambda: kept.turn.response["status"] == "cancelled")
+    await eventually(lambda: world.stored.status(begun.id) == "cancelled")
     assert len(world.chat.requests) == 1

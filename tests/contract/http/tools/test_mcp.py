@@ -125,11 +125,13 @@ async def test_secrets_are_sent_and_left_nowhere(world, mcp_server, caplog, capf
     begun = await world.client().responses.create(model=MODEL, input="x", background=True, tools=[secret])
     await eventually(lambda: len(world.chat.requests) == 3)
     stored = [
-        repr(world.state.__dict__),
+        repr(await world.stored.turns()),
+        repr(await world.stored.events(begun.id)),
+        repr(await world.stored.journal(begun.id)),
+        repr(await world.stored.job(begun.id)),
         repr(world.log.__dict__),
-        *(str(job.job) for job in world.state.jobs.values()),
     ]
-    assert world.state.jobs[begun.id].job["runs_here_only"] is True
+    assert (await world.stored.job(begun.id))["runs_here_only"] is True
     await world.client().responses.cancel(begun.id)
     async with world.http() as http:
         for path in ("", "/input_items", "?stream=true"):
@@ -247,7 +249,7 @@ async def test_in_the_background_it_runs_and_can_be_cancelled(world, mcp_server)
     script(world, ORDERING, said("Done."), ORDERING)
     responses = world.client().responses
     begun = await responses.create(model=MODEL, input="x", background=True, tools=[tool(mcp_server)])
-    await eventually(lambda: world.state.kept[begun.id].turn.response["status"] == "completed")
+    await eventually(lambda: world.stored.status(begun.id) == "completed")
     done = await responses.retrieve(begun.id)
     assert [item.type for item in done.output] == ["mcp_list_tools", "mcp_call", "message"]
     mcp_server.hold = asyncio.Event()

@@ -160,9 +160,8 @@ async def taken_over(world, **body):
         task.cancel()
     world.app()
     world.runners[-1].watch()
-    kept = world.state.kept
-    await eventually(lambda: kept[begun["id"]].turn.response["status"] in ("completed", "failed"))
-    return kept[begun["id"]].turn.response
+    await eventually(lambda: world.stored.status(begun["id"]) in ("completed", "failed"))
+    return (await world.stored.turns())[begun["id"]].response
 
 
 async def test_a_response_is_taken_over_unless_it_needs_secrets_and_approved_calls_are_made_once(world, mcp_server):

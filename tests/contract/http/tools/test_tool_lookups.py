@@ -100,7 +100,7 @@ async def test_what_is_missing_is_a_404_though_the_model_has_begun(world, store,
     assert "seen" not in told.text
     assert [stream.is_aborted for stream in world.chat.streams] == [True]
     assert world.gatekeeper.settled[-1][2] == 0
-    assert not world.state.kept
+    assert world.stored.count() == 0
 
 
 async def test_a_store_that_is_deleted_or_another_accounts_is_missing_with_the_next_request(world, store):
@@ -118,7 +118,7 @@ async def test_a_store_that_is_deleted_or_another_accounts_is_missing_with_the_n
 async def test_it_is_refused_before_a_background_response_is_told_of(world, store):
     with pytest.raises(openai.NotFoundError):
         await world.client().responses.create(model=MODEL, input="x", tools=[MISSING], background=True)
-    assert not world.state.kept
+    assert world.stored.count() == 0
     assert not world.chat.requests
 
 
@@ -181,7 +181,7 @@ async def test_a_failure_that_nobody_asks_for_is_not_logged_and_who_stops_looks_
     failing = Lookup(fail())
     await asyncio.wait_for(ended.wait(), 30)
     with pytest.raises(KeyError):
-        await failing.found()
+        await failing.result()
     unasked = Lookup(fail())
     await asyncio.sleep(0)
     del failing, unasked
@@ -189,6 +189,6 @@ async def test_a_failure_that_nobody_asks_for_is_not_logged_and_who_stops_looks_
     ended.clear()
     looking = Lookup(look())
     await asyncio.sleep(0)
-    looking.stop()
+    looking.cancel()
     await asyncio.wait_for(ended.wait(), 30)
     assert not caplog.records

@@ -146,7 +146,7 @@ async def test_a_client_that_leaves_cancels_the_tool(world, tool):
             asked.cancel()
             await asyncio.wait([asked])
         await eventually(lambda: tool.was_cancelled)
-    assert not world.state.kept
+    assert world.stored.count() == 0
     assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
 
 
@@ -296,8 +296,8 @@ async def test_a_response_that_another_replica_takes_over_still_has_its_tools(wo
         task.cancel()
     world.app()
     world.runners[-1].watch()
-    await eventually(lambda: world.state.kept[begun.id].turn.response["status"] == "completed", 20)
-    kinds = [item["type"] for item in world.state.kept[begun.id].turn.response["output"]]
+    await eventually(lambda: world.stored.status(begun.id) == "completed", 20)
+    kinds = [item["type"] for item in (await world.stored.turns())[begun.id].response["output"]]
     assert kinds == ["message", "web_search_call", "message"]
 
 

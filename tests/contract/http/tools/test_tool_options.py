@@ -73,9 +73,8 @@ async def streamed(world, body):
 
 async def background(world, body):
     begun = await plain(world, {**body, "background": True})
-    kept = world.state.kept
-    await eventually(lambda: kept[begun["id"]].turn.response["status"] not in ("queued", "in_progress"), 60)
-    return kept[begun["id"]].turn.response
+    await eventually(lambda: world.stored.status(begun["id"]) not in ("queued", "in_progress"), 60)
+    return (await world.stored.turns())[begun["id"]].response
 
 
 async def continued(world, body):

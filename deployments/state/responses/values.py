@@ -1,0 +1,103 @@
+"""Responses and conversations as values, and the errors of the stores beside this that keep them.
+
+An id that belongs to another account, has expired or was deleted is one that does not exist.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Item = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTurn:
+    """One response as it is kept.
+
+    `response` is the object as clients see it, `input` the items that this request brought, in their stored form.
+    `runs` holds, by item id, what a tool of the service was asked and what it answered. `cuts` are the lengths of the
+    pieces in which the answer was streamed, to replay the stream.
+    """
+
+    response: Item
+    input: list[Item]
+    runs: dict[str, list[str]] = field(default_factory=dict)
+    cuts: list[Any] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        """The response's id."""
+        return str(self.response["id"])
+
+    @property
+    def items(self) -> list[Item]:
+        """The turn's own items: what was asked, then what was answered."""
+        return [*self.input, *self.response["output"]]
+
+
+class TurnMissing(Exception):
+    """A response, or one before it in its chain, is not there."""
+
+    def __init__(self, response_id: str) -> None:
+        super().__init__(response_id)
+        self.response_id = response_id
+
+
+class TurnUnfinished(Exception):
+    """The response is still being made."""
+
+
+class ConversationMissing(Exception):
+    """There is no such conversation."""
+
+
+class LeaseLost(Exception):
+    """Another process runs the response now, or it was deleted: this one can write nothing more of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastTurn:
+    """What a later turn reads of an earlier one."""
+
+    items: list[Item]
+    runs: dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvents:
+    """The events of a background response after some number, and whether more follow."""
+
+    events: list[bytes]
+    is_running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedResponse:
+    """A background response whose runner is gone, for the process that has claimed it.
+
+    `job` is what `start` was given; `events` and `journal` are what was written, in order.
+    """
+
+    account: str
+    turn: StoredTurn
+    job: Item
+    epoch: int
+    events: list[bytes]
+    journal: list[bytes]
+    is_cancelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation without its items. `created_at` is in Unix seconds."""
+
+    id: str
+    created_at: int
+    metadata: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Part of a list, and whether there is more of it."""
+
+    items: list[Item]
+    has_more: bool
