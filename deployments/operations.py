@@ -51,6 +51,12 @@ MODEL_OPERATIONS: Mapping[Operation, ModelOperation] = {
 ENGINE_OPERATIONS: tuple[Operation, ...] = tuple(name for name in MODEL_OPERATIONS if name is not Operation.RESPONSES)
 """A response is made of chats."""
 
+TOOLS: tuple[Operation, ...] = tuple(
+    name for name in Operation if name not in MODEL_OPERATIONS and name not in (Operation.FILES, Operation.BATCHES)
+)
+"""The tools that the service runs itself in responses; what requests and conversations hold of each is described in
+`serve_app/schemas/responses/NAME.py`."""
+
 
 def operations_of(task: Task) -> frozenset[Operation]:
     """Return the operations that a model with this task can offer."""

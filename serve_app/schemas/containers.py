@@ -8,7 +8,7 @@ from deployments.state.containers.store import StoredContainer
 from deployments.tools.code_interpreter.messages import ContainerFile
 from serve_app.schemas.base import WireModel
 from serve_app.schemas.paging import PageQuery
-from serve_app.schemas.responses.tools import ContainerMemory, FileIds, NetworkPolicy
+from serve_app.schemas.responses.code_interpreter import ContainerMemory, FileIds, NetworkPolicy
 
 MAX_IDLE_MINUTES = 20
 

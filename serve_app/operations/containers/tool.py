@@ -26,7 +26,7 @@ from serve_app.operations.responses.tools.contract import (
     ToolContext,
     WritingTool,
 )
-from serve_app.schemas.responses.tools import AutoContainer, CodeInterpreterTool
+from serve_app.schemas.responses.code_interpreter import AutoContainer, CodeInterpreterTool
 from serve_app.validation.json_limits import is_json_object
 
 TYPE: Final = Operation.CODE_INTERPRETER

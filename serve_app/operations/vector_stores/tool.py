@@ -15,7 +15,7 @@ from serve_app.operations.responses.tools.contract import CheckedTool, CitingToo
 from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions
-from serve_app.schemas.responses.tools import FileSearchTool
+from serve_app.schemas.responses.file_search import FileSearchTool
 
 TYPE: Final = Operation.FILE_SEARCH
 RESULTS: Final = "file_search_call.results"

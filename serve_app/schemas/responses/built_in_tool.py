@@ -1,9 +1,17 @@
 """What the schemas of the tools that the service runs itself have in common."""
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from deployments.operations import Operation
 from serve_app.schemas.base import WireModel
+
+RESULTS_NOT_KEPT = "[What was found was not kept.]"
+ItemId = Annotated[str, Field(min_length=1, max_length=128)]
+Shown = tuple[str, str, str]
+"""The name of a function, its arguments as JSON, and its output."""
 
 
 class BuiltInTool(WireModel):
@@ -12,8 +20,29 @@ class BuiltInTool(WireModel):
     tool: ClassVar[Operation]
     """What the configuration and the scopes of keys call it. Requests may know it by several types."""
 
+    is_chosen_by_type: ClassVar[bool] = True
+    """Whether `tool_choice` and `allowed_tools` name it by its type alone."""
+
     type: str
 
     def to_wire(self) -> dict[str, Any]:
         """Return it as a response echoes it."""
         return self.model_dump(exclude_none=True)
+
+
+class BuiltInItem(WireModel):
+    """An item that a tool of the service's leaves in a conversation, as an answer held it and clients send it back."""
+
+    id_prefix: ClassVar[str]
+    written: ClassVar[tuple[str, str] | None] = None
+    """Where calls are shown while the model writes them: the event's name without its `.delta`, and the field."""
+
+    type: str
+
+    @classmethod
+    def show(cls, item: Mapping[str, Any]) -> Shown | None:
+        """Return such an item as a call for the model, as far as it tells; None leaves it out.
+
+        It is asked for items that clients kept. Of those that are stored here, the model's own call is known.
+        """
+        return None

@@ -4,22 +4,16 @@ Every item that an answer holds can be sent back as it came, also with the field
 """
 
 import re
-from typing import Annotated, Any, Literal, LiteralString, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, LiteralString, Self, Union
 
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from serve_app.schemas.base import NAME_PATTERN, WireModel, refusal
 from serve_app.schemas.messages import PromptCacheBreakpoint
-from serve_app.schemas.responses.mcp import (
-    McpApprovalRequestItem,
-    McpApprovalResponseItem,
-    McpCallItem,
-    McpListToolsItem,
-)
-from serve_app.schemas.responses.web_search import WebSearchCallItem
+from serve_app.schemas.responses.built_in_tool import ItemId
+from serve_app.schemas.responses.built_in_tools import BUILT_IN_ITEMS
 
 FileId = Annotated[str, Field(min_length=1, max_length=128)]
-ItemId = Annotated[str, Field(min_length=1, max_length=128)]
 CallId = Annotated[str, Field(min_length=1, max_length=256)]
 Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -253,57 +247,6 @@ class ReasoningItem(WireModel):
     status: Status | None = None
 
 
-class LogsOutput(WireModel):
-    """What code printed."""
-
-    type: Literal["logs"]
-    logs: str
-
-
-class ImageOutput(WireModel):
-    """A figure that code made, carried in its URL."""
-
-    type: Literal["image"]
-    url: str
-
-
-class CodeInterpreterCallItem(WireModel):
-    """A call of the code interpreter that the service carried out, as an answer held it."""
-
-    type: Literal["code_interpreter_call"]
-    id: ItemId
-    container_id: Annotated[str, Field(max_length=128)]
-    code: str | None = None
-    outputs: (
-        Annotated[
-            list[Annotated[LogsOutput | ImageOutput, Field(discriminator="type")]], Field(fail_fast=True, max_length=64)
-        ]
-        | None
-    ) = None
-    status: Literal["in_progress", "completed", "incomplete", "interpreting", "failed"] | None = None
-
-
-class FileSearchResult(WireModel):
-    """A passage that a search over files has found."""
-
-    file_id: str | None = None
-    filename: str | None = None
-    text: str | None = None
-    score: float | None = None
-    attributes: dict[str, Any] | None = None
-    vector_store_id: str | None = None
-
-
-class FileSearchCallItem(WireModel):
-    """A search over files that the service carried out, as an answer held it."""
-
-    type: Literal["file_search_call"]
-    id: ItemId
-    queries: Annotated[list[str], Field(fail_fast=True, max_length=64)]
-    results: Annotated[list[FileSearchResult], Field(fail_fast=True, max_length=64)] | None = None
-    status: Literal["in_progress", "searching", "completed", "incomplete", "failed"] | None = None
-
-
 class CompactionItem(WireModel):
     """A conversation, compacted by this service."""
 
@@ -337,26 +280,17 @@ def _read_type(item: Any) -> Any:
     return item
 
 
-InputItem = Annotated[
-    Annotated[
-        MessageItem
-        | FunctionCallItem
-        | FunctionCallOutputItem
-        | CodeInterpreterCallItem
-        | McpListToolsItem
-        | McpCallItem
-        | McpApprovalRequestItem
-        | McpApprovalResponseItem
-        | FileSearchCallItem
-        | WebSearchCallItem
-        | ReasoningItem
-        | CompactionItem
-        | ItemReference,
-        Field(discriminator="type"),
-    ],
-    BeforeValidator(_read_type),
-]
-
+if TYPE_CHECKING:
+    InputItem = WireModel
+else:
+    _Item = Union[
+        (
+            *(MessageItem, FunctionCallItem, FunctionCallOutputItem),
+            *BUILT_IN_ITEMS.values(),
+            *(ReasoningItem, CompactionItem, ItemReference),
+        )
+    ]
+    InputItem = Annotated[Annotated[_Item, Field(discriminator="type")], BeforeValidator(_read_type)]
 
 InputItems = Annotated[list[InputItem], Field(fail_fast=True)]
 Input = Annotated[str, Tag("?string")] | Annotated[InputItems, Tag("?array of objects")]

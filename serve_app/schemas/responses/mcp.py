@@ -12,7 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
 from deployments.operations import Operation
 from serve_app.schemas.base import WireModel, refusal
-from serve_app.schemas.responses.built_in_tool import BuiltInTool
+from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool
 
 MAX_HEADERS = 64
 MAX_HEADER_CHARS = 16_384
@@ -87,6 +87,7 @@ class McpTool(BuiltInTool):
     """The tools of a server that speaks the Model Context Protocol over streamable HTTP."""
 
     tool = Operation.MCP
+    is_chosen_by_type = False  # By its server.
     type: Literal["mcp"]
     server_label: ServerLabel
     server_url: ServerUrl | None = Field(default=None, repr=False)
@@ -209,9 +210,10 @@ class McpListedTool(WireModel):
     annotations: dict[str, Any] | None = None
 
 
-class McpListToolsItem(WireModel):
+class McpListToolsItem(BuiltInItem):
     """The tools of a server, as an answer held them: they are not listed again where this is."""
 
+    id_prefix = "mcpl"
     type: Literal["mcp_list_tools"]
     id: Identifier
     server_label: ServerLabel
@@ -219,9 +221,11 @@ class McpListToolsItem(WireModel):
     error: str | None = None
 
 
-class McpCallItem(WireModel):
+class McpCallItem(BuiltInItem):
     """A call of a server's tool, as an answer held it."""
 
+    id_prefix = "mcp"
+    written = ("response.mcp_call_arguments", "arguments")
     type: Literal["mcp_call"]
     id: Identifier
     server_label: ServerLabel
@@ -233,9 +237,10 @@ class McpCallItem(WireModel):
     status: Literal["in_progress", "completed", "incomplete", "calling", "failed"] | None = None
 
 
-class McpApprovalRequestItem(WireModel):
+class McpApprovalRequestItem(BuiltInItem):
     """A call that waits for the client's approval, as an answer held it."""
 
+    id_prefix = "mcpr"
     type: Literal["mcp_approval_request"]
     id: Identifier
     server_label: ServerLabel
@@ -243,9 +248,10 @@ class McpApprovalRequestItem(WireModel):
     arguments: str
 
 
-class McpApprovalResponseItem(WireModel):
+class McpApprovalResponseItem(BuiltInItem):
     """The client's word on a call."""
 
+    id_prefix = "mcpa"
     type: Literal["mcp_approval_response"]
     approval_request_id: Identifier
     approve: bool

@@ -1,22 +1,19 @@
 """The tools of a response, and how a caller steers their choice.
 
-A tool that the service runs itself has a class here; whether this deployment has it switched on is asked later, by the
-operation. To add one: its class, its place in `Tool`, `BuiltInChoice` and `AllowedBuiltIn`.
+Whether a tool that the service runs itself is switched on in this deployment is asked later, by the operation.
 """
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import BeforeValidator, ConfigDict, Field, Tag
 
-from deployments.operations import Operation
 from serve_app.schemas.base import Name, WireModel, refusal
-from serve_app.schemas.file_filters import Filters, NumResults, RankingOptions, StoreId
 from serve_app.schemas.responses.built_in_tool import BuiltInTool
+from serve_app.schemas.responses.built_in_tools import BUILT_IN_TOOLS, types_of
 from serve_app.schemas.responses.mcp import MAX_SERVERS, AllowedMcp, McpChoice, McpTool
-from serve_app.schemas.responses.web_search import WebSearchPreviewTool, WebSearchTool
 from serve_app.schemas.tools import MAX_TOOLS, JsonSchema
 
-BUILT_IN_TOOLS = frozenset(
+UNSUPPORTED_TOOLS = frozenset(
     {
         "apply_patch",
         "computer",
@@ -32,11 +29,8 @@ BUILT_IN_TOOLS = frozenset(
 )
 """The tools that OpenAI's interface names and this version does not have."""
 
-
-MAX_CONTAINER_FILES = 50
-MAX_VECTOR_STORES = 10
-SUPPORTED_TOOLS = "'function', 'code_interpreter', 'file_search', 'web_search', 'web_search_preview' and 'mcp'"
-ContainerId = Annotated[str, Field(min_length=1, max_length=128)]
+_SUPPORTED = [f"'{name}'" for name in ("function", *(types_of(tool)[0] for tool in BUILT_IN_TOOLS))]
+SUPPORTED_TOOLS = f"{', '.join(_SUPPORTED[:-1])} and {_SUPPORTED[-1]}"
 
 
 class FunctionTool(WireModel):
@@ -52,61 +46,9 @@ class FunctionTool(WireModel):
     defer_loading: bool | None = None
 
 
-class NoNetwork(WireModel):
-    """Code that reaches nothing outside of its container, which is all that there is."""
-
-    type: Literal["disabled"]
-
-
-def _refuse_network(policy: Any) -> Any:
-    """Return what does not open a container to the network."""
-    if isinstance(policy, dict) and policy.get("type") == "allowlist":
-        raise refusal(
-            "unsupported_value",
-            "Unsupported value: '{param}' does not support 'allowlist': containers have no network. Supported values "
-            "are: 'disabled'.",
-            ".type",
-        )
-    return policy
-
-
-NetworkPolicy = Annotated[NoNetwork, BeforeValidator(_refuse_network)]
-ContainerMemory = Literal["1g", "4g", "16g", "64g"]
-FileIds = Annotated[list[Annotated[str, Field(min_length=1, max_length=128)]], Field(max_length=MAX_CONTAINER_FILES)]
-
-
-class AutoContainer(WireModel):
-    """A container that the service finds or makes; `file_ids` are copied into it."""
-
-    type: Literal["auto"]
-    file_ids: FileIds | None = None
-    memory_limit: ContainerMemory | None = None
-    network_policy: NetworkPolicy | None = None
-
-
-class CodeInterpreterTool(BuiltInTool):
-    """Python that the model writes and the service runs, in a container: one that is named, or an automatic one."""
-
-    tool = Operation.CODE_INTERPRETER
-    type: Literal["code_interpreter"]
-    container: Annotated[ContainerId, Tag("?string")] | Annotated[AutoContainer, Tag("?object")]
-    allowed_callers: list[Literal["direct", "programmatic"]] | None = None
-
-
-class FileSearchTool(BuiltInTool):
-    """A search over what is in vector stores, for which the model writes the queries."""
-
-    tool = Operation.FILE_SEARCH
-    type: Literal["file_search"]
-    vector_store_ids: Annotated[list[StoreId], Field(fail_fast=True, min_length=1, max_length=MAX_VECTOR_STORES)]
-    max_num_results: NumResults | None = None
-    ranking_options: RankingOptions | None = None
-    filters: Filters | None = None
-
-
 def _refuse_built_in(tool: Any) -> Any:
     """Return what is not a tool that no deployment has."""
-    if isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"] in BUILT_IN_TOOLS:
+    if isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"] in UNSUPPORTED_TOOLS:
         raise refusal(
             "unsupported_value",
             f"Unsupported value: the tool '{tool['type']}' is not available in this version of the service. Supported "
@@ -116,21 +58,14 @@ def _refuse_built_in(tool: Any) -> Any:
     return tool
 
 
-Tool = Annotated[
-    Annotated[
-        FunctionTool | CodeInterpreterTool | FileSearchTool | WebSearchTool | WebSearchPreviewTool | McpTool,
-        Field(discriminator="type"),
-    ],
-    BeforeValidator(_refuse_built_in),
-]
-BuiltInType = Literal[
-    "code_interpreter",
-    "file_search",
-    "web_search",
-    "web_search_2025_08_26",
-    "web_search_preview",
-    "web_search_preview_2025_03_11",
-]
+if TYPE_CHECKING:
+    Tool = FunctionTool | BuiltInTool
+    BuiltInType = str
+else:
+    _Tool = Union[(FunctionTool, *BUILT_IN_TOOLS)]
+    Tool = Annotated[Annotated[_Tool, Field(discriminator="type")], BeforeValidator(_refuse_built_in)]
+    BuiltInType = Literal[tuple(name for tool in BUILT_IN_TOOLS if tool.is_chosen_by_type for name in types_of(tool))]
+
 Tools = Annotated[list[Tool], Field(fail_fast=True, max_length=MAX_TOOLS)]
 
 

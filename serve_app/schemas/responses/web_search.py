@@ -1,13 +1,15 @@
 """The web search as a tool of a response: what it may find, for whom, how much is read; and its calls as items."""
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import AfterValidator, Field
 
 from deployments.operations import Operation
 from serve_app.schemas.base import WireModel, refusal
-from serve_app.schemas.responses.built_in_tool import BuiltInTool
+from serve_app.schemas.responses.built_in_tool import RESULTS_NOT_KEPT, BuiltInItem, BuiltInTool, ItemId, Shown
 
 MAX_ALLOWED_DOMAINS = 100
 _DOMAIN = re.compile(r"(?=.{1,253}$)(?!-)[a-zA-Z0-9-]{1,63}(?:\.(?!-)[a-zA-Z0-9-]{1,63})+")
@@ -100,10 +102,24 @@ class FindInPageAction(WireModel):
     pattern: str
 
 
-class WebSearchCallItem(WireModel):
+class WebSearchCallItem(BuiltInItem):
     """A call of the web search that the service carried out, as an answer held it."""
 
+    id_prefix = "ws"
     type: Literal["web_search_call"]
-    id: Annotated[str, Field(min_length=1, max_length=128)]
+    id: ItemId
     action: Annotated[SearchAction | OpenPageAction | FindInPageAction, Field(discriminator="type")]
     status: Literal["in_progress", "searching", "completed", "incomplete", "failed"] | None = None
+
+    @classmethod
+    def show(cls, item: Mapping[str, Any]) -> Shown | None:
+        """Return what was asked, and the addresses that were found where the item holds them."""
+        action = item.get("action")
+        if not action:
+            return None
+        name = "web_search" if action["type"] == "search" else action["type"]
+        queries = action.get("queries") or [""]
+        asked = {"query": action.get("query") or queries[0]} if name == "web_search" else action
+        arguments = {key: asked[key] for key in ("query", "url", "pattern") if asked.get(key) is not None}
+        found = "\n".join(source["url"] for source in action.get("sources") or ())
+        return name, orjson.dumps(arguments).decode(), found or RESULTS_NOT_KEPT

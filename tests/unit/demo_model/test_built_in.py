@@ -10,7 +10,7 @@ from serve_app.operations.containers.tool import CodeInUse
 from serve_app.operations.responses.tools.contract import ToolContext
 from serve_app.operations.vector_stores.tool import FileSearchInUse
 from serve_app.operations.web_search.tool import SearchInUse, _marked
-from serve_app.schemas.responses.tools import FileSearchTool
+from serve_app.schemas.responses.file_search import FileSearchTool
 from serve_app.schemas.responses.web_search import WebSearchTool
 from tests.demo_model.built_in import CODE, FILES, PAGES, UNTRUSTED, WEB
 from tests.demo_model.export import TEMPLATE

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from serve_app.errors.api import BadRequest
 from serve_app.operations.responses.prompt.history import (
-    NOT_KEPT,
     History,
     ServerRun,
     drop_oldest_turns,
@@ -14,6 +13,7 @@ from serve_app.operations.responses.prompt.history import (
 )
 from serve_app.operations.responses.storage.items import items_of
 from serve_app.schemas.chat import ChatRequest
+from serve_app.schemas.responses.code_interpreter import NOT_KEPT
 
 PNG = "data:image/png;base64,AA=="
 

@@ -13,7 +13,7 @@ from deployments.tools.config import ToolsConfig
 from serve_app.asgi import ROUTES
 from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.built_in_tool import BuiltInTool
-from serve_app.schemas.responses.tools import CodeInterpreterTool
+from serve_app.schemas.responses.code_interpreter import CodeInterpreterTool
 from tests.twins.keys import principal_of_key
 
 TOOLS = {tool: tool.tool for tool in BuiltInTool.__subclasses__()}

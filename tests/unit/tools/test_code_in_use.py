@@ -9,7 +9,7 @@ from deployments.tools.code_interpreter.messages import CodeRun, ContainerFile
 from serve_app.operations.containers import tool as module
 from serve_app.operations.containers.tool import CodeInUse
 from serve_app.operations.responses.tools.contract import ToolContext
-from serve_app.schemas.responses.tools import AutoContainer
+from serve_app.schemas.responses.code_interpreter import AutoContainer
 from tests.twins.keys import principal_of_key
 
 WHO = principal_of_key(account="acct_1")

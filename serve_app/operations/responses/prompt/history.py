@@ -15,15 +15,13 @@ from serve_app.errors.text import shorten
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.tools.approvals import NOT_DECIDED, declined, function_name
 from serve_app.schemas.base import estimate_tokens
+from serve_app.schemas.responses.built_in_tools import BUILT_IN_ITEMS
 
 Message = dict[str, Any]
 
 CALL_WENT_WRONG = "The call failed:"
 NO_OUTPUT = "[The call has no output.]"
 _COMPACTED = "What was said before, in short:\n"
-NOT_KEPT = "[What the code printed was not kept.]"
-_CUT_OFF = "[The code was cut off or interrupted.]"
-RESULTS_NOT_KEPT = "[What was found was not kept.]"
 _MESSAGE_TOKENS = 4
 _IMAGE_TOKENS = 765
 
@@ -96,18 +94,8 @@ class History:
             case _ if item["id"] in self._runs:
                 run = self._runs[item["id"]]
                 self._add_run(item["id"], run.name, run.arguments, run.output)
-            case kind:
-                self._read_shown(kind, item)
-
-    def _read_shown(self, kind: str, item: Item) -> None:
-        """Take in a call of a tool of the service of which only the item is there: as far as that tells."""
-        match kind:
-            case "code_interpreter_call":
-                self._read_run(item["id"], "code_interpreter", item)
-            case "file_search_call":
-                self._read_search(item["id"], item)
-            case "web_search_call" if item.get("action"):
-                self._read_web_search(item["id"], item["action"])
+            case kind if kind in BUILT_IN_ITEMS and (shown := BUILT_IN_ITEMS[kind].show(item)) is not None:
+                self._add_run(item["id"], *shown)
 
     def _add_run(self, item_id: str, name: str, arguments: str, output: str) -> _Call:
         """Take in a call of a tool that the service runs."""
@@ -151,30 +139,6 @@ class History:
             call.is_whole, call.output = True, output
         else:
             self._add_run(item["id"], *_call_of(item), output)
-
-    def _read_run(self, item_id: str, name: str, item: Item) -> None:
-        """Take in a call of the code interpreter of which only the item is there: the client keeps the conversation."""
-        outputs = item.get("outputs") or ()
-        logs = "".join(output["logs"] for output in outputs if output["type"] == "logs")
-        arguments = orjson.dumps({"code": item.get("code") or ""}).decode()
-        otherwise = _CUT_OFF if item.get("status") == "incomplete" else NOT_KEPT
-        self._add_run(item_id, name, arguments, logs or otherwise)
-
-    def _read_search(self, item_id: str, item: Item) -> None:
-        """Take in a search over files of which only the item is there: its results, where it holds them."""
-        results = [f"{one.get('filename')}\n{one.get('text')}" for one in item.get("results") or ()]
-        arguments = orjson.dumps({"queries": item.get("queries") or []}).decode()
-        output = "\n\n".join(results) or RESULTS_NOT_KEPT
-        self._said(starts_anew=False).calls.append(_Call(f"call_{item_id}", "file_search", arguments, output=output))
-
-    def _read_web_search(self, item_id: str, action: Item) -> None:
-        """Take in a call of the web search of which only the item is there."""
-        name = "web_search" if action["type"] == "search" else action["type"]
-        queries = action.get("queries") or [""]
-        asked = {"query": action.get("query") or queries[0]} if name == "web_search" else action
-        arguments = {key: asked[key] for key in ("query", "url", "pattern") if asked.get(key) is not None}
-        found = "\n".join(source["url"] for source in action.get("sources") or ())
-        self._add_run(item_id, name, orjson.dumps(arguments).decode(), found or RESULTS_NOT_KEPT)
 
     def _said(self, *, starts_anew: bool) -> _Said:
         """Return what the assistant is saying; text after a call, and a thought after text, begin something new."""

@@ -14,6 +14,7 @@ from serve_app.operations.responses.events.state import ResponseState, Said
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.events.written_call import FieldInWriting
 from serve_app.operations.responses.resume.journal import EmittedEvents
+from serve_app.schemas.responses.built_in_tools import BUILT_IN_ITEMS
 
 _KINDS: dict[str, TextKind] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
 _PLACE = ("type", "sequence_number", "item_id", "output_index")
@@ -52,10 +53,7 @@ def reopen(response: Item, events: Sequence[bytes]) -> ResponseState:
     return state
 
 
-_WRITTEN = {
-    "code_interpreter_call": ("response.code_interpreter_call_code", "code"),
-    "mcp_call": ("response.mcp_call_arguments", "arguments"),
-}
+_WRITTEN = {kind: item.written for kind, item in BUILT_IN_ITEMS.items() if item.written is not None}
 """What events show of calls while the model writes them, and the field that has the whole of it."""
 
 

@@ -4,18 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from serve_app.operations.responses.events.writer import Item, new_id
+from serve_app.schemas.responses.built_in_tools import BUILT_IN_ITEMS
 
 _PREFIXES = {
     "message": "msg",
     "function_call": "fc",
     "function_call_output": "fco",
-    "code_interpreter_call": "ci",
-    "mcp_list_tools": "mcpl",
-    "mcp_call": "mcp",
-    "mcp_approval_request": "mcpr",
-    "mcp_approval_response": "mcpa",
-    "file_search_call": "fs",
-    "web_search_call": "ws",
+    **{kind: item.id_prefix for kind, item in BUILT_IN_ITEMS.items()},
     "reasoning": "rs",
     "compaction": "cmp",
 }
@@ -23,19 +18,16 @@ _KEPT = {
     "message": ("role", "content", "phase"),
     "function_call": ("call_id", "name", "arguments"),
     "function_call_output": ("call_id", "output"),
-    "code_interpreter_call": ("container_id", "code", "outputs"),
-    "mcp_list_tools": ("server_label", "tools", "error"),
-    "mcp_call": ("server_label", "name", "arguments", "output", "error", "approval_request_id"),
-    "mcp_approval_request": ("server_label", "name", "arguments"),
-    "mcp_approval_response": ("approval_request_id", "approve", "reason"),
-    "file_search_call": ("queries", "results"),
-    "web_search_call": ("action",),
+    **{
+        kind: tuple(name for name in item.model_fields if name not in ("id", "type", "status"))
+        for kind, item in BUILT_IN_ITEMS.items()
+    },
     "reasoning": ("summary", "content", "encrypted_content"),
     "compaction": ("encrypted_content",),
 }
-_WITHOUT_STATUS = frozenset(
-    {"mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "reasoning", "compaction"}
-)
+_WITHOUT_STATUS = {"reasoning", "compaction"} | {
+    kind for kind, item in BUILT_IN_ITEMS.items() if "status" not in item.model_fields
+}
 _PART_FIELDS = {
     "input_text": ("text",),
     "input_image": ("image_url", "file_id", "detail"),

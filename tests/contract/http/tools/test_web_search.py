@@ -10,7 +10,7 @@ import pytest
 from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, WebSearchTool
 from openai.types.responses.web_search_tool import Filters
 
-from serve_app.operations.responses.prompt.history import RESULTS_NOT_KEPT
+from serve_app.schemas.responses.built_in_tool import RESULTS_NOT_KEPT
 from tests.contract.http.answers import MODEL, SECRET, said
 from tests.contract.http.batch_calls import finish, jsonl, lines_of, submit
 from tests.contract.http.conftest import serve

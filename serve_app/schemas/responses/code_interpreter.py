@@ -1,0 +1,98 @@
+"""The code interpreter as a tool of a response, and its calls as items."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BeforeValidator, Field, Tag
+
+from deployments.operations import Operation
+from serve_app.schemas.base import WireModel, refusal
+from serve_app.schemas.responses.built_in_tool import BuiltInItem, BuiltInTool, ItemId, Shown
+
+MAX_CONTAINER_FILES = 50
+NOT_KEPT = "[What the code printed was not kept.]"
+_CUT_OFF = "[The code was cut off or interrupted.]"
+ContainerId = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class NoNetwork(WireModel):
+    """Code that reaches nothing outside of its container, which is all that there is."""
+
+    type: Literal["disabled"]
+
+
+def _refuse_network(policy: Any) -> Any:
+    """Return what does not open a container to the network."""
+    if isinstance(policy, dict) and policy.get("type") == "allowlist":
+        raise refusal(
+            "unsupported_value",
+            "Unsupported value: '{param}' does not support 'allowlist': containers have no network. Supported values "
+            "are: 'disabled'.",
+            ".type",
+        )
+    return policy
+
+
+NetworkPolicy = Annotated[NoNetwork, BeforeValidator(_refuse_network)]
+ContainerMemory = Literal["1g", "4g", "16g", "64g"]
+FileIds = Annotated[list[Annotated[str, Field(min_length=1, max_length=128)]], Field(max_length=MAX_CONTAINER_FILES)]
+
+
+class AutoContainer(WireModel):
+    """A container that the service finds or makes; `file_ids` are copied into it."""
+
+    type: Literal["auto"]
+    file_ids: FileIds | None = None
+    memory_limit: ContainerMemory | None = None
+    network_policy: NetworkPolicy | None = None
+
+
+class CodeInterpreterTool(BuiltInTool):
+    """Python that the model writes and the service runs, in a container: one that is named, or an automatic one."""
+
+    tool = Operation.CODE_INTERPRETER
+    type: Literal["code_interpreter"]
+    container: Annotated[ContainerId, Tag("?string")] | Annotated[AutoContainer, Tag("?object")]
+    allowed_callers: list[Literal["direct", "programmatic"]] | None = None
+
+
+class LogsOutput(WireModel):
+    """What code printed."""
+
+    type: Literal["logs"]
+    logs: str
+
+
+class ImageOutput(WireModel):
+    """A figure that code made, carried in its URL."""
+
+    type: Literal["image"]
+    url: str
+
+
+class CodeInterpreterCallItem(BuiltInItem):
+    """A call of the code interpreter that the service carried out, as an answer held it."""
+
+    id_prefix = "ci"
+    written = ("response.code_interpreter_call_code", "code")
+    type: Literal["code_interpreter_call"]
+    id: ItemId
+    container_id: Annotated[str, Field(max_length=128)]
+    code: str | None = None
+    outputs: (
+        Annotated[
+            list[Annotated[LogsOutput | ImageOutput, Field(discriminator="type")]], Field(fail_fast=True, max_length=64)
+        ]
+        | None
+    ) = None
+    status: Literal["in_progress", "completed", "incomplete", "interpreting", "failed"] | None = None
+
+    @classmethod
+    def show(cls, item: Mapping[str, Any]) -> Shown:
+        """Return the code and what it printed."""
+        outputs = item.get("outputs") or ()
+        logs = "".join(output["logs"] for output in outputs if output["type"] == "logs")
+        arguments = orjson.dumps({"code": item.get("code") or ""}).decode()
+        otherwise = _CUT_OFF if item.get("status") == "incomplete" else NOT_KEPT
+        return "code_interpreter", arguments, logs or otherwise
