@@ -19,7 +19,8 @@ from deployments.models.config import ModelConfig
 from deployments.state.config import ResolvedState
 from deployments.tools.code_interpreter.client import ServeChooser
 from deployments.tools.config import ToolsConfig
-from serve_app.operations.built_ins import Foundation, create_tooling
+from serve_app.operations.built_ins import create_tooling
+from serve_app.operations.foundation import Foundation
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.storage.stores import storage_in
 from serve_app.operations.routing import cache_salts
@@ -93,8 +94,9 @@ class BatchSetup:
         stores = await self.open_stores()
         storage = storage_in(stores.database, stores.files.vault, stores.files)
         choosers = {name: ServeChooser(serve.get_deployment_handle(*place)) for name, place in self.tool_places.items()}
-        foundation = Foundation(stores.database, stores.files, directory, salt, self.state.object_store)
-        tooling = create_tooling(self.tools, choosers, foundation)
+        place = self.state.object_store
+        foundation = Foundation(self.tools, stores.database, stores.files, directory, salt, place, choosers)
+        tooling = create_tooling(foundation)
         safety = create_policies(policies, directory)
         operations = create_operations(directory, salt, safety, storage, tooling.built_ins)
         return LineWorker(stores, operations.by_path(), self.config, ClusterCounts().add)

@@ -34,7 +34,8 @@ from serve_app.config import ServiceConfig
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import BodyLimits
 from serve_app.http.request_ids import OwnRequestIds
-from serve_app.operations.built_ins import Foundation, create_tooling
+from serve_app.operations.built_ins import create_tooling
+from serve_app.operations.foundation import Foundation
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.background import BackgroundRunner
 from serve_app.operations.responses.storage.stores import storage_in
@@ -97,8 +98,8 @@ class Ingress:
         files = FileStore(self._database, await open_objects(self._database, state.object_store), vault)
         choosers = {name: ServeChooser(handle) for name, handle in tools.items()}
         salt = cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256"))
-        foundation = Foundation(self._database, files, directory, salt, state.object_store)
-        self._tooling = create_tooling(config.tools, choosers, foundation)
+        foundation = Foundation(config.tools, self._database, files, directory, salt, state.object_store, choosers)
+        self._tooling = create_tooling(foundation)
         storage = storage_in(self._database, vault, files)
         safety = create_policies(policies, directory)
         operations = create_operations(directory, salt, safety, storage, self._tooling.built_ins)

@@ -9,14 +9,17 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from deployments.operations import Operation
-from deployments.state.containers.store import StoredContainer
+from deployments.state.containers.store import ContainerStore, StoredContainer
 from deployments.state.files.store import StoredFile
+from deployments.tools.code_interpreter.client import RemoteHosts
 from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerFile, ContainerGone
+from deployments.tools.config import CodeInterpreterConfig
 from deployments.tools.sandbox.root import WORK_FOLDER
 from serve_app.errors.api import ApiError, NotFound, QuotaExceeded, Unavailable
 from serve_app.operations.containers.refusals import expired
 from serve_app.operations.containers.service import Containers, NewContainer, new_container_id, path_in
 from serve_app.operations.containers.writing import EVENT, CodeInWriting, TextMember
+from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.tools.contract import (
     CheckedTool,
@@ -53,7 +56,7 @@ class CodeInterpreter:
     type = TYPE
 
     def __init__(self, containers: Containers) -> None:
-        self._containers = containers
+        self.containers = containers
 
     async def open(self, tool: CodeInterpreterTool, context: ToolContext) -> "CodeInUse":
         """Return the tool for one response.
@@ -65,13 +68,21 @@ class CodeInterpreter:
         """
         param = f"{context.param}.container"
         if not isinstance(tool.container, AutoContainer):
-            return CodeInUse(self._containers, context, None, tool.container, [])
+            return CodeInUse(self.containers, context, None, tool.container, [])
         auto = tool.container
-        self._containers.check_memory(auto.memory_limit, f"{param}.memory_limit")
-        await self._containers.check_able()
-        files = await self._containers.find_files(context.principal, auto.file_ids or (), f"{param}.file_ids")
+        self.containers.check_memory(auto.memory_limit, f"{param}.memory_limit")
+        await self.containers.check_able()
+        files = await self.containers.find_files(context.principal, auto.file_ids or (), f"{param}.file_ids")
         used = [item["container_id"] for item in context.calls("code_interpreter_call")]
-        return CodeInUse(self._containers, context, auto, used[-1] if used else None, files)
+        return CodeInUse(self.containers, context, auto, used[-1] if used else None, files)
+
+
+def create_built_in(config: CodeInterpreterConfig, foundation: Foundation) -> CodeInterpreter:
+    """Return the code interpreter of a configuration."""
+    hosts = RemoteHosts(foundation.choosers[TYPE])
+    foundation.closing.callback(hosts.close)
+    store = ContainerStore(foundation.database, foundation.files.vault, foundation.files.clock)
+    return CodeInterpreter(Containers(store, hosts, foundation.files, config))
 
 
 class CodeInUse(WritingTool, CheckedTool, CitingTool):

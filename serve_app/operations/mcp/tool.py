@@ -11,11 +11,13 @@ import orjson
 from pydantic_core import PydanticCustomError
 
 from deployments.operations import Operation
+from deployments.tools.config import McpConfig
 from deployments.tools.mcp.client import McpServers, McpSession
 from deployments.tools.mcp.messages import CallResult, ListedTool, McpFailure, ServerAddress
 from deployments.tools.outbound.errors import AddressRefused
 from serve_app.errors.api import BadRequest
 from serve_app.errors.text import shorten
+from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.events.written_call import FieldInWriting
 from serve_app.operations.responses.prompt.history import CALL_WENT_WRONG, NO_OUTPUT
@@ -67,6 +69,13 @@ class RemoteMcp:
                 code="invalid_value",
             ) from None
         return McpInUse(tool, self._servers.session(address), context, self._servers.config.max_tools)
+
+
+def create_built_in(config: McpConfig, foundation: Foundation) -> RemoteMcp:
+    """Return the tool that reaches MCP servers as a configuration allows."""
+    servers = McpServers(config, foundation.config.outbound.rules)
+    foundation.closing.callback(servers.close)
+    return RemoteMcp(servers)
 
 
 class McpInUse(RemoteTool, WritingTool):

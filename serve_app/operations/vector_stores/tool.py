@@ -9,10 +9,16 @@ import orjson
 from deployments.models.contract.engine import Usage
 from deployments.operations import Operation
 from deployments.state.vector_stores.rows import StoredStore
+from deployments.state.vector_stores.store import VectorStores
+from deployments.tools.config import FileSearchConfig
+from deployments.tools.search_index.index import SearchIndex
 from serve_app.errors.api import ApiError
+from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.tools.contract import CheckedTool, CitingTool, Tell, ToolAnswer, ToolContext
+from serve_app.operations.vector_stores.embedder import Embedder
 from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
+from serve_app.operations.vector_stores.service import VectorStoreService
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions
 from serve_app.schemas.responses.file_search import FileSearchTool
@@ -43,11 +49,20 @@ class FileSearchBuiltIn:
     type = TYPE
 
     def __init__(self, search: FileSearch) -> None:
-        self._search = search
+        self.search = search
 
     async def open(self, tool: FileSearchTool, context: ToolContext) -> "FileSearchInUse":
         """Return the tool for one response."""
-        return FileSearchInUse(self._search, context, tool)
+        return FileSearchInUse(self.search, context, tool)
+
+
+def create_built_in(config: FileSearchConfig, foundation: Foundation) -> FileSearchBuiltIn:
+    """Return the search over files of a configuration."""
+    files = foundation.files
+    stores = VectorStores(foundation.database, files.vault, files.clock)
+    embedder = Embedder(foundation.directory, foundation.salt, config.inputs_per_call)
+    service = VectorStoreService(stores, files, config)
+    return FileSearchBuiltIn(FileSearch(service, SearchIndex(foundation.place), embedder))
 
 
 class FileSearchInUse(CheckedTool, CitingTool):

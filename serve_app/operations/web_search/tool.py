@@ -13,9 +13,12 @@ from typing import Any, Final, get_args
 import orjson
 
 from deployments.operations import Operation
+from deployments.tools.config import WebSearchConfig
 from deployments.tools.outbound.errors import OutboundError
 from deployments.tools.web_search.providers import Location, Search, SearchFailed, SearchProvider, is_within
 from deployments.tools.web_search.reader import PageReader, PageText, PageUnreadable
+from deployments.tools.web_search.setup import create_provider, create_reader
+from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.tools.contract import CitingTool, Tell, ToolAnswer, ToolContext
 from serve_app.operations.web_search.citations import cite, same, texts_of, titles_of
@@ -85,6 +88,14 @@ class WebSearch:
     async def open(self, tool: WebSearchTool | WebSearchPreviewTool, context: ToolContext) -> "SearchInUse":
         """Return the tool for one response."""
         return SearchInUse(self._provider, self._reader, tool, context)
+
+
+def create_built_in(config: WebSearchConfig, foundation: Foundation) -> WebSearch:
+    """Return the web search of a configuration."""
+    provider, reader = create_provider(foundation.config), create_reader(foundation.config)
+    foundation.closing.push_async_callback(provider.aclose)
+    foundation.closing.push_async_callback(reader.aclose)
+    return WebSearch(provider, reader)
 
 
 class SearchInUse(CitingTool):

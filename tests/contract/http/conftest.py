@@ -43,9 +43,10 @@ from deployments.tools.web_search.setup import create_provider
 from serve_app.asgi import create_asgi_app
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import BodyLimits
-from serve_app.operations.built_ins import Foundation, create_tooling
+from serve_app.operations.built_ins import create_tooling
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.containers.tool import CodeInterpreter
+from serve_app.operations.foundation import Foundation
 from serve_app.operations.registry import create_operations
 from serve_app.operations.responses.background import BackgroundRunner, Timing
 from serve_app.operations.responses.storage.stores import Storage
@@ -216,8 +217,9 @@ def vector_stores(tmp_path, world, file_store) -> FileSearch:
     """The real search over files, in the database of `file_store`; nobody indexes what is put into vector stores."""
     config = FileSearchConfig(embedding_model=EMBEDDING_MODEL, max_stores_per_account=5, inputs_per_call=8)
     place = ResolvedObjectStore((tmp_path / "objects").as_uri())
-    foundation = Foundation(file_store._database, file_store, world.directory, cache_salts(b"salt"), place)
-    tooling = create_tooling(ToolsConfig(file_search=config), {}, foundation)
+    tools = ToolsConfig(file_search=config)
+    foundation = Foundation(tools, file_store._database, file_store, world.directory, cache_salts(b"salt"), place)
+    tooling = create_tooling(foundation)
     world.file_search = tooling.file_search
     world.built_ins |= tooling.built_ins
     return world.file_search

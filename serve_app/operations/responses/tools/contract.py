@@ -1,9 +1,7 @@
 """Tools that the service runs itself: what one must be able to do, and the bounds within which they run.
 
 A `BuiltIn` is a tool as this deployment has it; `open` makes of it, for one response, a `ToolInUse`, which offers the
-model one function or several and carries its calls out. The loop is in `run`, and knows no tool by name. To add a tool:
-its name in `deployments.operations`, its schema in `schemas.responses.tools`, a `BuiltIn`, and its place among those
-that the service is created with.
+model one function or several and carries its calls out. The loop is in `run`, and knows no tool by name.
 """
 
 from abc import abstractmethod

@@ -16,12 +16,26 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[3]
 NAMES = "deployments/operations.py"
 
+_DICE_CONFIG = '''
+
+class DiceConfig(Section):
+    """Dice, thrown together."""
+
+    num_dice: int = 1
+'''
 EDITS = {
     "rerank": {
         NAMES: {
             '    MCP = "mcp"\n': '    RERANK = "rerank"\n',
             '"/v1/responses", "input"),\n': '    Operation.RERANK: ModelOperation("embed", "/v1/rerank", "query"),\n',
         }
+    },
+    "dice": {
+        NAMES: {'    MCP = "mcp"\n': '    DICE = "dice"\n'},
+        "deployments/tools/config.py": {
+            "    web_search: WebSearchConfig | None = None\n": "    dice: DiceConfig | None = None\n",
+            "        return self.max_answer_mib * MIB\n": _DICE_CONFIG,
+        },
     },
 }
 """What is added to existing files, after which line; the new files are in a folder of the feature's name."""
@@ -51,7 +65,7 @@ def test_operation_and_tool_take_four_files(feature, tmp_path):
     paths = f"pythonpath={tmp_path} {ROOT}"
     check = HERE / f"check_{feature}.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", paths, str(check)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 0, ran.stdout
 
 
