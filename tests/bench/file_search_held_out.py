@@ -1,10 +1,16 @@
 """Questions by which no number was tuned, each with words of the passage that answers it; written from docstrings."""
 
 HELD_OUT = [
-    ("How is a grammar kept from using up the engine's memory?", "first compiled in a process of its own with little"),
+    (
+        "How is a grammar kept from using up the engine's memory?",
+        "first compiled in a process of its own, with little time and memory",
+    ),
     ("Why does an answer have one request id only?", "Serve adds a second `x-request-id`"),
     ("What goes wrong with HAProxy when the client of a whole answer leaves?", "Splicing is off."),
-    ("How do requests with the same beginning come to the same replica?", "Rendezvous hashing gives every prefix"),
+    (
+        "How do requests with the same beginning come to the same replica?",
+        "Rendezvous hashing assigns a replica to every prefix",
+    ),
     (
         "Do background requests delay the first token of an interactive one?",
         "must not delay the first token of interactive requests",
@@ -41,8 +47,8 @@ HELD_OUT = [
     ("Who is the user of a sandbox when the service runs as root?", "Root is nobody inside and outside"),
     ("What if a web page tells the model to send data away in a URL?", "in an address gets nowhere"),
     ("Why is HTML parsed in a separate process?", "Pages are hostile, and the parser is written in C++"),
-    ("How often are the engine's own metrics reported?", "written down four times a second"),
-    ("What ends the engine's processes after a replica was killed?", "they end when the replica does, however it ends"),
+    ("How often are the engine's own metrics reported?", "metrics four times a second instead of at every step"),
+    ("What ends the engine's processes after a replica was killed?", "when the replica ends, also when it is killed"),
     ("Why is vLLM's generate function not called?", "wakes one task per request and step"),
     ("How long is the header of a frame between ingress and model replica?", "A frame is a header of nine bytes"),
     ("Why can Ray Serve's autoscaler not count requests by itself?", "Requests travel outside of Serve's handles"),
@@ -57,11 +63,14 @@ HELD_OUT = [
     ("Which library runs the patterns of safety policies?", "Patterns run in linear time (RE2)"),
     (
         "A background response was seen in part when its process died: what then?",
-        "makes it again from the journal, which shows nothing new",
+        "replays the response as far as it went and goes on from",
     ),
-    ("Can a deleted file be read again through an older turn?", "deleted since cannot be read again through it"),
+    ("Can a deleted file be read again through an older turn?", "deleted since cannot be read through it"),
     ("What is dropped when a conversation is too long?", "What is cut off to fit is whole turns"),
-    ("How does a developer add a tool that the service runs itself?", "a `BuiltIn`, and its place among those"),
+    (
+        "How does a developer add a tool that the service runs itself?",
+        "`create_built_in` in `serve_app/operations/NAME.py` makes it",
+    ),
     ("When is the content of an expired response destroyed?", "for as long as a later response that was made from it"),
     ('Is the string "1" accepted where a number is wanted?', 'no "1" for 1, no true for 1'),
     ("Why do the demo models never stop by themselves?", "so a request ends at its token limit"),
