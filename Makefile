@@ -49,7 +49,7 @@ check: .venv/installed-dev ## Check format, lint, types, imports between layers,
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m serve_app.config check configs/*.yaml configs/kubernetes/rayservice.yaml
+	$(BIN)/manta config check configs/*.yaml configs/kubernetes/rayservice.yaml
 	$(BIN)/python -m tests.pages.reference --check
 
 docs: .venv/installed-dev ## Write the reference pages from the code and build the documentation into site/.

@@ -1,11 +1,10 @@
 """The configuration of the whole service: the `args:` of the Serve application, one part for each package.
 
-`python -m serve_app.config check FILE ...` says whether files can be deployed; `schema` prints the JSON schema.
+`python -m serve_app.config` is the same as `manta config`.
 """
 
-import json
-import sys
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -156,20 +155,5 @@ def _applications(document: Any) -> list[dict[str, Any]]:
     return list(document.get("applications") or [])
 
 
-def main(arguments: list[str]) -> int:
-    """Run the module's command line; return its exit status."""
-    match arguments:
-        case ["schema"]:
-            sys.stdout.write(json.dumps(ServiceConfig.model_json_schema(), indent=2) + "\n")
-            return 0
-        case ["check", *paths] if paths:
-            faults = [fault for path in paths for fault in check_file(Path(path))]
-            sys.stdout.write("".join(f"{fault}\n" for fault in faults) or f"{len(paths)} files can be deployed\n")
-            return 1 if faults else 0
-        case _:
-            sys.stderr.write("usage: python -m serve_app.config schema | check FILE ...\n")
-            return 2
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    import_module("serve_app.cli.config").app()

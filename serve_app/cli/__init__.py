@@ -2,7 +2,7 @@
 
 import typer
 
-from serve_app.cli import batch, doctor, keys, object_store, usage
+from serve_app.cli import batch, config, doctor, keys, object_store, usage
 from serve_app.cli.supervise import serve
 
 main = typer.Typer(
@@ -14,6 +14,7 @@ main = typer.Typer(
 )
 main.command("serve")(serve.serve)
 main.command("doctor")(doctor.doctor)
+main.add_typer(config.app, name="config")
 main.add_typer(keys.app, name="keys")
 main.add_typer(batch.app, name="batch")
 main.command("adopt-object-store")(object_store.adopt_object_store)
