@@ -1,7 +1,6 @@
-"""Admission: a request starts only while somebody holds a ticket for it, and every ticket is closed exactly once.
+"""Admission: a request runs only with a ticket, and every ticket is closed exactly once.
 
-Requests and tokens are counted by the gatekeeper; here is decided how many tokens a request is worth before it
-has run. HTTP headers are made elsewhere from the same quota.
+The gatekeeper counts requests and tokens. Admission estimates how many tokens a request needs before it has run.
 """
 
 import math
@@ -17,9 +16,9 @@ from serve_app.errors.text import render_duration
 from serve_app.operations.outcome import Cost
 
 UNKNOWN_COMPLETION_TOKENS = 1024
-"""What a request without a bound is taken to generate while nothing is known of its key and model."""
+"""The estimate for a request without a bound while nothing is known of its key and model."""
 
-_MAX_HABITS = 10_000
+_MAX_ENTRIES = 10_000
 
 
 class CompletionEstimator:
@@ -29,7 +28,7 @@ class CompletionEstimator:
     most recently used keys only.
     """
 
-    def __init__(self, max_entries: int = _MAX_HABITS) -> None:
+    def __init__(self, max_entries: int = _MAX_ENTRIES) -> None:
         self._max_entries = max_entries
         self._seen: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
@@ -63,7 +62,7 @@ class PromptEstimator:
     slowly, since a prompt that was held too low passes the limit and one held too high is corrected within a second.
     """
 
-    def __init__(self, max_entries: int = _MAX_HABITS) -> None:
+    def __init__(self, max_entries: int = _MAX_ENTRIES) -> None:
         self._max_entries = max_entries
         self._seen: OrderedDict[tuple[str, str], float] = OrderedDict()
 
@@ -84,12 +83,12 @@ class PromptEstimator:
 
 
 class Admission:
-    """The door: hands out tickets."""
+    """Issues tickets."""
 
     def __init__(self, gatekeeper: Gatekeeper) -> None:
         self._gatekeeper = gatekeeper
-        self._habits = CompletionEstimator()
-        self._ratios = PromptEstimator()
+        self._completions = CompletionEstimator()
+        self._prompts = PromptEstimator()
 
     async def admit(self, principal: Principal) -> "Ticket":
         """Return a ticket for one request.
@@ -100,7 +99,7 @@ class Admission:
         decision = await self._gatekeeper.admit(principal)
         if isinstance(decision, Denied):
             raise RateLimited(decision, principal.organization)
-        return Ticket(self._gatekeeper, self._habits, self._ratios, principal)
+        return Ticket(self._gatekeeper, self._completions, self._prompts, principal)
 
     def quota(self, principal: Principal) -> Quota:
         """Return what the key has left, as this process knows it."""
@@ -110,31 +109,31 @@ class Admission:
 class Ticket:
     """The right to run one request, and the tokens held for it.
 
-    Used as a context manager it gives back what it holds on leaving, unless it was detached before; whoever
-    detached it then settles or refunds. Closing a closed ticket does nothing.
+    Used as a context manager it gives back what it holds on leaving, unless it was detached: then its new holder
+    settles or refunds. Closing a closed ticket does nothing.
     """
 
     __slots__ = (
+        "_completions",
         "_cost",
         "_gatekeeper",
         "_granted",
-        "_habits",
         "_is_detached",
         "_principal",
-        "_ratios",
-        "_reserved_tokens",
+        "_prompts",
+        "reserved_tokens",
     )
 
     def __init__(
-        self, gatekeeper: Gatekeeper, habits: CompletionEstimator, ratios: PromptEstimator, principal: Principal
+        self, gatekeeper: Gatekeeper, completions: CompletionEstimator, prompts: PromptEstimator, principal: Principal
     ) -> None:
         self._gatekeeper = gatekeeper
-        self._habits = habits
-        self._ratios = ratios
+        self._completions = completions
+        self._prompts = prompts
         self._principal = principal
         self._cost: Cost | None = None
         self._granted: Granted | None = None
-        self._reserved_tokens = 0
+        self.reserved_tokens = 0
         self._is_detached = False
 
     async def __aenter__(self) -> Self:
@@ -145,11 +144,6 @@ class Ticket:
     ) -> None:
         if not self._is_detached:
             self.refund()
-
-    @property
-    def reserved_tokens(self) -> int:
-        """The tokens held now."""
-        return self._reserved_tokens
 
     async def reserve(self, cost: Cost) -> None:
         """Hold the tokens that the request may take; a ticket reserves once.
@@ -166,7 +160,7 @@ class Ticket:
         decision = await self._gatekeeper.reserve(self._principal, tokens)
         if isinstance(decision, Denied):
             raise RateLimited(decision, self._principal.organization, cost.model)
-        self._cost, self._granted, self._reserved_tokens = cost, decision, tokens
+        self._cost, self._granted, self.reserved_tokens = cost, decision, tokens
 
     def _worth(self, cost: Cost) -> int:
         """Return the tokens to hold.
@@ -181,8 +175,8 @@ class Ticket:
             guessed = 0
         else:
             certain = cost.prompt_tokens
-            guessed = min(self._habits.usual(key_id, cost.model), cost.max_completion_tokens)
-        guessed += max(0, math.ceil(cost.prompt_tokens * (self._ratios.usual(key_id, cost.model) - 1)))
+            guessed = min(self._completions.usual(key_id, cost.model), cost.max_completion_tokens)
+        guessed += max(0, math.ceil(cost.prompt_tokens * (self._prompts.usual(key_id, cost.model) - 1)))
         return max(certain, min(certain + guessed, limit))
 
     def detach(self) -> Self:
@@ -196,9 +190,9 @@ class Ticket:
             self.refund()
         elif self._close(usage.total_tokens) and self._cost is not None and self._cost.max_completion_tokens:
             key_id, model = self._principal.key_id, self._cost.model
-            self._habits.learn(key_id, model, usage.completion_tokens)
+            self._completions.learn(key_id, model, usage.completion_tokens)
             if usage.prompt_tokens:
-                self._ratios.learn(key_id, model, self._cost.prompt_tokens, usage.prompt_tokens)
+                self._prompts.learn(key_id, model, self._cost.prompt_tokens, usage.prompt_tokens)
 
     def refund(self) -> None:
         """Give back all that is held."""
@@ -208,8 +202,8 @@ class Ticket:
         granted, self._granted = self._granted, None
         if granted is None:
             return False
-        self._gatekeeper.settle(self._principal, granted=granted, reserved=self._reserved_tokens, used=used)
-        self._reserved_tokens = 0
+        self._gatekeeper.settle(self._principal, granted=granted, reserved=self.reserved_tokens, used=used)
+        self.reserved_tokens = 0
         return True
 
 

@@ -7,14 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from deployments.state.identity.key_store import KeyNotFound, KeyRefused
+from deployments.state.identity.key_store import KeyNotFound, KeyRefused, KeyStore
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
 from serve_app.errors.api import BadRequest, NotFound
 from serve_app.routes.access import Deleted, admin_caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import parse_query
 from serve_app.schemas.base import WireModel
-from serve_app.services import KeyAdmin
 from serve_app.validation.body import parse_json_body
 
 
@@ -32,7 +31,7 @@ class KeyQuery(WireModel):
 
 
 class ShownKey(TypedDict):
-    """What may be told of a key: everything but its secret. Times are in Unix seconds."""
+    """A key without its secret. Times are in Unix seconds."""
 
     id: str
     object: Literal["organization.api_key"]
@@ -138,7 +137,7 @@ async def revoke_key(request: Request) -> Response:
 
 
 def key_to_wire(key: ApiKey) -> ShownKey:
-    """Return what may be told of a key."""
+    """Return a key without its secret."""
     return {
         "id": key.key_id,
         "object": "organization.api_key",
@@ -165,7 +164,7 @@ def _whole(at: float | None) -> int | None:
     return None if at is None else int(at)
 
 
-async def _keys(request: Request) -> KeyAdmin:
+async def _keys(request: Request) -> KeyStore:
     await admin_caller(request)
     return services_of(request).keys
 
