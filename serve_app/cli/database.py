@@ -21,6 +21,8 @@ from deployments.state.usage.store import UsageStore
 
 T = TypeVar("T")
 
+_OTHER_TIERS = "These are the default ones; name the service's configuration with --config to use its own."
+
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="The Serve configuration file whose state is meant.", dir_okay=False)
 ]
@@ -67,7 +69,9 @@ def run(place: Place, work: Callable[[Stores], Awaitable[T]], *, may_create: boo
     except ValidationError as error:
         fail(explain(error))
     except (ConfigError, KeyRefused, KeyNotFound) as error:
-        fail(str(error.args[0]) if error.args else type(error).__name__)
+        message = str(error.args[0]) if error.args else type(error).__name__
+        is_default = isinstance(error, KeyRefused) and error.param == "tier" and place.config is None
+        fail(f"{message} {_OTHER_TIERS}" if is_default else message)
     except SQLAlchemyError as error:
         fail(f"The database failed: {getattr(error, 'orig', None) or type(error).__name__}.")
 

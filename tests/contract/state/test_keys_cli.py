@@ -97,6 +97,10 @@ def test_a_secret_is_printed_once_for_people_too(operator: Operator) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (
+            ("keys", "create", "--tier", "research"),
+            "Its tiers are: free, standard, enterprise. These are the default ones; name",
+        ),
         (("keys", "create", "--tier", "enterprise"), "enterprise tier needs requests_per_minute of its own"),
         (("keys", "create", "--requests-per-minute", "0"), "requests_per_minute: "),
         (("keys", "create", "--operation", "fly"), "operations.0: "),
