@@ -1,8 +1,8 @@
 """HAProxy as Ray Serve starts it, with three of its ways changed: `RAY_SERVE_HAPROXY_BINARY_PATH` names this program.
 
 Splicing is off. With it HAProxy 2.8 hands a body that came in more than one segment to the kernel and then no longer
-looks at the client's connection, so nobody learns that the client of a whole answer has left, and the engine works on
-for nobody. Answers pass through HAProxy in small frames, which splicing does not speed up.
+looks at the client's connection, so it does not notice when a client leaves before a whole answer, and the engine
+goes on in vain. Answers pass through HAProxy in small frames, which splicing does not speed up.
 
 What HAProxy answers by itself, when no ingress replica can be reached, has the shape of every other error.
 

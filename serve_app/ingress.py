@@ -145,7 +145,7 @@ class Ingress:
         return OwnRequestIds(create_asgi_app(self._services))
 
     async def __del__(self) -> None:
-        """Hand over what has not been told yet, and what still runs (called by Serve on shutdown)."""
+        """Send what is still queued, and hand over background work (called by Serve on shutdown)."""
         await self._startup.close()
         await self._background.close()
         if self._indexer is not None:

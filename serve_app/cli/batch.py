@@ -59,7 +59,7 @@ def run_batch(
         with source.open("rb") as requests:
             file = client.files.create(file=(source.with_suffix(".jsonl").name, requests), purpose="batch")
         typer.echo(f"{file.bytes:,} bytes uploaded")
-        standing.told = _UNCERTAIN
+        standing.message = _UNCERTAIN
         batch = _create(client, file.id, endpoint or _endpoint_of(source))
         _see_through(client, batch, target, _repeated_options(context, url), standing)
 
@@ -157,7 +157,7 @@ def _create(client: Any, file_id: str, endpoint: str) -> Any:
 def _see_through(client: Any, batch: Any, target: Path, options: str, standing: Standing) -> None:
     """Wait for a batch and download its answers; the command fails where the batch or any line has failed."""
     again = f"manta batch wait {batch.id} -o {shlex.quote(str(target))}{options}"
-    standing.told = "\n".join(
+    standing.message = "\n".join(
         [
             f"{batch.id} goes on without you.",
             f"  see how far it is:  manta batch show {batch.id}{options}",
@@ -168,7 +168,7 @@ def _see_through(client: Any, batch: Any, target: Path, options: str, standing: 
     typer.echo(f"{batch.id}: {batch.status}")
     batch = _follow(client, batch)
     if batch.output_file_id is not None:
-        standing.told = f"{batch.id} has ended; download its answers with\n  {again}"
+        standing.message = f"{batch.id} has ended; download its answers with\n  {again}"
         try:
             _download(client, batch.output_file_id, target)
         except OSError as error:

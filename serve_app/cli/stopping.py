@@ -13,7 +13,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Stopped(BaseException):
-    """The command was told to stop. Nothing that handles failures may take it for one."""
+    """The command was asked to stop, which is no failure."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -22,22 +22,22 @@ class _Stopped(BaseException):
 class Standing:
     """How things stand: what a command that is stopped now has to say."""
 
-    def __init__(self, told: str) -> None:
-        self.told = told
+    def __init__(self, message: str) -> None:
+        self.message = message
 
 
 @contextmanager
-def explain_stop(told: str) -> Iterator[Standing]:
+def explain_stop(message: str) -> Iterator[Standing]:
     """Have a signal end the command with what stands by then, and with the status that shells expect: 130 or 143.
 
     A second signal ends it at once.
     """
-    standing = Standing(told)
+    standing = Standing(message)
     try:
         with _signals_raised():
             yield standing
     except _Stopped as stopped:
-        typer.echo(f"\n{standing.told}", err=True)
+        typer.echo(f"\n{standing.message}", err=True)
         raise typer.Exit(128 + stopped.number) from None
 
 

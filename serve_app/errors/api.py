@@ -232,7 +232,7 @@ class ReceiveTimeout(ApiError):
 
 
 class Conflict(ApiError):
-    """The object is in a state that forbids this; clients are told not to retry by themselves."""
+    """The object is in a state that forbids this; a header keeps clients from retrying by themselves."""
 
     status = 409
     default_type = "invalid_request_error"
@@ -319,7 +319,7 @@ class QuotaExceeded(ApiError):
 
 
 class ClientGone(ApiError):
-    """The caller took the request back; nobody reads this answer, the log does."""
+    """The caller cancelled the request; only the log sees this error."""
 
     status = 499
     default_type = "invalid_request_error"

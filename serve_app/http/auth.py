@@ -15,7 +15,7 @@ async def authenticate(request: HTTPConnection, gatekeeper: Gatekeeper) -> Princ
     Raises:
         Unauthenticated: there is no key, or the header does not hold one the Bearer way.
         InvalidKey: the key is unknown, revoked or expired.
-        Unavailable: nobody can say right now.
+        Unavailable: keys cannot be checked right now.
     """
     secret = bearer_secret(request.headers.get("authorization"))
     try:

@@ -77,7 +77,7 @@ class FormParser:
         return self._events
 
     def finish(self) -> None:
-        """Return if the form is complete.
+        """Check that the form is complete.
 
         Raises:
             FormRefused: it is not.

@@ -99,7 +99,7 @@ OPERATION = ChatOperation
 
 
 def check_features(body: ChatRequest, card: ModelCard, param: str = "messages") -> None:
-    """Return if the model can do what the body asks; `param` is where the caller put the messages.
+    """Check that the model can do what the body asks; `param` is where the caller put the messages.
 
     Raises:
         BadRequest: it cannot call tools, or cannot see.

@@ -1,4 +1,4 @@
-"""From a model id to the engine behind it, and what an engine is told beside the body."""
+"""From a model id to the engine behind it, and the fields that an engine gets beside the body."""
 
 import hashlib
 import hmac
@@ -41,7 +41,7 @@ def unsupported_parameter(name: str) -> BadRequest:
 
 
 def cache_salts(secret: bytes) -> CacheSalt:
-    """Return the function from an account to the salt of its prefix cache; without `secret` nobody can guess one."""
+    """Return the function from an account to the salt of its prefix cache; it cannot be guessed without `secret`."""
 
     def salt(account: str) -> str:
         return hmac.digest(secret, account.encode(), "sha256").hex()[:32]

@@ -8,7 +8,7 @@ from serve_app.errors.api import PermissionDenied
 
 
 def check_operation(principal: Principal, operation: Operation) -> None:
-    """Return if the key may use the operation.
+    """Check that the key may use the operation.
 
     Raises:
         PermissionDenied: its scopes leave the operation out.

@@ -1,4 +1,4 @@
-"""GET /livez, /readyz and /metrics: for whoever runs the service; no key needed, nothing about callers told."""
+"""GET /livez, /readyz and /metrics: for operators; they need no key and contain nothing about callers."""
 
 import asyncio
 from typing import Any
@@ -30,8 +30,8 @@ async def report_readiness(request: Request) -> Response:
         "models": bool(services.directory.cards()) and startup.is_ready,
     }
     is_ready = all(checks.values())
-    told = {"status": "ok" if is_ready else "unavailable", "checks": checks, "models_starting": startup.num_starting}
-    return json_response(told, 200 if is_ready else 503)
+    report = {"status": "ok" if is_ready else "unavailable", "checks": checks, "models_starting": startup.num_starting}
+    return json_response(report, 200 if is_ready else 503)
 
 
 async def _gatekeeper_answers(request: Request) -> bool:

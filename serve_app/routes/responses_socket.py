@@ -139,9 +139,9 @@ class _Session:
 
     async def tell_error(self, error: ApiError) -> None:
         """Send an error event: flat, as streams have it, and nested, as answers do."""
-        told: dict[str, Any] = dict(error.to_wire()["error"])
-        event = {"type": "error", "sequence_number": 0, "status": error.status, "error": told}
-        event |= {name: told[name] for name in ("code", "message", "param")}
+        fields: dict[str, Any] = dict(error.to_wire()["error"])
+        event = {"type": "error", "sequence_number": 0, "status": error.status, "error": fields}
+        event |= {name: fields[name] for name in ("code", "message", "param")}
         await self._websocket.send_text(orjson.dumps(event).decode())
 
 

@@ -1,7 +1,7 @@
 """What all wire models share: their strictness, how a rule of ours refuses, and the parameters of sampling.
 
 Types are as strict as JSON has them: no "1" for 1, no true for 1, but 1 for 1.0. Labels that start with "?"
-name the branch of a union for whoever explains an error, and are no part of a field's path.
+name the branch of a union for error messages, and are no part of a field's path.
 """
 
 import re

@@ -50,7 +50,7 @@ Schema = dict[str, Any]
 
 
 def check_json_schema(schema: Schema, at: str, *, strict: bool = False) -> None:
-    """Return if a schema is within bounds, and within OpenAI's subset of schemas when `strict`.
+    """Check that a schema is within bounds, and within OpenAI's subset of schemas when `strict`.
 
     `at` is the schema's path in the body.
 

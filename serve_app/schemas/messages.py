@@ -84,7 +84,7 @@ Text = Annotated[str, Tag("?string")]
 
 
 class SystemMessage(WireModel):
-    """Instructions of whoever built the application, under the older of its two role names."""
+    """The developer's instructions, under the older of the two role names."""
 
     role: Literal["system"]
     content: Text | TextParts
@@ -92,7 +92,7 @@ class SystemMessage(WireModel):
 
 
 class DeveloperMessage(WireModel):
-    """Instructions of whoever built the application."""
+    """The developer's instructions."""
 
     role: Literal["developer"]
     content: Text | TextParts
@@ -187,7 +187,7 @@ def num_images(message: Message) -> int:
 
 
 def check_conversation(messages: list[Message]) -> None:
-    """Return if the messages fit together as OpenAI asks of them.
+    """Check that the messages fit together as OpenAI's rules have it.
 
     Raises:
         PydanticCustomError: an assistant message says nothing, or tool calls and tool messages do not match.

@@ -25,10 +25,10 @@ class ModelList(TypedDict):
 
 
 def model_to_wire(card: ModelCard) -> Model:
-    """Return what is told of one model."""
+    """Return one model as clients know it."""
     return {"id": card.id, "object": "model", "created": card.created, "owned_by": card.owned_by}
 
 
 def models_to_wire(cards: Iterable[ModelCard]) -> ModelList:
-    """Return what is told of several models, in their order."""
+    """Return a list of models as clients know it, in their order."""
     return {"object": "list", "data": [model_to_wire(card) for card in cards]}

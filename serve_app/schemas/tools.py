@@ -105,7 +105,7 @@ LegacyFunctionCall = Annotated[Literal["none", "auto"], Tag("?string")] | Annota
 
 
 def check_tool_choice(choice: ToolChoice | None, tools: list[FunctionTool | CustomTool] | None) -> None:
-    """Return if a choice can be made among the tools that there are.
+    """Check that the choice is among the tools of the request.
 
     Raises:
         PydanticCustomError: there are no tools to choose from, or the one that is named is not among them.

@@ -26,7 +26,7 @@ def log_to(stream: TextIO) -> logging.Handler:
 
 
 def api_error_for(error: Exception, request_id: str) -> ApiError:
-    """Return the client's error for any exception; one that nobody foresaw is logged and answered with a plain 500."""
+    """Return the client's error for any exception; an unexpected one is logged and becomes a plain 500."""
     translated = translate_error(error)
     if translated is None:
         log_bug(request_id, error)

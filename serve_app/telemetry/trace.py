@@ -19,7 +19,7 @@ class RequestTrace:
     `at` is in Unix seconds, `started` and `first_piece_at` on the monotonic clock. `model` is only set to the id of
     a model that exists, since what a client wrote there may be anything. `server_send` is the server's own send: once
     the head of an answer has passed the middleware, the rest may go there directly. One that `goes_on` after its answer
-    is recorded by whoever carries it on.
+    is recorded by its new holder.
     """
 
     request_id: str

@@ -42,7 +42,7 @@ def parse_json(raw: bytes) -> Any:
 
 
 def check_structure(raw: bytes) -> None:
-    """Return if the text is within the bounds on depth and number of parts; says nothing of its syntax.
+    """Check that the text is within the bounds on depth and number of parts; its syntax is not checked.
 
     Exact up to the first syntax error, and a parser stops there.
 

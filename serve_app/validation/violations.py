@@ -1,4 +1,4 @@
-"""Translates what pydantic found wrong with a body into the one error that the caller is told.
+"""Translates what pydantic found wrong with a body into the one error that the caller gets.
 
 Of several findings the first counts. Paths are those of the body that was sent ("messages[0].content[1].text"):
 the names of union branches that pydantic adds are left out by walking along the body itself.
@@ -77,7 +77,7 @@ def trim(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def translate_violation(error: ValidationError, body: dict[str, Any]) -> BadRequest:
-    """Return what the caller is told about a body that does not fit its schema."""
+    """Return the error for a body that does not fit its schema."""
     findings = error.errors(include_url=False)
     finding = findings[0]
     if has_too_many_findings(error):

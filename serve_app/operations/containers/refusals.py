@@ -1,4 +1,4 @@
-"""What callers are told when something about a container does not work."""
+"""The errors that callers get about containers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ def translated(container_id: str, file_id: str = "") -> Iterator[None]:
 
 
 def expired(container_id: str, param: str | None = None) -> NotFound:
-    """Return what a caller is told who uses a container that has ended."""
+    """Return the error for a container that has expired."""
     return NotFound(
         f"Container with id '{shorten(container_id)}' has expired, and everything in it is gone. Create a new one.",
         param=param,
@@ -46,12 +46,12 @@ def expired(container_id: str, param: str | None = None) -> NotFound:
 
 
 def no_file(file_id: str) -> NotFound:
-    """Return what a caller is told who names a file that is not there."""
+    """Return the error for a file that does not exist."""
     return NotFound(f"No such container file: {shorten(file_id)}")
 
 
 def too_many(most: int) -> QuotaExceeded:
-    """Return what a caller is told who has `most` containers and wants another."""
+    """Return the error for an account that has `most` containers already."""
     return QuotaExceeded(
         f"You have {most} containers, as many as you may at once. Delete those that you no longer need.",
         code="too_many_containers",

@@ -1,4 +1,4 @@
-"""Containers as accounts have them: whose they are, what is copied into them, and what their ends are told as."""
+"""Containers as accounts have them: who owns them, the files copied into them, and the errors once they have ended."""
 
 import secrets
 from collections.abc import AsyncIterator, Sequence
@@ -108,7 +108,7 @@ class Containers:
         return True
 
     async def check_able(self) -> None:
-        """Return if containers can be had at all.
+        """Check that the code interpreter can make containers.
 
         Raises:
             Unavailable: none can; says why.
@@ -117,7 +117,7 @@ class Containers:
             await self._hosts.check_able()
 
     def check_memory(self, memory_limit: str | None, param: str) -> None:
-        """Return if a container may have so much memory.
+        """Check that a container may have so much memory.
 
         Raises:
             BadRequest: it is more than the operator gives.

@@ -114,7 +114,7 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         self._uncited: dict[str, None] = {}
 
     async def check(self) -> None:
-        """Return once it is known which container there is.
+        """Find the container, or that a new one is needed.
 
         Raises:
             NotFound: the one that the request names is not there, or not any more.
@@ -169,7 +169,7 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         return CodeInWriting(item)
 
     async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
-        """Run the code of a call; whoever cancels this interrupts the code."""
+        """Run the code of a call; cancelling this interrupts the code."""
         code = _code_of(arguments)
         if code is None:
             return ToolAnswer({**item, "status": "failed"}, _NO_CODE)
@@ -189,11 +189,11 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
             self._uncited[file.path] = None
         if result.status == "died":
             self._forget()
-        told = {**item, "status": _STATUSES[result.status], "container_id": container_id}
+        finished = {**item, "status": _STATUSES[result.status], "container_id": container_id}
         if OUTPUTS in self._context.include:
-            told["outputs"] = self._outputs(result)
+            finished["outputs"] = self._outputs(result)
         cites = {"written": [(container_id, asdict(file)) for container_id, file in self._written.values()]}
-        return ToolAnswer(told, _told(result, note), cites={**cites, "uncited": list(self._uncited)})
+        return ToolAnswer(finished, _output_of(result, note), cites={**cites, "uncited": list(self._uncited)})
 
     def recall(self, cites: Any) -> None:
         """Know the files that were written and not cited yet."""
@@ -310,7 +310,7 @@ def _code_of(arguments: str) -> str | None:
     return code.text
 
 
-def _told(result: CodeRun, note: str) -> str:
+def _output_of(result: CodeRun, note: str) -> str:
     """Return what came of a call as the model reads it."""
     lines = [note, result.logs.rstrip("\n")]
     if result.reason is not None:

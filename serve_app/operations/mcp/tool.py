@@ -146,11 +146,11 @@ class McpInUse(RemoteTool, WritingTool):
         self._is_listed = True
         left_out = self._take(tools)
         tell(f"{_LIST}.completed")
-        told = {**item, "tools": [tool for tool in tools if tool["name"] not in left_out]}
-        del told["error"]  # Strict clients want no key where there is none.
+        fields = {**item, "tools": [tool for tool in tools if tool["name"] not in left_out]}
+        del fields["error"]  # Strict clients want no key where there is none.
         if left_out:
-            told["error"] = _left_out(left_out)
-        return ToolAnswer(told, "")
+            fields["error"] = _left_out(left_out)
+        return ToolAnswer(fields, "")
 
     def _is_allowed(self, tool: Item) -> bool:
         return self._tool.is_allowed(tool["name"], is_read_only=_is_read_only(tool))
@@ -162,7 +162,7 @@ class McpInUse(RemoteTool, WritingTool):
     def ask_approval(self, name: str, arguments: str) -> Item | None:
         """Return an item that asks the client to approve a call, None where it needs not be asked."""
         tool = self._by_function[name]
-        if _parse(arguments) is None:  # It fails, and nobody need be asked whether it may.
+        if _parse(arguments) is None:  # It fails, so no approval is needed.
             return None
         if not self._tool.needs_approval(tool["name"], is_read_only=_is_read_only(tool)):
             return None
@@ -196,7 +196,7 @@ class McpInUse(RemoteTool, WritingTool):
         return FieldInWriting(item, f"{_CALL}_arguments", "arguments", f"{_CALL}.in_progress")
 
     async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
-        """Carry a call out; whoever cancels this takes it back."""
+        """Carry a call out; cancelling this cancels the call."""
         parsed = _parse(arguments)
         try:
             if name not in self._by_function:

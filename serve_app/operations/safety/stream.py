@@ -84,9 +84,9 @@ class SafeStream:
 
     def _note_end(self) -> None:
         assert self._stream is not None
-        told = self._stream.summary
-        self.summary.usage = told.usage
-        reasons = told.finish_reasons or [""] * len(self._choices)
+        summary = self._stream.summary
+        self.summary.usage = summary.usage
+        reasons = summary.finish_reasons or [""] * len(self._choices)
         pairs = zip(self._choices, reasons, strict=False)
         self.summary.finish_reasons = [_FILTERED if choice.was_filtered else reason for choice, reason in pairs]
 

@@ -54,7 +54,7 @@ _MIB = 1024 * 1024
 class Timing:
     """When what happens, in seconds, and how much is taken at once.
 
-    `look_s` is how often a replica looks for work that it was not told of.
+    `look_s` is how often a replica looks for work of other replicas.
     """
 
     lease_s: float = 30.0
@@ -172,7 +172,7 @@ class Indexer:
     async def _read(self, claim: Claim, claimed: ClaimedFile) -> _ReadFile | None:
         """Return a file with its text read, None where it has failed."""
         file, most = claimed.file, self._config.max_file_mib
-        told: tuple[ErrorCode, str]
+        failure: tuple[ErrorCode, str]
         try:
             stored = await self._files.find(file.account, file.file_id)
             if stored.num_bytes > most * _MIB:
@@ -187,19 +187,19 @@ class Indexer:
             chunks = await read_chunks(content, file.filename, sizes, self._limits)
             return _ReadFile(claimed, chunks)
         except UnsupportedFile as error:
-            told = ("unsupported_file", str(error))
+            failure = ("unsupported_file", str(error))
         except InvalidFile as error:
-            told = ("invalid_file", str(error))
+            failure = ("invalid_file", str(error))
         except FileNotFound:
-            told = ("invalid_file", _GONE)
+            failure = ("invalid_file", _GONE)
         except StoreUnavailable:
-            told = ("server_error", _FAILED)
+            failure = ("server_error", _FAILED)
         except ApiError as error:
-            told = ("server_error", error.message)
+            failure = ("server_error", error.message)
         except Exception as error:
             log_bug("indexing", error)
-            told = ("server_error", _FAILED)
-        await self._work.fail(claim.run_id, claim.store.store_id, file.file_id, *told)
+            failure = ("server_error", _FAILED)
+        await self._work.fail(claim.run_id, claim.store.store_id, file.file_id, *failure)
         return None
 
     async def _index_group(self, claim: Claim, group: Sequence[_ReadFile]) -> None:
@@ -234,7 +234,7 @@ class Indexer:
             self._observer.end(trace, route=ROUTE, ended=time.perf_counter())
 
     def _charge(self, principal: Principal, num_tokens: int) -> None:
-        """Count tokens against the key's limit; nothing was held for them, since nobody waits for the answer."""
+        """Count tokens against the key's limit; none were reserved, as no request waits."""
         self._gatekeeper.settle(principal, granted=Granted(time.time()), reserved=0, used=num_tokens)
 
     async def _tidy(self, tidying: Tidying) -> bool:

@@ -1,4 +1,4 @@
-"""What callers are told when something about a vector store does not work."""
+"""The errors that callers get about vector stores."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,12 +45,12 @@ def translated(store_id: str, other_id: str = "", most: int = 0, param: str | No
 
 
 def no_store(store_id: str, param: str | None = None) -> NotFound:
-    """Return what a caller is told who names a store that is not there."""
+    """Return the error for a store that does not exist."""
     return NotFound(f"Vector store with id '{shorten(store_id)}' not found.", param=param)
 
 
 def expired(store_id: str, param: str | None = None) -> BadRequest:
-    """Return what a caller is told who uses a store that has expired."""
+    """Return the error for a store that has expired."""
     return BadRequest(
         f"Vector store with id '{shorten(store_id)}' has expired, and nothing is in it any more. Create a new one.",
         param=param,
@@ -59,7 +59,7 @@ def expired(store_id: str, param: str | None = None) -> BadRequest:
 
 
 def too_many_stores(most: int) -> QuotaExceeded:
-    """Return what a caller is told who has `most` vector stores and wants another."""
+    """Return the error for an account that has `most` vector stores already."""
     return QuotaExceeded(
         f"You have {most} vector stores, as many as you may. Delete those that you no longer need.",
         code="too_many_vector_stores",

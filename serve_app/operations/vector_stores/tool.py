@@ -83,7 +83,7 @@ class FileSearchInUse(CheckedTool, CitingTool):
         self._markers: dict[tuple[int, int], tuple[str, str]] = {}  # Ids and names of files.
 
     async def check(self) -> None:
-        """Return once the vector stores are known to be there.
+        """Check that the vector stores exist.
 
         Raises:
             NotFound: one is not.
@@ -128,11 +128,11 @@ class FileSearchInUse(CheckedTool, CitingTool):
         except ApiError as error:
             return ToolAnswer({**item, "status": "failed"}, error.message)
         tell(f"{_EVENT}.completed")
-        told = {**item, "status": "completed"}
+        finished = {**item, "status": "completed"}
         if RESULTS in self._context.include:
-            told["results"] = [_result_of(hit) for hit in found.hits]
+            finished["results"] = [_result_of(hit) for hit in found.hits]
         output = self._told(call, found.hits)
-        return ToolAnswer(told, output, Usage(prompt_tokens=found.num_tokens), list(self._markers.items()))
+        return ToolAnswer(finished, output, Usage(prompt_tokens=found.num_tokens), list(self._markers.items()))
 
     def recall(self, cites: Any) -> None:
         """Know the places that markers stand for."""
@@ -174,10 +174,10 @@ class FileSearchInUse(CheckedTool, CitingTool):
 def _queries_of(arguments: str) -> list[str]:
     """Return the queries that a model has written into its arguments; it may have written one only, or no JSON."""
     try:
-        told: Any = orjson.loads(arguments)
+        parsed: Any = orjson.loads(arguments)
     except orjson.JSONDecodeError:
         return []
-    given = (told.get("queries") or told.get("query")) if isinstance(told, dict) else None
+    given = (parsed.get("queries") or parsed.get("query")) if isinstance(parsed, dict) else None
     many = given if isinstance(given, list) else [given]
     return [query[:_MAX_QUERY_CHARS] for query in many if isinstance(query, str) and query.strip()][:_MAX_QUERIES]
 

@@ -120,7 +120,7 @@ class SearchInUse(CitingTool):
 
     def functions(self) -> list[Item]:
         """Return the functions that the model is offered; without access to the web, only the search's index is."""
-        where, domains = _told_of(self._location), ""
+        where, domains = _place_of(self._location), ""
         if self._domains:
             domains = f" Only pages of these domains are found: {', '.join(self._domains)}."
         description = _SEARCH_DESCRIPTION.format(where=where, domains=domains)
@@ -137,32 +137,32 @@ class SearchInUse(CitingTool):
 
     def begin(self, name: str, arguments: str) -> Item:
         """Return a new item for a call."""
-        told = _arguments_of(arguments)
+        fields = _arguments_of(arguments)
         head = {"id": new_id("ws"), "type": "web_search_call", "status": "in_progress"}
         match name:
             case "open_page":
-                return {**head, "action": {"type": name, "url": told.get("url", "")}}
+                return {**head, "action": {"type": name, "url": fields.get("url", "")}}
             case "find_in_page":
-                action = {"type": name, "url": told.get("url", ""), "pattern": told.get("pattern", "")}
+                action = {"type": name, "url": fields.get("url", ""), "pattern": fields.get("pattern", "")}
                 return {**head, "action": action}
-        query = told.get("query", "")
+        query = fields.get("query", "")
         return {**head, "action": {"type": "search", "query": query, "queries": [query]}}
 
     async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
         """Search, open a page, or find something in one."""
         tell(f"{_EVENT}.in_progress")
-        told = _arguments_of(arguments)
+        fields = _arguments_of(arguments)
         wanted = {TYPE: ("query",), OPEN_PAGE: ("url",), FIND_IN_PAGE: ("url", "pattern")}[name]
-        if not all(told.get(one) for one in wanted):
+        if not all(fields.get(one) for one in wanted):
             example = orjson.dumps(dict.fromkeys(wanted, "...")).decode()
             return ToolAnswer({**item, "status": "failed"}, _NO_ARGUMENTS.format(name=name, wanted=example))
         tell(f"{_EVENT}.searching")
         try:
             if name == TYPE:
-                output = await self._search(told["query"][:_MAX_QUERY_CHARS], item["action"])
+                output = await self._search(fields["query"][:_MAX_QUERY_CHARS], item["action"])
             else:
-                page = await self._page(told["url"])
-                output = self._shown(page) if name == OPEN_PAGE else _found(page, told["pattern"])
+                page = await self._page(fields["url"])
+                output = self._shown(page) if name == OPEN_PAGE else _found(page, fields["pattern"])
         except (SearchFailed, PageUnreadable, OutboundError) as error:
             return ToolAnswer({**item, "status": "failed"}, error.message)
         tell(f"{_EVENT}.completed")
@@ -248,17 +248,17 @@ def _function(name: str, description: str, **parameters: str) -> Item:
 def _arguments_of(arguments: str) -> dict[str, str]:
     """Return what a model has written into its arguments, as far as it is text."""
     try:
-        told: Any = orjson.loads(arguments)
+        fields: Any = orjson.loads(arguments)
     except orjson.JSONDecodeError:
         return {}
-    return {key: value for key, value in told.items() if isinstance(value, str)} if isinstance(told, dict) else {}
+    return {key: value for key, value in fields.items() if isinstance(value, str)} if isinstance(fields, dict) else {}
 
 
-def _location_of(told: UserLocation | None) -> Location | None:
-    return None if told is None else Location(told.country, told.region, told.city, told.timezone)
+def _location_of(place: UserLocation | None) -> Location | None:
+    return None if place is None else Location(place.country, place.region, place.city, place.timezone)
 
 
-def _told_of(location: Location | None) -> str:
+def _place_of(location: Location | None) -> str:
     if location is None:
         return ""
     parts: Sequence[str | None] = (location.city, location.region, location.country)
@@ -278,11 +278,11 @@ def _found(page: PageText, pattern: str) -> str:
         "..." + page.text[max(0, start - _AROUND_CHARS) : end + _AROUND_CHARS].strip() + "..."
         for start, end in spans[:_MAX_PLACES]
     ]
-    places_told = f"{len(spans)} places" if len(spans) > 1 else "1 place"
-    return _marked(f"{page.title}\n{page.url}\n{places_told}\n\n" + "\n\n".join(shown))
+    num_places = f"{len(spans)} places" if len(spans) > 1 else "1 place"
+    return _marked(f"{page.title}\n{page.url}\n{num_places}\n\n" + "\n\n".join(shown))
 
 
 def _marked(text: str) -> str:
-    """Return text from the web, told to be untrusted, between lines that it cannot have known."""
+    """Wrap text from the web in random markers and a notice that it is untrusted."""
     mark = secrets.token_hex(8)
     return f"{_UNTRUSTED.format(mark=mark)}BEGIN {mark}\n{text}\nEND {mark}"

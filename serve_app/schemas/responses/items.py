@@ -50,7 +50,7 @@ UNSUPPORTED_ITEMS = frozenset(
 
 
 def _check_one(part: WireModel, *names: LiteralString) -> None:
-    """Return if a part says in one way only what it holds."""
+    """Check that a part has its content in one field only."""
     given = [name for name in names if getattr(part, name) is not None]
     if len(given) > 1:
         raise refusal(

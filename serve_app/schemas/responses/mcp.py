@@ -34,7 +34,7 @@ Identifier = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 def _check_headers(headers: dict[str, str]) -> dict[str, str]:
-    """Return headers that can be sent as they are; what is wrong with one is told without its value."""
+    """Return headers that can be sent as they are; errors never contain a value."""
     if len(headers) > MAX_HEADERS:
         raise refusal("object_above_max_properties", f"Invalid '{{param}}': expected at most {MAX_HEADERS} headers.")
     for name, value in headers.items():
@@ -169,7 +169,7 @@ def redacted(url: str) -> str:
 def without_secrets(body: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """Return a valid body as it may be kept, and whether something that a server wants to hear is missing from it.
 
-    The path of a server's address is still there: without it nobody could ask the server again.
+    The path of a server's address is still there: without it the server could not be asked again.
     """
     tools = body.get("tools") or []
     kept = [_without_secrets(tool) for tool in tools]

@@ -139,7 +139,7 @@ ToolChoice = (
 
 
 def check_tool_choice(choice: ToolChoice | None, tools: list[Tool] | None) -> None:
-    """Return if a choice can be made among the tools that there are.
+    """Check that the choice is among the tools of the request.
 
     Raises:
         PydanticCustomError: there are no tools to choose from, or one that is named is not among them.
@@ -165,7 +165,7 @@ _Named = NamedChoice | BuiltInChoice | McpChoice | AllowedFunction | AllowedBuil
 
 
 def _check_named(one: _Named, at: str, tools: list[Tool]) -> None:
-    """Return if a tool that is named is there."""
+    """Check that a tool that is named is in the request."""
     match one:
         case NamedChoice() | AllowedFunction():
             field, wanted = "name", one.name
@@ -183,7 +183,7 @@ def _check_named(one: _Named, at: str, tools: list[Tool]) -> None:
 
 
 def check_tools(tools: list[Tool] | None) -> None:
-    """Return if the tools can stand beside each other.
+    """Check that the tools fit together.
 
     Raises:
         PydanticCustomError: two remote servers have one label, or there are too many of them.
