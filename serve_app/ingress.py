@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from batch.actor import CoordinatorBell, start_coordinator
 from batch.setup import BatchSetup, ModelPlace
 from deployments.limits.actor import RayTransport, start_gatekeeper
-from deployments.limits.client.client import GatekeeperClient
+from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.log_handlers import keep_handlers_open
 from deployments.models.client.directory import ConfiguredDirectory

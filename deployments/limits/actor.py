@@ -8,9 +8,9 @@ from ray.exceptions import RayActorError, RayError
 
 from deployments.channel.client import Address
 from deployments.detached import NAMESPACE, start_detached, stop_detached
-from deployments.limits.exchange_channel import ExchangeClient, ExchangeListener
-from deployments.limits.gatekeeper import Gatekeeper, fingerprint
-from deployments.limits.messages import Exchange, Exchanged, Identified, TransportDown
+from deployments.limits.gatekeeper import GatekeeperProcess, fingerprint
+from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
+from deployments.limits.sync_channel import SyncClient, SyncListener
 from deployments.state.config import ResolvedState
 
 ACTOR_NAME = "manta-gatekeeper"
@@ -18,20 +18,20 @@ _CALL_TIMEOUT_S = 2.0
 _STOP_S = 15.0
 
 
-class GatekeeperActor(Gatekeeper):
-    """The gatekeeper in its process on the cluster: it is called through Ray, and exchanges come over a channel."""
+class GatekeeperActor(GatekeeperProcess):
+    """The gatekeeper as an actor: called through Ray, but for syncs, which come over a channel."""
 
     def __init__(self, state: ResolvedState) -> None:
         super().__init__(state)
         name = f"gatekeeper-{ray.get_runtime_context().get_actor_id()}"
-        self._listener = ExchangeListener(self.exchange, ray.util.get_node_ip_address(), name)
+        self._listener = SyncListener(self.sync, ray.util.get_node_ip_address(), name)
 
     def channel(self) -> Address:
-        """Return where exchanges are taken."""
+        """Return where the gatekeeper listens for syncs."""
         return self._listener.address
 
     def stop(self) -> None:
-        """Save everything, and answer nobody any more."""
+        """Stop listening, and save everything."""
         self._listener.close()
         super().stop()
 
@@ -39,7 +39,7 @@ class GatekeeperActor(Gatekeeper):
 def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
     """Return the handle of the cluster's gatekeeper, started if there is none or if it runs with another configuration.
 
-    It outlives whoever starts it, and comes back by itself when it is killed. Several may start it at once.
+    It outlives the process that starts it, and Ray restarts it when it is killed. Several may start it at once.
 
     Raises:
         ConfigError: something else keeps replacing it.
@@ -48,17 +48,17 @@ def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
 
 
 def stop_gatekeeper(name: str = ACTOR_NAME) -> None:
-    """Have the gatekeeper save everything, then end it for good; nothing happens where there is none."""
+    """Have the gatekeeper save everything, then end it for good; do nothing where there is none."""
     stop_detached(name, _STOP_S)
 
 
 class RayTransport:
-    """Calls the gatekeeper actor by its name; exchanges, for which requests wait, go over a channel to it."""
+    """Calls the gatekeeper actor by its name; syncs, which requests wait for, go over a channel to it."""
 
     def __init__(self, name: str = ACTOR_NAME) -> None:
         self._name = name
         self._handle: Any = None
-        self._exchanges = ExchangeClient(self._find_channel)
+        self._sync = SyncClient(self._find_channel)
 
     async def pepper(self) -> bytes:
         """Return the secret under which API keys are digested."""
@@ -66,13 +66,13 @@ class RayTransport:
         return pepper
 
     async def identify(self, digest: bytes) -> Identified:
-        """Return who the digest stands for."""
+        """Return the holder of a digest."""
         identified: Identified = await self._call("identify", digest)
         return identified
 
-    async def exchange(self, exchange: Exchange) -> Exchanged:
-        """Carry one exchange."""
-        return await self._exchanges.exchange(exchange, _CALL_TIMEOUT_S)
+    async def sync(self, request: SyncRequest) -> SyncReply:
+        """Return the gatekeeper's reply."""
+        return await self._sync.sync(request, _CALL_TIMEOUT_S)
 
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
         """Hand over request records."""
@@ -85,7 +85,7 @@ class RayTransport:
 
     def close(self) -> None:
         """Close the channel."""
-        self._exchanges.close()
+        self._sync.close()
 
     async def _find_channel(self) -> Address:
         address: Address = await self._call("channel")

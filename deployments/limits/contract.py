@@ -1,7 +1,7 @@
 """How much a key may do: the values and the contract between the ingress and the gatekeeper.
 
-A refusal is a value, never an exception. Kept by `deployments.limits.client.client` (leases from the gatekeeper
-actor) and by the in-memory twin in `tests`.
+A refusal is a value, never an exception. `limits.client.gatekeeper_client` keeps the contract with leases from the
+gatekeeper actor, a twin in `tests` in memory.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Denied:
     """The request may not go on yet.
 
     `used` and `limit` are of the sliding minute, in `dimension`'s unit. `retry_after_s` is when `requested`
-    would fit if nobody else took the room; None when it is larger than `limit` and never fits.
+    would fit if no other request took the room; None when it is larger than `limit` and never fits.
     """
 
     dimension: Literal["requests", "tokens"]
@@ -58,7 +58,7 @@ class Gatekeeper(Protocol):
         """Return who holds the secret; None if it is unknown, revoked or expired.
 
         Raises:
-            GatekeeperUnavailable: the secret is not in this process's cache and nobody can be asked.
+            GatekeeperUnavailable: the secret is not in this process's cache and the gatekeeper does not answer.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The gatekeeper without its process: keys and the ledger in memory, and the answer to every message. No I/O.
+"""The gatekeeper without its process: keys and ledger in memory, and the reply to every message. No I/O.
 
 The clock is Unix time that never goes back. One lock serves the calls of clients and the thread that keeps the
 database: neither holds it for longer than one message or one key.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Journal, Ledger
-from deployments.limits.messages import Ask, Exchange, Exchanged, Identified, Lease, Standing
+from deployments.limits.messages import Ask, Identified, Lease, Standing, SyncReply, SyncRequest
 from deployments.limits.window import Shortage
 from deployments.state.identity.keys import StoredKey
 
@@ -31,8 +31,8 @@ class _Client:
 class GatekeeperCore:
     """Answers clients.
 
-    Where charges since `lost_since` are missing, it grants nothing for RECOVERY_S seconds and has every client tell
-    what it was granted since.
+    Where charges since `lost_since` are missing, it grants nothing for RECOVERY_S seconds, and asks every client to
+    report what it was granted since.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class GatekeeperCore:
             self._set_limits(key_id)
 
     def identify(self, digest: bytes) -> Identified:
-        """Return who the digest stands for."""
+        """Return the holder of a digest."""
         with self.lock:
             return self.keyring.identify(digest, self.clock())
 
-    def exchange(self, message: Exchange) -> Exchanged:
-        """Apply what a client gives back, grant what it asks for, and tell it what changed."""
+    def sync(self, message: SyncRequest) -> SyncReply:
+        """Apply refunds and charges, grant leases, and return them with the changes of keys."""
         with self.lock:
             now = self.clock()
             client = self._clients.setdefault(message.client_id, _Client())
@@ -71,7 +71,7 @@ class GatekeeperCore:
             answers = None if is_recovering else self._answer(message, now)
             if self._journal is not None:
                 self._journal.flush()
-            return Exchanged(
+            return SyncReply(
                 now=now,
                 revision=self.keyring.revision,
                 changed=self.keyring.changes_since(message.revision),
@@ -82,14 +82,14 @@ class GatekeeperCore:
             )
 
     def apply_keys(self, revision: int, changed: Iterable[StoredKey]) -> None:
-        """Take in changes of keys."""
+        """Apply changes of keys."""
         with self.lock:
             for key in self.keyring.apply(revision, changed):
                 if key.principal is not None and self.ledger.knows(key.key_id):
                     self._set_limits(key.key_id)
 
     def sweep(self) -> None:
-        """Forget keys that are charged nothing and clients that are long gone."""
+        """Forget keys without charges, and clients that have been gone for minutes."""
         with self.lock:
             now = self.clock()
             self.ledger.forget_idle(now)
@@ -107,8 +107,8 @@ class GatekeeperCore:
             client = self._clients.setdefault(client_id, _Client())
             client.serial, client.seen_at = serial, self.clock() - _CLIENT_SEEN_S
 
-    def _apply_postings(self, client: _Client, message: Exchange, now: float) -> None:
-        """Apply refunds and charges, unless this very message was applied before and only its answer was lost."""
+    def _apply_postings(self, client: _Client, message: SyncRequest, now: float) -> None:
+        """Apply refunds and charges once, also where the client repeats a message because the reply was lost."""
         if message.is_replay:
             if not client.has_replayed:
                 for posting in message.charges:
@@ -129,7 +129,7 @@ class GatekeeperCore:
             if self._journal is not None:
                 self._journal.note_serial(message.client_id, message.serial)
 
-    def _answer(self, message: Exchange, now: float) -> list[Lease | Shortage]:
+    def _answer(self, message: SyncRequest, now: float) -> list[Lease | Shortage]:
         valid_s = min(max(message.valid_s, 0.0), MAX_VALID_S)
         num_clients = self._num_clients(now)
         return [self._take(ask, now, valid_s, num_clients) for ask in message.asks]
@@ -147,7 +147,7 @@ class GatekeeperCore:
         self.ledger.set_limits(key_id, principal.requests_per_minute, principal.tokens_per_minute)
         return True
 
-    def _standings(self, message: Exchange, now: float) -> dict[str, Standing]:
+    def _standings(self, message: SyncRequest, now: float) -> dict[str, Standing]:
         touched = {ask.key_id for ask in message.asks}
         touched.update(posting.key_id for posting in message.refunds)
         standings = {key_id: self.ledger.standing(key_id, now) for key_id in touched}

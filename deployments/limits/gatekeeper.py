@@ -2,9 +2,9 @@
 
 Nothing that a client waits for touches the database: keys are followed by polling a revision number, charges are
 written to a journal on the node at once and to the database every few seconds, request records are gathered and
-written in batches. After a restart the account of the last minute is exactly what it was, from snapshot and journal.
-Where the journal is gone (another node), nothing is granted for a second while every client tells what it was
-granted since the last snapshot; what was granted on a node that died with its journal is then the only thing unknown.
+written in batches. A restart restores the account of the last minute exactly, from snapshot and journal. Where the
+journal is gone (another node), nothing is granted for a second, while every client reports what it was granted since
+the last snapshot. Only what was granted to clients that died with the node is then unknown.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from deployments.limits.core import GatekeeperCore
 from deployments.limits.journal import FileJournal, read_journal
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Ledger
-from deployments.limits.messages import Exchange, Exchanged, Identified, TransportDown
+from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
 from deployments.limits.snapshots import Snapshot, load_snapshot, save_snapshot
 from deployments.limits.window import WINDOW_S
 from deployments.state.config import ResolvedState
@@ -52,8 +52,8 @@ class Intervals:
     record_flush_s: float = 1.0
 
 
-class Gatekeeper:
-    """Holds the keys and the limits of the whole service; one of it runs, as an actor or in a test.
+class GatekeeperProcess:
+    """Holds the keys and the limits of the whole service. One runs: as an actor, or in a test.
 
     Its methods are called one at a time. Until the database has answered once, each raises TransportDown.
     """
@@ -81,7 +81,7 @@ class Gatekeeper:
         return self._state.pepper
 
     def identify(self, digest: bytes) -> Identified:
-        """Return who the digest stands for. One that is unknown is looked for in the database, but not at any rate."""
+        """Return the holder of a digest. An unknown one is looked up in the database, ten times a second at most."""
         core = self._ready()
         identified = core.identify(digest)
         if identified.principal is None:
@@ -92,12 +92,12 @@ class Gatekeeper:
             identified = core.identify(digest)._replace(is_certain=is_certain)
         return identified
 
-    def exchange(self, exchange: Exchange) -> Exchanged:
-        """Carry one exchange with a client."""
-        return self._ready().exchange(exchange)
+    def sync(self, request: SyncRequest) -> SyncReply:
+        """Return the reply to a client's sync."""
+        return self._ready().sync(request)
 
     def refresh_keys(self) -> int:
-        """Take in changes of keys now instead of at the next poll; return the revision that is known then."""
+        """Read changes of keys now instead of at the next poll; return the revision that is known then."""
         core = self._ready()
         self._poll_keys_now()
         return core.keyring.revision
@@ -115,7 +115,7 @@ class Gatekeeper:
         return self._epoch, self._durable.get(client_id, 0)
 
     def fingerprint(self) -> str:
-        """Return what stands for the configuration that this gatekeeper runs with."""
+        """Return the digest of the configuration that this gatekeeper runs with."""
         return fingerprint(self._state)
 
     def stop(self) -> None:
@@ -127,7 +127,7 @@ class Gatekeeper:
             self._background.stop()
 
     def _poll_keys_now(self) -> bool:
-        """Take in changes of keys; return whether the database answered."""
+        """Read changes of keys; return whether the database answered."""
         try:
             self._background.run(self._poll_keys(), timeout_s=_LOOK_TIMEOUT_S)
         except Exception as error:  # The poll in the background goes on trying and says what is wrong.
@@ -223,13 +223,13 @@ class Gatekeeper:
 
 
 def fingerprint(state: ResolvedState) -> str:
-    """Return a digest of the configuration, without saying anything of its secrets."""
+    """Return a digest of the configuration, which reveals none of its secrets."""
     parts = (state.config.model_dump_json(), str(state.state_dir), state.database_url, state.pepper.hex())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 class _Restored(NamedTuple):
-    """What a start begins with; `lost_since` is the time since when charges may be missing, None where none are."""
+    """The account at the start; charges since `lost_since` may be missing, None where none are."""
 
     clock: SteadyClock
     ledger: Ledger
@@ -239,7 +239,7 @@ class _Restored(NamedTuple):
 
 
 def _restore(snapshot: Snapshot | None, directory: Path) -> _Restored:
-    """Return the account as it was, from the last snapshot and what the journal holds beyond it."""
+    """Return the account as it was, from the last snapshot and the later changes in the journal."""
     if snapshot is None:
         journal = FileJournal(directory, secrets.token_hex(8), 0)
         return _Restored(SteadyClock(), Ledger(journal), journal, {}, None)

@@ -1,7 +1,7 @@
-"""What ingress replicas and the gatekeeper say to each other, and how: plain values over a transport.
+"""The messages between ingress replicas, the gatekeeper's clients, and the gatekeeper: plain values over a transport.
 
-One kind of call, the exchange, carries everything a client has to say: leases wanted, room to give back, and which
-changes of keys it has seen. It answers with leases and with the changes since.
+One kind of call, the sync, carries everything: leases wanted, room given back, and the revision of the keys that the
+client knows. The reply has the leases and the changes of keys since.
 """
 
 from typing import NamedTuple, Protocol
@@ -15,9 +15,9 @@ class TransportDown(Exception):
 
 
 class Identified(NamedTuple):
-    """Who a digest stands for as of `revision`, None for nobody; and until when (Unix seconds, None is for ever).
+    """The holder of a digest as of `revision`, None if there is none; and until when (Unix seconds, None is for ever).
 
-    Where `is_certain` is false nobody was found, but the database was not asked: a new key may be there.
+    Where `is_certain` is false no key was found, but the database was not asked: a new key may be there.
     """
 
     revision: int
@@ -62,8 +62,8 @@ class Standing(NamedTuple):
     reset_tokens_s: float
 
 
-class Exchange(NamedTuple):
-    """What a client says. `refunds` and `charges` are applied once for each `serial`, however often it arrives."""
+class SyncRequest(NamedTuple):
+    """A client's part of a sync. `refunds` and `charges` are applied once for each `serial`, if repeated too."""
 
     client_id: str
     serial: int
@@ -75,8 +75,8 @@ class Exchange(NamedTuple):
     is_replay: bool = False
 
 
-class Exchanged(NamedTuple):
-    """What the gatekeeper answers.
+class SyncReply(NamedTuple):
+    """The gatekeeper's part of a sync.
 
     `answers` are in the order of the asks; None asks to try again in a moment. `changed` are the digests whose
     meaning changed after the client's revision, None if that is too long ago to say. `replay_after` asks for
@@ -100,11 +100,11 @@ class Transport(Protocol):
         ...
 
     async def identify(self, digest: bytes) -> Identified:
-        """Return who the digest stands for."""
+        """Return the holder of a digest."""
         ...
 
-    async def exchange(self, exchange: Exchange) -> Exchanged:
-        """Carry one exchange."""
+    async def sync(self, request: SyncRequest) -> SyncReply:
+        """Return the gatekeeper's reply."""
         ...
 
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:

@@ -1,7 +1,7 @@
 """What the limiter costs an ingress replica: CPU time of an allowed request, and of one that is refused.
 
 `python -m tests.bench.limiter [--ray]` prints microseconds of CPU per request (identify, admit, reserve, settle) with
-a cached key and warm leases, the gatekeeper's share of it, and how many requests one exchange carries. Without --ray
+a cached key and warm leases, the gatekeeper's share of it, and how many requests one sync carries. Without --ray
 the gatekeeper's core answers in the same process, and its time is measured apart; with --ray it is the actor.
 """
 
@@ -15,10 +15,10 @@ from pathlib import Path
 
 import uvloop
 
-from deployments.limits.client.client import GatekeeperClient
+from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.contract import Denied, Granted
-from deployments.limits.gatekeeper import Gatekeeper
-from deployments.limits.messages import Exchange, Exchanged, Identified, Transport
+from deployments.limits.gatekeeper import GatekeeperProcess
+from deployments.limits.messages import Identified, SyncReply, SyncRequest, Transport
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
 from deployments.state.database.connection import connect
 from deployments.state.identity.key_store import KeyStore
@@ -32,7 +32,7 @@ CONCURRENCY = 64
 class MeasuredTransport:
     """A gatekeeper in this process whose time is counted apart."""
 
-    def __init__(self, gatekeeper: Gatekeeper) -> None:
+    def __init__(self, gatekeeper: GatekeeperProcess) -> None:
         self.gatekeeper = gatekeeper
         self.cpu_s = 0.0
 
@@ -42,12 +42,12 @@ class MeasuredTransport:
     async def identify(self, digest: bytes) -> Identified:
         return self.gatekeeper.identify(digest)
 
-    async def exchange(self, exchange: Exchange) -> Exchanged:
+    async def sync(self, request: SyncRequest) -> SyncReply:
         await asyncio.sleep(0.0005)
         begin = time.thread_time()
-        exchanged = self.gatekeeper.exchange(exchange)
+        reply = self.gatekeeper.sync(request)
         self.cpu_s += time.thread_time() - begin
-        return exchanged
+        return reply
 
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
         return self.gatekeeper.record(client_id, first, rows)
@@ -98,7 +98,7 @@ async def gatekeeper(state: ResolvedState, *, with_ray: bool) -> AsyncIterator[T
         stop_gatekeeper()
         ray.shutdown()
     else:
-        local = Gatekeeper(state)
+        local = GatekeeperProcess(state)
         yield MeasuredTransport(local)
         local.stop()
 
@@ -116,21 +116,21 @@ async def measure(*, with_ray: bool) -> None:
         async with gatekeeper(state, with_ray=with_ray) as transport:
             client = GatekeeperClient(transport)
             await allowed(client, large, 2_000)
-            print("round  allowed us  of it gatekeeper us  requests/exchange  refused us")
+            print("round  allowed us  of it gatekeeper us  requests/sync  refused us")
             for number in range(1, ROUNDS + 1):
-                exchanges, inside = client.counts["exchanges"], getattr(transport, "cpu_s", 0.0)
+                syncs, inside = client.counts["syncs"], getattr(transport, "cpu_s", 0.0)
                 begin = time.thread_time()
                 await allowed(client, large, REQUESTS_PER_ROUND)
                 cpu_s = time.thread_time() - begin
                 inside = getattr(transport, "cpu_s", 0.0) - inside
-                exchanges = max(1, client.counts["exchanges"] - exchanges)
+                syncs = max(1, client.counts["syncs"] - syncs)
                 begin = time.thread_time()
                 await refused(client, small, REQUESTS_PER_ROUND // 10)
                 refused_us = (time.thread_time() - begin) / (REQUESTS_PER_ROUND // 10) * 1e6
                 each_us = 1e6 / REQUESTS_PER_ROUND
                 print(
                     f"{number:5}  {cpu_s * each_us:10.2f}  {inside * each_us:19.3f}"
-                    f"  {REQUESTS_PER_ROUND / exchanges:17.0f}  {refused_us:10.2f}"
+                    f"  {REQUESTS_PER_ROUND / syncs:17.0f}  {refused_us:10.2f}"
                 )
             await client.close()
         await database.close()

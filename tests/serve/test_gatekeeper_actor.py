@@ -12,7 +12,7 @@ import pytest
 import ray
 
 from deployments.limits.actor import RayTransport, start_gatekeeper, stop_gatekeeper
-from deployments.limits.client.client import GatekeeperClient
+from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.contract import Granted
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
@@ -106,7 +106,7 @@ async def test_many_clients_at_once_get_the_limit_and_no_more(gatekeeping: Gatek
 
     await asyncio.gather(*(insist(client) for client in clients for _ in range(4)))
     assert 590 <= admitted <= 600
-    assert sum(client.counts["exchanges"] for client in clients) < 600
+    assert sum(client.counts["syncs"] for client in clients) < 600
     await asyncio.gather(*(client.close() for client in clients))
 
 

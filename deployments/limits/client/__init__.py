@@ -1,1 +1,1 @@
-"""The limiter's end in each ingress replica: leases, cached keys, and the exchanges that keep both fresh."""
+"""The limiter's end in each ingress replica: leases, cached keys, and the syncs that keep both fresh."""

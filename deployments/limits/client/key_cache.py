@@ -1,6 +1,6 @@
-"""Who holds which secret, as one ingress replica remembers it between questions to the gatekeeper.
+"""The cache of API keys in an ingress replica.
 
-A cached key is trusted for TRUST_S seconds after news of changed keys; whoever comes later waits for news first.
+A cached key is trusted for TRUST_S seconds after a sync; a request that comes later waits for the next sync.
 """
 
 import asyncio
@@ -9,21 +9,21 @@ import time
 from collections.abc import Awaitable, Callable
 
 from deployments.limits.contract import GatekeeperUnavailable
-from deployments.limits.messages import Exchanged, Identified, Transport, TransportDown
+from deployments.limits.messages import Identified, SyncReply, Transport, TransportDown
 from deployments.state.identity.principal import Principal
 
 TRUST_S = 0.6
 RETRY_S = 0.05
 PATIENCE_S = 5.0
-_NOBODY_S = 1.0
+_UNKNOWN_S = 1.0
 _LOOKS = 4
 _LOOK_AGAIN_S = 0.1
-_MAX_NOBODIES = 10_000
+_MAX_UNKNOWN = 10_000
 _MAX_KNOWN = 100_000
 
 
 class KeyCache:
-    """The digests that were asked for, and whom they stand for."""
+    """Digests and their holders, as the gatekeeper returned them."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class KeyCache:
         self._wall = wall
         self._sleep = sleep
         self._known: dict[bytes, Identified] = {}
-        self._nobodies: dict[bytes, float] = {}
+        self._unknown: dict[bytes, float] = {}
         self._looking: dict[bytes, asyncio.Task[Principal | None]] = {}
 
     @property
@@ -49,7 +49,7 @@ class KeyCache:
         return self._pepper is not None
 
     async def learn_pepper(self) -> None:
-        """Ask the gatekeeper for what digests are made with, unless it is known.
+        """Fetch the pepper from the gatekeeper, unless it is known.
 
         Raises:
             GatekeeperUnavailable: it did not answer for PATIENCE_S seconds.
@@ -64,7 +64,7 @@ class KeyCache:
                 await self._sleep(RETRY_S)
 
     def digest(self, secret: str) -> bytes:
-        """Return what the secret is looked up by; `learn_pepper` comes first."""
+        """Return the digest of a secret; the pepper must be known."""
         assert self._pepper is not None
         return hmac.digest(self._pepper, secret.encode(), "sha256")
 
@@ -73,30 +73,30 @@ class KeyCache:
         return self._known.get(digest)
 
     def accepted(self, known: Identified) -> Principal | None:
-        """Return who it is, None if the key's time is over."""
+        """Return the holder, None if the key has expired."""
         if known.accepted_until is not None and known.accepted_until <= self._wall():
             return None
         return known.principal
 
-    def hear(self, reply: Exchanged, sent_at: float) -> None:
-        """Take in news; they are from `sent_at` or later."""
+    def update(self, reply: SyncReply, sent_at: float) -> None:
+        """Drop what has changed; the reply is from `sent_at` or later."""
         self.trusted_until = sent_at + TRUST_S
         self.revision = reply.revision
         if reply.changed is None:
             self._known.clear()
-            self._nobodies.clear()
+            self._unknown.clear()
         elif reply.changed:
-            self._nobodies.clear()
+            self._unknown.clear()
             for digest in reply.changed:
                 self._known.pop(digest, None)
 
     async def look_up(self, digest: bytes, patience_s: float) -> Principal | None:
-        """Ask the gatekeeper who it is, once for all who want to know; remember the answer.
+        """Return the holder of a digest from the gatekeeper: requests that come together share one call.
 
         Raises:
             GatekeeperUnavailable: it did not answer for `patience_s` seconds.
         """
-        if self._nobodies.get(digest, 0.0) > self._clock():
+        if self._unknown.get(digest, 0.0) > self._clock():
             return None
         look = self._looking.get(digest)
         if look is None:
@@ -117,13 +117,13 @@ class KeyCache:
                 continue
             num_looks += 1
             if not identified.is_certain and num_looks < _LOOKS:
-                await self._sleep(_LOOK_AGAIN_S)  # A key that was issued a moment ago is not refused for haste.
-            elif identified.revision >= self.revision:  # Else the answer is older than a change already heard of.
+                await self._sleep(_LOOK_AGAIN_S)  # The key may have been issued a moment ago.
+            elif identified.revision >= self.revision:  # Else the answer is older than a change known here.
                 break
         if identified.principal is None:
-            if len(self._nobodies) >= _MAX_NOBODIES:
-                self._nobodies.clear()
-            self._nobodies[digest] = self._clock() + _NOBODY_S
+            if len(self._unknown) >= _MAX_UNKNOWN:
+                self._unknown.clear()
+            self._unknown[digest] = self._clock() + _UNKNOWN_S
             return None
         if len(self._known) >= _MAX_KNOWN:
             del self._known[next(iter(self._known))]

@@ -1,4 +1,4 @@
-"""What one process holds of one key's minute: leases, what must be given back, and what the gatekeeper last said.
+"""What one process holds of one key's minute: leases, refunds to report, and the last standing from the gatekeeper.
 
 Times named `at` are on the gatekeeper's clock, all others on this process's monotonic clock. Nothing here waits.
 """
@@ -8,13 +8,13 @@ from deployments.limits.messages import Lease, Posting, Standing
 from deployments.limits.window import Dimension, KeyLimits, Shortage
 from deployments.state.identity.principal import Principal
 
-# A refusal is remembered this long: what others give back must not stay unseen for longer.
+# A refusal is remembered this long, and room that others give back is not seen before.
 DENIAL_S = 0.25
 
 _MAX_SPARE = 1_000_000_000
 
 
-class Held:
+class LeasedRoom:
     """What is left of a lease in one dimension, usable until `until`.
 
     `spare` is what the next one should hold beyond the need. `need` is the most that a single request has needed of
@@ -87,8 +87,8 @@ class KeyLeases:
     def __init__(self, principal: Principal) -> None:
         self.key_id = principal.key_id
         self.principal = principal
-        self.requests = Held()
-        self.tokens = Held()
+        self.requests = LeasedRoom()
+        self.tokens = LeasedRoom()
         self.mirror = KeyLimits(0, 0)
         self.refunds: dict[tuple[Dimension, float], int] = {}
         self.charges: list[Posting] = []
@@ -122,7 +122,7 @@ class KeyLeases:
         else:
             self._denied_requests = None
 
-    def grow(self, held: Held, now: float) -> None:
+    def grow(self, held: LeasedRoom, now: float) -> None:
         """Have the next lease be larger where the last one was used up before its end."""
         if held.size and not held.left and now < held.until:
             held.spare = min(2 * held.spare, _MAX_SPARE)
@@ -135,7 +135,7 @@ class KeyLeases:
             held.left = 0
 
     def expire(self, now: float) -> bool:
-        """Give back what was not used of leases that ended, and expect that much next time; False if some go on."""
+        """Give back what ended leases did not use, and expect the same use next time; return whether all have ended."""
         is_over = True
         dimension: Dimension
         for dimension in ("requests", "tokens"):
@@ -171,7 +171,7 @@ class KeyLeases:
         return Denied(denied.dimension, denied.limit, denied.used, requests + tokens, wait_s - elapsed)
 
     def take_postings(self, now_at: float) -> tuple[list[Posting], list[Posting]]:
-        """Return the refunds and charges to be told, and forget them."""
+        """Return the refunds and charges to report, and forget them."""
         refunds = []
         for (dimension, at), amount in self.refunds.items():
             window = self.mirror.requests if dimension == "requests" else self.mirror.tokens
@@ -199,13 +199,13 @@ class KeyLeases:
         self.charges.append(Posting(self.key_id, "tokens", at, tokens))
 
     def granted_after(self, at: float, now_at: float) -> list[Posting]:
-        """Return all that this process was granted after `at` and has not given back; it needs no other telling."""
+        """Return all that this process was granted after `at` and has not given back, which needs no other report."""
         self.take_postings(now_at)
         postings = [Posting(self.key_id, "requests", t, a) for t, a in self.mirror.requests.entries() if t > at]
         return postings + [Posting(self.key_id, "tokens", t, a) for t, a in self.mirror.tokens.entries() if t > at]
 
     def quota(self, principal: Principal, now: float) -> Quota:
-        """Return what is left of the minute: what the gatekeeper last said, and what is held here."""
+        """Return what is left of the minute, from the last standing and from what is held here."""
         used_requests, reset_requests_s, used_tokens, reset_tokens_s = self.standing or (0, 0.0, 0, 0.0)
         elapsed = now - self.standing_at
         if elapsed >= reset_requests_s:
@@ -232,7 +232,7 @@ class KeyLeases:
         )
 
     def is_idle(self, now: float, for_s: float) -> bool:
-        """Nothing is held or left to tell, and the key was not used for `for_s` seconds."""
+        """Nothing is held or left to report, and the key was not used for `for_s` seconds."""
         if self.refunds or self.charges or self.is_asking or self.requests.left or self.tokens.left:
             return False
         return now - self.used_at > for_s

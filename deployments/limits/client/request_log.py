@@ -1,8 +1,8 @@
 """The request log as an ingress replica keeps it: records gather here and travel to the gatekeeper in batches.
 
-Records carry numbers; they are kept until the gatekeeper says that they are in the database, and told again to a
-gatekeeper that was restarted in between, which drops those it already has: each is counted once. Only when the
-gatekeeper is away for so long that MAX_KEPT records wait are the oldest given up, and `num_dropped` says how many.
+Records carry numbers. They are kept until the gatekeeper reports them in the database, and sent again to a gatekeeper
+that was restarted in between, which drops those it already has: each is counted once. Where the gatekeeper is away for
+so long that more than MAX_KEPT records wait, the oldest are dropped; `num_dropped` counts them.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class ShippedRequestLog:
                 return False
             self._next_to_send = first + len(rows)
             if epoch != self._epoch:
-                # Another process than before: what it does not know to be in the database, it was never told.
+                # A process that was restarted: it has only those records that are in the database.
                 is_first_answer, self._epoch = self._epoch is None, epoch
                 if not is_first_answer:
                     self._next_to_send = min(self._first, first)

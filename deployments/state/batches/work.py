@@ -167,8 +167,8 @@ class BatchWork:
             key = ["key_id", "day", "model"]
             counts = [c.name for c in usage.c if c.name not in (*key, "account")]
             await connection.execute(self._database.upsert(usage, key, adding=counts), totals)
-            told = zip(segment.outcomes, segment.records, strict=True)
-            records = {outcome.line: record for outcome, record in told if outcome.line in lines}
+            pairs = zip(segment.outcomes, segment.records, strict=True)
+            records = {outcome.line: record for outcome, record in pairs if outcome.line in lines}
             await connection.execute(insert(request_log), line_rows(batch_id, records.items()))
         return state, lines
 

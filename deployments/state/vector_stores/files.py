@@ -235,8 +235,8 @@ class VectorStoreFiles:
         if row is None:
             raise StoreBatchMissing
         count = select(table.c.status, func.count()).where(table.c.batch_id == row["batch_id"])
-        told = (await connection.execute(count.group_by(table.c.status))).all()
-        counts = FileCounts(**{status: number for status, number in told})  # noqa: C416 - rows are no plain pairs.
+        rows = (await connection.execute(count.group_by(table.c.status))).all()
+        counts = FileCounts(**{status: number for status, number in rows})  # noqa: C416 - rows are no plain pairs.
         return StoredStoreBatch(row["batch_id"], row["store_id"], row["created_at"], row["is_cancelled"], counts)
 
     async def _row(self, connection: AsyncConnection, store_id: str, file_id: str) -> Mapping[str, Any]:

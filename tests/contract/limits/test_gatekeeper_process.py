@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from deployments.limits.client.client import GatekeeperClient
+from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.contract import Granted
-from deployments.limits.gatekeeper import Gatekeeper, fingerprint
-from deployments.limits.messages import Ask, Exchange, Posting, TransportDown
+from deployments.limits.gatekeeper import GatekeeperProcess, fingerprint
+from deployments.limits.messages import Ask, Posting, SyncRequest, TransportDown
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
@@ -22,7 +22,7 @@ from tests.contract.state.processes import DirectTransport, kill, resolved, star
 @dataclass
 class Service:
     state: ResolvedState
-    gatekeeper: Gatekeeper
+    gatekeeper: GatekeeperProcess
     database: Database
     keys: KeyStore
 
@@ -144,14 +144,14 @@ async def test_the_account_is_exact_after_two_kills_without_a_snapshot_between(s
 async def test_postings_are_applied_once_across_a_kill(service: Service) -> None:
     _, secret = await service.keys.create(NewKey())
     principal = await identified(service.client(), secret)
-    first = Exchange("a-client", 1, 0, 0.4, [Ask(principal.key_id, 0, 20_000)], [], [])
-    (lease,) = service.gatekeeper.exchange(first).answers or []
+    first = SyncRequest("a-client", 1, 0, 0.4, [Ask(principal.key_id, 0, 20_000)], [], [])
+    (lease,) = service.gatekeeper.sync(first).answers or []
     refund = Posting(principal.key_id, "tokens", lease.at, 5_000)  # type: ignore[union-attr]
-    told = Exchange("a-client", 2, 0, 0.4, [], [refund], [])
-    assert service.gatekeeper.exchange(told).standings[principal.key_id].used_tokens == 15_000
+    told = SyncRequest("a-client", 2, 0, 0.4, [], [refund], [])
+    assert service.gatekeeper.sync(told).standings[principal.key_id].used_tokens == 15_000
     kill(service.gatekeeper)
     service.start_again()
-    assert service.gatekeeper.exchange(told).standings[principal.key_id].used_tokens == 15_000
+    assert service.gatekeeper.sync(told).standings[principal.key_id].used_tokens == 15_000
 
 
 async def test_clients_tell_what_they_were_granted_when_the_journal_is_gone(service: Service) -> None:
@@ -163,7 +163,7 @@ async def test_clients_tell_what_they_were_granted_when_the_journal_is_gone(serv
     kill(service.gatekeeper)
     shutil.rmtree(service.state.state_dir / "limiter")
     service.start_again()
-    client._exchanger._transport = DirectTransport(service.gatekeeper)
+    client._sync_loop._transport = DirectTransport(service.gatekeeper)
     assert [isinstance(await client.admit(principal), Granted) for _ in range(5)] == [True] * 4 + [False]
     assert client.counts["replays"] == 1
 
@@ -205,7 +205,7 @@ async def test_a_gatekeeper_without_its_database_says_so_and_comes_up_with_it(tm
     directory = tmp_path / "later"
     state = resolved(f"sqlite+aiosqlite:///{directory / 'manta.db'}", tmp_path / "state")
     directory.write_text("a file where a directory belongs")
-    gatekeeper = Gatekeeper.__new__(Gatekeeper)
+    gatekeeper = GatekeeperProcess.__new__(GatekeeperProcess)
     started = asyncio.create_task(asyncio.to_thread(gatekeeper.__init__, state))  # type: ignore[misc]
     await asyncio.sleep(0.3)
     with pytest.raises(TransportDown):

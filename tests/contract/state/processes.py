@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from deployments.limits.gatekeeper import Gatekeeper, Intervals
-from deployments.limits.messages import Exchange, Exchanged, Identified
+from deployments.limits.gatekeeper import GatekeeperProcess, Intervals
+from deployments.limits.messages import Identified, SyncReply, SyncRequest
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
 
 
@@ -13,11 +13,11 @@ def resolved(database_url: str, state_dir: Path) -> ResolvedState:
     return replace(resolve_state(StateConfig(state_dir=state_dir), {}), database_url=database_url)
 
 
-def start(state: ResolvedState) -> Gatekeeper:
-    return Gatekeeper(state, Intervals(key_poll_s=0.05, record_flush_s=0.1))
+def start(state: ResolvedState) -> GatekeeperProcess:
+    return GatekeeperProcess(state, Intervals(key_poll_s=0.05, record_flush_s=0.1))
 
 
-def kill(gatekeeper: Gatekeeper) -> None:
+def kill(gatekeeper: GatekeeperProcess) -> None:
     """End it without letting it save anything."""
     gatekeeper._background.cancel()
     gatekeeper._background.run(gatekeeper._database.close())
@@ -27,7 +27,7 @@ def kill(gatekeeper: Gatekeeper) -> None:
 class DirectTransport:
     """Calls a gatekeeper of this process, off the event loop as an actor would be."""
 
-    def __init__(self, gatekeeper: Gatekeeper) -> None:
+    def __init__(self, gatekeeper: GatekeeperProcess) -> None:
         self.gatekeeper = gatekeeper
 
     async def pepper(self) -> bytes:
@@ -36,8 +36,8 @@ class DirectTransport:
     async def identify(self, digest: bytes) -> Identified:
         return await asyncio.to_thread(self.gatekeeper.identify, digest)
 
-    async def exchange(self, exchange: Exchange) -> Exchanged:
-        return await asyncio.to_thread(self.gatekeeper.exchange, exchange)
+    async def sync(self, request: SyncRequest) -> SyncReply:
+        return await asyncio.to_thread(self.gatekeeper.sync, request)
 
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
         return await asyncio.to_thread(self.gatekeeper.record, client_id, first, rows)

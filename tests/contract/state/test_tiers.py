@@ -8,9 +8,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from deployments.limits.client.client import GatekeeperClient
+from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.contract import Denied, Granted
-from deployments.limits.gatekeeper import Gatekeeper
+from deployments.limits.gatekeeper import GatekeeperProcess
 from deployments.state.config import resolve_state
 from serve_app.cli import main
 from serve_app.config import ServiceConfig, check_file
@@ -56,7 +56,7 @@ def key(config: Path) -> dict[str, Any]:
 
 async def test_a_tier_is_added_by_yaml_alone(service: ServiceConfig, key: dict[str, Any]) -> None:
     assert (key["tier"], key["requests_per_minute"], key["tokens_per_minute"]) == ("research", 2, 700)
-    gatekeeper = Gatekeeper(resolve_state(service.state))
+    gatekeeper = GatekeeperProcess(resolve_state(service.state))
     try:
         client = GatekeeperClient(DirectTransport(gatekeeper), background=False)
         principal = await client.identify(key["secret"])

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from deployments.limits.client.client import GatekeeperClient
+from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.contract import Granted
 from deployments.limits.core import GatekeeperCore
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Change, Ledger
-from deployments.limits.messages import Exchange, Exchanged, Identified, TransportDown
+from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
 from deployments.state.identity.keys import StoredKey
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.secret import digest_of
@@ -75,7 +75,7 @@ class World:
         self.is_down = False
         self.loses_replies = False
         self.latency_s = 0.0
-        self.num_exchanges = 0
+        self.num_syncs = 0
         self.num_identified = 0
 
     def client(self) -> GatekeeperClient:
@@ -123,9 +123,9 @@ class World:
         self.num_identified += 1
         return await self._carry(lambda: self.core.identify(digest))
 
-    async def exchange(self, exchange: Exchange) -> Exchanged:
-        self.num_exchanges += 1
-        return await self._carry(lambda: self.core.exchange(exchange))
+    async def sync(self, request: SyncRequest) -> SyncReply:
+        self.num_syncs += 1
+        return await self._carry(lambda: self.core.sync(request))
 
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
         raise TransportDown("no records here")

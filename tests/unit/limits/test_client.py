@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from deployments.limits.client.client import TICK_S, GatekeeperClient
+from deployments.limits.client.gatekeeper_client import TICK_S, GatekeeperClient
 from deployments.limits.client.key_cache import TRUST_S
 from deployments.limits.client.leases import DENIAL_S
 from deployments.limits.contract import Denied, Granted
@@ -19,7 +19,7 @@ async def test_a_cached_key_costs_no_question() -> None:
     client = world.client()
     for _ in range(100):
         assert await client.identify(secret_of("key")) == principal_of("key")
-    assert (world.num_identified, world.num_exchanges) == (1, 1)
+    assert (world.num_identified, world.num_syncs) == (1, 1)
 
 
 async def test_what_cannot_be_a_key_costs_no_question() -> None:
@@ -27,7 +27,7 @@ async def test_what_cannot_be_a_key_costs_no_question() -> None:
     client = world.client()
     for secret in ("", "sk-other", "sk-manta-" + "x" * 200, "sk-manta-ü"):
         assert await client.identify(secret) is None
-    assert (world.num_identified, world.num_exchanges) == (0, 0)
+    assert (world.num_identified, world.num_syncs) == (0, 0)
 
 
 async def test_a_revoked_key_is_refused_within_a_second() -> None:
@@ -111,7 +111,7 @@ async def test_a_lookup_that_is_older_than_a_known_change_is_asked_again() -> No
     await client.identify(secret_of("other"))
     late = world.core.identify(client._keys.digest(secret_of("key")))
     world.change(stored(2, "key", None))
-    await client._exchanger.synchronise()
+    await client._sync_loop.sync()
     answers = [late]
     ask = world.identify
 
@@ -131,7 +131,7 @@ async def test_warm_leases_serve_most_requests_of_a_busy_key() -> None:
         assert isinstance(await client.admit(principal), Granted)
         client.settle(principal, granted=granted, reserved=500, used=400)
         world.clock.advance(0.001)
-    assert world.num_exchanges < 150
+    assert world.num_syncs < 150
 
 
 async def test_a_small_key_gets_exactly_what_it_asks_for_from_every_client() -> None:
@@ -149,9 +149,9 @@ async def test_a_denial_is_remembered_for_a_moment_only() -> None:
     principal = await one.identify(secret_of("key"))
     granted = await one.reserve(principal, 900)
     first = await other.reserve(principal, 500)
-    before = world.num_exchanges
+    before = world.num_syncs
     again = await other.reserve(principal, 600)
-    assert world.num_exchanges == before
+    assert world.num_syncs == before
     assert isinstance(first, Denied)
     assert again == Denied("tokens", 1_000, 900, 600, first.retry_after_s)
     assert isinstance(await other.reserve(principal, 100), Granted)
@@ -194,16 +194,16 @@ async def test_a_refund_is_applied_once_when_the_gatekeeper_is_killed_after_it()
     principal = await client.identify(secret_of("key"))
     granted = await client.reserve(principal, 700)
     client.settle(principal, granted=granted, reserved=700, used=500)
-    exchange = world.exchange
+    sync = world.sync
 
-    async def exchange_and_die(message):
-        await exchange(message)
+    async def sync_and_die(message):
+        await sync(message)
         world.kill()
-        world.exchange = exchange  # type: ignore[method-assign]
+        world.sync = sync  # type: ignore[method-assign]
         world.is_down, world.loses_replies = False, True
-        return await exchange(message)
+        return await sync(message)
 
-    world.exchange = exchange_and_die  # type: ignore[method-assign]
+    world.sync = sync_and_die  # type: ignore[method-assign]
     await client.tick()
     assert world.core.ledger.standing("key", world.clock()).used_tokens == 500
 

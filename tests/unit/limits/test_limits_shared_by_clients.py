@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from deployments.limits.client.client import GatekeeperClient
+from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.contract import Granted
 from deployments.limits.window import WINDOW_S
 from tests.unit.limits.memory import World, principal_of, secret_of
@@ -160,10 +160,10 @@ def test_a_lease_that_is_used_at_its_end_counts_from_there() -> None:
         return run
 
     async def admit_all(run: Run, index: int, times: int) -> None:
-        before = run.world.num_exchanges
+        before = run.world.num_syncs
         for _ in range(times):
             await admit(run, index)
-        assert run.world.num_exchanges == before
+        assert run.world.num_syncs == before
 
     run = asyncio.run(use_late())
     assert most_in_any_minute(run.requests) <= 600
@@ -185,4 +185,4 @@ def test_overload_from_several_clients_gets_nearly_all_of_a_large_limit() -> Non
     start = run.requests[0][0]
     assert most_in_any_minute(run.requests) <= 600
     assert sum(1 for at, _ in run.requests if at < start + WINDOW_S) >= 595
-    assert run.world.num_exchanges < len(run.requests) + 4_000
+    assert run.world.num_syncs < len(run.requests) + 4_000

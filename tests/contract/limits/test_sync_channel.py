@@ -1,4 +1,4 @@
-"""Exchanges over real sockets: what is said arrives as it was, and whoever does not answer is given up in time."""
+"""Syncs over real sockets: what is said arrives as it was, and whoever does not answer is given up in time."""
 
 import asyncio
 import os
@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.channel.client import Address
-from deployments.limits.exchange_channel import (
-    ExchangeClient,
-    ExchangeListener,
-    parse_exchange,
-    parse_exchanged,
+from deployments.limits.messages import Ask, Lease, Posting, Standing, SyncReply, SyncRequest, TransportDown
+from deployments.limits.sync_channel import (
+    SyncClient,
+    SyncListener,
+    parse_reply,
+    parse_request,
     render,
 )
-from deployments.limits.messages import Ask, Exchange, Exchanged, Lease, Posting, Standing, TransportDown
 from deployments.limits.window import Shortage
 
 TIMEOUT_S = 5.0
-EXCHANGE = Exchange("client", 1, 2, 0.4, [Ask("key", 1, 0, 2, 300)], [], [])
-EXCHANGED = Exchanged(12.5, 3, [], [Lease(12.5, 3, 300)], {"key": Standing(1, 60.0, 300, 60.0)}, 1, None)
+REQUEST = SyncRequest("client", 1, 2, 0.4, [Ask("key", 1, 0, 2, 300)], [], [])
+REPLY = SyncReply(12.5, 3, [], [Lease(12.5, 3, 300)], {"key": Standing(1, 60.0, 300, 60.0)}, 1, None)
 
 numbers = st.integers(0, 10**12)
 seconds = st.floats(0, 2e9)
@@ -39,43 +39,43 @@ standings = st.dictionaries(keys, st.builds(Standing, numbers, seconds, numbers,
 
 @given(
     st.builds(
-        *(Exchange, keys, numbers, numbers, seconds),
+        *(SyncRequest, keys, numbers, numbers, seconds),
         *(st.lists(asks, max_size=4), st.lists(postings, max_size=4), st.lists(postings, max_size=4), st.booleans()),
     )
 )
-def test_an_exchange_arrives_as_it_was(exchange: Exchange) -> None:
-    parsed = parse_exchange(render(exchange))
-    assert parsed == exchange
-    assert [type(one) for one in parsed.asks] == [Ask] * len(exchange.asks)
-    assert [type(one) for one in parsed.charges] == [Posting] * len(exchange.charges)
+def test_a_request_arrives_as_it_was(request: SyncRequest) -> None:
+    parsed = parse_request(render(request))
+    assert parsed == request
+    assert [type(one) for one in parsed.asks] == [Ask] * len(request.asks)
+    assert [type(one) for one in parsed.charges] == [Posting] * len(request.charges)
 
 
 @given(
     st.builds(
-        *(Exchanged, seconds, numbers, st.none() | st.lists(st.binary(max_size=32), max_size=4)),
+        *(SyncReply, seconds, numbers, st.none() | st.lists(st.binary(max_size=32), max_size=4)),
         *(st.none() | st.lists(answers, max_size=4), standings, numbers, st.none() | seconds),
     )
 )
-def test_an_answer_arrives_as_it_was(exchanged: Exchanged) -> None:
-    parsed = parse_exchanged(render(exchanged))
-    assert parsed == exchanged
-    assert [type(one) for one in parsed.answers or ()] == [type(one) for one in exchanged.answers or ()]
+def test_an_answer_arrives_as_it_was(reply: SyncReply) -> None:
+    parsed = parse_reply(render(reply))
+    assert parsed == reply
+    assert [type(one) for one in parsed.answers or ()] == [type(one) for one in reply.answers or ()]
 
 
 class Scripted:
     """A gatekeeper's end that does what the test says, and where it is found."""
 
     def __init__(self) -> None:
-        self.asked: list[Exchange] = []
-        self.answer: Callable[[], Exchanged] = lambda: EXCHANGED
+        self.asked: list[SyncRequest] = []
+        self.answer: Callable[[], SyncReply] = lambda: REPLY
         self.num_found = 0
         self.listener = self.listen()
 
-    def listen(self) -> ExchangeListener:
-        return ExchangeListener(self.exchange, "127.0.0.1", f"gatekeeper-under-test-{os.getpid()}-{id(self)}")
+    def listen(self) -> SyncListener:
+        return SyncListener(self.sync, "127.0.0.1", f"gatekeeper-under-test-{os.getpid()}-{id(self)}")
 
-    def exchange(self, exchange: Exchange) -> Exchanged:
-        self.asked.append(exchange)
+    def sync(self, request: SyncRequest) -> SyncReply:
+        self.asked.append(request)
         return self.answer()
 
     async def find(self) -> Address:
@@ -91,16 +91,16 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 
 @pytest.fixture
-async def client(scripted: Scripted) -> AsyncIterator[ExchangeClient]:
-    client = ExchangeClient(scripted.find)
+async def client(scripted: Scripted) -> AsyncIterator[SyncClient]:
+    client = SyncClient(scripted.find)
     yield client
     client.close()
 
 
-async def test_many_exchanges_go_over_one_connection(scripted: Scripted, client: ExchangeClient) -> None:
-    answers = [await client.exchange(EXCHANGE, TIMEOUT_S) for _ in range(20)]
-    assert answers == [EXCHANGED] * 20
-    assert scripted.asked == [EXCHANGE] * 20
+async def test_many_syncs_go_over_one_connection(scripted: Scripted, client: SyncClient) -> None:
+    answers = [await client.sync(REQUEST, TIMEOUT_S) for _ in range(20)]
+    assert answers == [REPLY] * 20
+    assert scripted.asked == [REQUEST] * 20
     assert scripted.num_found == 1
 
 
@@ -110,8 +110,8 @@ async def test_the_socket_of_the_node_and_the_port_answer_alike(scripted: Script
     async def find_elsewhere() -> Address:
         return {**address, "path": address["path"] + ".not-here"}
 
-    client = ExchangeClient(find_elsewhere)
-    assert await client.exchange(EXCHANGE, TIMEOUT_S) == EXCHANGED
+    client = SyncClient(find_elsewhere)
+    assert await client.sync(REQUEST, TIMEOUT_S) == REPLY
     client.close()
 
 
@@ -119,51 +119,51 @@ async def test_without_the_secret_nothing_is_answered(scripted: Scripted) -> Non
     async def find() -> Address:
         return {**scripted.listener.address, "secret": "0" * 64}
 
-    client = ExchangeClient(find)
+    client = SyncClient(find)
     with pytest.raises(TransportDown):
-        await client.exchange(EXCHANGE, TIMEOUT_S)
+        await client.sync(REQUEST, TIMEOUT_S)
     assert scripted.asked == []
 
 
-async def test_a_gatekeeper_that_is_not_ready_says_so(scripted: Scripted, client: ExchangeClient) -> None:
-    def refuse() -> Exchanged:
+async def test_a_gatekeeper_that_is_not_ready_says_so(scripted: Scripted, client: SyncClient) -> None:
+    def refuse() -> SyncReply:
         raise TransportDown("The gatekeeper has not reached its database yet.")
 
     scripted.answer = refuse
     with pytest.raises(TransportDown, match="not reached its database"):
-        await client.exchange(EXCHANGE, TIMEOUT_S)
-    scripted.answer = lambda: EXCHANGED
-    assert await client.exchange(EXCHANGE, TIMEOUT_S) == EXCHANGED
+        await client.sync(REQUEST, TIMEOUT_S)
+    scripted.answer = lambda: REPLY
+    assert await client.sync(REQUEST, TIMEOUT_S) == REPLY
     assert scripted.num_found == 1
 
 
 async def test_one_that_does_not_answer_is_given_up_in_time_and_looked_for_anew(
-    scripted: Scripted, client: ExchangeClient
+    scripted: Scripted, client: SyncClient
 ) -> None:
     awake = threading.Event()
 
-    def sleep() -> Exchanged:
+    def sleep() -> SyncReply:
         awake.wait(TIMEOUT_S)
-        return EXCHANGED
+        return REPLY
 
     scripted.answer = sleep
     begun = time.monotonic()
     with pytest.raises(TransportDown):
-        await client.exchange(EXCHANGE, 0.2)
+        await client.sync(REQUEST, 0.2)
     assert time.monotonic() - begun < TIMEOUT_S
     awake.set()
-    scripted.answer = lambda: EXCHANGED
-    assert await client.exchange(EXCHANGE, TIMEOUT_S) == EXCHANGED
+    scripted.answer = lambda: REPLY
+    assert await client.sync(REQUEST, TIMEOUT_S) == REPLY
     assert scripted.num_found == 2
 
 
-async def test_one_that_went_away_is_found_where_it_listens_now(scripted: Scripted, client: ExchangeClient) -> None:
-    assert await client.exchange(EXCHANGE, TIMEOUT_S) == EXCHANGED
+async def test_one_that_went_away_is_found_where_it_listens_now(scripted: Scripted, client: SyncClient) -> None:
+    assert await client.sync(REQUEST, TIMEOUT_S) == REPLY
     await asyncio.to_thread(scripted.listener.close)
     with pytest.raises(TransportDown):
-        await client.exchange(EXCHANGE, TIMEOUT_S)
+        await client.sync(REQUEST, TIMEOUT_S)
     scripted.listener = scripted.listen()
-    assert await client.exchange(EXCHANGE, TIMEOUT_S) == EXCHANGED
+    assert await client.sync(REQUEST, TIMEOUT_S) == REPLY
 
 
 async def test_nobody_waits_for_one_that_cannot_be_found() -> None:
@@ -171,4 +171,4 @@ async def test_nobody_waits_for_one_that_cannot_be_found() -> None:
         raise TransportDown("The gatekeeper is away: ActorUnavailableError.")
 
     with pytest.raises(TransportDown, match="ActorUnavailable"):
-        await ExchangeClient(find).exchange(EXCHANGE, TIMEOUT_S)
+        await SyncClient(find).sync(REQUEST, TIMEOUT_S)

@@ -1,17 +1,17 @@
 """The gatekeeper as an ingress replica sees it: keys from a cache, room from leases.
 
-An allowed request with a cached key and a warm lease touches nothing but this process's memory. `tick` runs ten times
-a second while there is traffic: it gives back what leases did not use, tells what was settled, and hears of changed
-keys, so that a cached key is never trusted for long without news.
+An allowed request with a cached key and a warm lease touches only this process's memory. `tick` runs ten times a
+second while there is traffic: it gives back what leases did not use, reports what was settled, and fetches changes of
+keys, so that no cached key is trusted for long without news.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from deployments.limits.client.exchanger import Exchanger
 from deployments.limits.client.key_cache import PATIENCE_S, KeyCache
 from deployments.limits.client.leases import KeyLeases
+from deployments.limits.client.sync_loop import SyncLoop
 from deployments.limits.contract import Decision, Denied, GatekeeperUnavailable, Granted, Quota
 from deployments.limits.messages import Ask, Transport
 from deployments.limits.window import WINDOW_S
@@ -24,9 +24,9 @@ _AWAY_GRACE_S = 300.0
 """For how long a known key is accepted while the gatekeeper is away."""
 _ALONE_RETRY_S = 0.5
 _SPARE = 2
-"""A lease holds room for so many more requests at least. Those that come one by one then seldom wait for one."""
+"""A lease holds room for at least so many more requests, so that those that come one by one seldom wait."""
 _RENEW_S = 1.0
-"""Leases of a key that has been used in so many seconds are renewed before they end, so that nobody waits for them."""
+"""Leases of a key that was used in the last so many seconds are renewed before they end: no request waits then."""
 _ACTIVE_S = WINDOW_S + 2.0
 _FORGET_S = 3 * WINDOW_S
 _GRANTED = Granted()
@@ -48,9 +48,9 @@ class GatekeeperClient:
         background: bool = True,
     ) -> None:
         self._keys = KeyCache(transport, clock, wall, sleep)
-        self._exchanger = Exchanger(transport, self._keys, clock, wall, sleep)
-        self.counts = self._exchanger.counts
-        self._states = self._exchanger.states
+        self._sync_loop = SyncLoop(transport, self._keys, clock, wall, sleep)
+        self.counts = self._sync_loop.counts
+        self._states = self._sync_loop.states
         self._clock = clock
         self._sleep = sleep
         self._background = background
@@ -97,7 +97,7 @@ class GatekeeperClient:
         return await self._ask(state, principal, 0, tokens, now)
 
     def settle(self, principal: Principal, *, granted: Granted, reserved: int, used: int) -> None:
-        """Correct a reservation to what was really used; the gatekeeper hears of it within a tick."""
+        """Correct a reservation to what was really used; the gatekeeper learns of it within a tick."""
         unused = reserved - used
         if unused == 0:
             return
@@ -105,8 +105,8 @@ class GatekeeperClient:
         if unused > 0:
             state.refund("tokens", granted.at, unused)
         else:
-            state.charge(self._exchanger.now_at(), -unused)
-        self._exchanger.owing.add(state)
+            state.charge(self._sync_loop.now_at(), -unused)
+        self._sync_loop.owing.add(state)
         if self._ticking is None:
             self._start_ticking()
 
@@ -116,53 +116,53 @@ class GatekeeperClient:
         return state.quota(principal, self._clock())
 
     async def tick(self) -> None:
-        """Renew leases, give back what was not used, tell what is owed, and hear of changed keys when it is time to."""
-        exchanger, now = self._exchanger, self._clock()
-        if exchanger.away_since is None:
-            for state in exchanger.live:
+        """Renew leases, give back what was not used, and sync with the gatekeeper when that is due."""
+        sync_loop, now = self._sync_loop, self._clock()
+        if sync_loop.away_since is None:
+            for state in sync_loop.live:
                 if now - state.used_at < _RENEW_S and not state.is_asking:
                     self._renew(state, now)
-        for state in [state for state in exchanger.live if state.expire(now)]:
-            exchanger.live.discard(state)
+        for state in [state for state in sync_loop.live if state.expire(now)]:
+            sync_loop.live.discard(state)
             if state.refunds:
-                exchanger.owing.add(state)
+                sync_loop.owing.add(state)
         if now - self._swept_at >= WINDOW_S:
             self._swept_at = now
             self._forget(now)
-        elapsed = now - exchanger.tried_at
-        if exchanger.away_since is not None:
+        elapsed = now - sync_loop.tried_at
+        if sync_loop.away_since is not None:
             is_due = elapsed >= _ALONE_RETRY_S
         else:
-            is_due = exchanger.has_waiting or exchanger.owes or elapsed >= _SYNC_INTERVAL_S - TICK_S / 2
+            is_due = sync_loop.has_waiting or sync_loop.owes or elapsed >= _SYNC_INTERVAL_S - TICK_S / 2
         if is_due:
-            await exchanger.synchronise()
+            await sync_loop.sync()
 
     async def close(self) -> None:
         """Give everything back and stop."""
         if self._ticking is not None:
             self._ticking.cancel()
             await asyncio.gather(self._ticking, return_exceptions=True)
-        exchanger = self._exchanger
+        sync_loop = self._sync_loop
         for state in self._states.values():
             state.release("requests")
             state.release("tokens")
             if state.refunds:
-                exchanger.owing.add(state)
-        if exchanger.owes and exchanger.away_since is None:
-            await exchanger.synchronise()
-        await exchanger.stop()
+                sync_loop.owing.add(state)
+        if sync_loop.owes and sync_loop.away_since is None:
+            await sync_loop.sync()
+        await sync_loop.stop()
 
     async def _identify_slowly(self, digest: bytes) -> Principal | None:
-        keys, exchanger = self._keys, self._exchanger
+        keys, sync_loop = self._keys, self._sync_loop
         self._active_at = now = self._clock()
         if self._ticking is None:
             self._start_ticking()
-        if now >= keys.trusted_until and exchanger.away_since is None:
-            await exchanger.synchronise()
+        if now >= keys.trusted_until and sync_loop.away_since is None:
+            await sync_loop.sync()
         known = keys.get(digest)
         if known is None:
-            return await keys.look_up(digest, PATIENCE_S if exchanger.away_since is None else 0.0)
-        if exchanger.away_since is not None and self._clock() - exchanger.away_since > _AWAY_GRACE_S:
+            return await keys.look_up(digest, PATIENCE_S if sync_loop.away_since is None else 0.0)
+        if sync_loop.away_since is not None and self._clock() - sync_loop.away_since > _AWAY_GRACE_S:
             raise GatekeeperUnavailable("The gatekeeper has been away for too long.")
         return keys.accepted(known)
 
@@ -174,12 +174,12 @@ class GatekeeperClient:
             return denied
         if self._ticking is None:
             self._start_ticking()
-        exchanger = self._exchanger
-        if exchanger.away_since is not None:
-            return exchanger.decide_alone(state, requests, tokens)
+        sync_loop = self._sync_loop
+        if sync_loop.away_since is not None:
+            return sync_loop.decide_alone(state, requests, tokens)
         if tokens and state.tokens.left:
             state.release("tokens")
-            exchanger.owing.add(state)
+            sync_loop.owing.add(state)
         spare_requests = spare_tokens = 0
         if not state.is_asking:
             state.grow(state.requests if requests else state.tokens, now)
@@ -189,7 +189,7 @@ class GatekeeperClient:
                 spare_tokens = state.tokens.spare_for(_SPARE + requests)
         state.is_asking = True
         ask = Ask(state.key_id, requests, tokens, spare_requests, spare_tokens)
-        decision = await exchanger.ask(state, ask)
+        decision = await sync_loop.ask(state, ask)
         held = state.requests if requests else state.tokens
         if isinstance(decision, Denied) and held.take(requests + tokens, self._clock()):
             return held.granted  # Of many who asked at once, one before this one got more than it needed.
@@ -203,7 +203,7 @@ class GatekeeperClient:
             state.is_asking = True
             spare_requests = state.requests.renew_for(_SPARE) if of_requests else 0
             spare_tokens = state.tokens.renew_for(_SPARE) if of_tokens else 0
-            self._exchanger.ask_ahead(state, Ask(state.key_id, 0, 0, spare_requests, spare_tokens))
+            self._sync_loop.ask_ahead(state, Ask(state.key_id, 0, 0, spare_requests, spare_tokens))
 
     def _new_state(self, principal: Principal) -> KeyLeases:
         state = self._states[principal.key_id] = KeyLeases(principal)
@@ -215,9 +215,9 @@ class GatekeeperClient:
             self._ticking = asyncio.get_running_loop().create_task(self._tick_while_active())
 
     async def _tick_while_active(self) -> None:
-        exchanger = self._exchanger
+        sync_loop = self._sync_loop
         try:
-            while self._clock() - self._active_at < _ACTIVE_S or exchanger.owes or exchanger.live:
+            while self._clock() - self._active_at < _ACTIVE_S or sync_loop.owes or sync_loop.live:
                 await self._sleep(TICK_S)
                 await self.tick()
         finally:

@@ -1,8 +1,8 @@
-"""How one ingress replica gets room from the gatekeeper: one exchange at a time, carrying all that has gathered.
+"""How one ingress replica gets room from the gatekeeper: one sync at a time, carrying all that has gathered.
 
-Whoever needs room leaves an ask and waits. What must be told (room given back, room used without asking) is told once,
-whatever fails on the way: it keeps its serial until it is answered. When the gatekeeper is away for longer than its
-patience, this process decides alone within its share of every limit, and tells so afterwards.
+A request that needs room leaves an ask and waits. Refunds, and charges made without asking, count once whatever fails
+on the way: they keep their serial until it is answered. When the gatekeeper has been away for PATIENCE_S seconds, this
+process decides alone within its share of every limit, and reports its charges afterwards.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from deployments.limits.client.key_cache import PATIENCE_S, RETRY_S, KeyCache
 from deployments.limits.client.leases import KeyLeases
 from deployments.limits.contract import Decision, Denied, Granted
-from deployments.limits.messages import Ask, Exchange, Exchanged, Lease, Posting, Transport, TransportDown
+from deployments.limits.messages import Ask, Lease, Posting, SyncReply, SyncRequest, Transport, TransportDown
 from deployments.limits.window import Shortage
 
 logger = logging.getLogger(__name__)
@@ -42,8 +42,8 @@ class Waiting(NamedTuple):
     answer: asyncio.Future[Answer]
 
 
-class Exchanger:
-    """Speaks to the gatekeeper for all keys of this process; `owing` are the keys with something to tell."""
+class SyncLoop:
+    """Syncs all keys of this process with the gatekeeper; `owing` are the keys with refunds or charges to report."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Exchanger:
         self._valid_s = _LEASE_S
         self._round_trip_s = 0.0
         self._serials = itertools.count(1)
-        self._untold: Exchange | None = None
+        self._unanswered: SyncRequest | None = None
         self._waiting: list[Waiting] = []
         self._syncing: list[asyncio.Future[None]] = []
         self._pumping: asyncio.Task[None] | None = None
@@ -77,12 +77,12 @@ class Exchanger:
 
     @property
     def owes(self) -> bool:
-        """Something waits to be told."""
-        return bool(self.owing) or self._untold is not None
+        """Refunds or charges wait to be reported."""
+        return bool(self.owing) or self._unanswered is not None
 
     @property
     def has_waiting(self) -> bool:
-        """Something waits to be asked."""
+        """Asks wait for the next sync."""
         return bool(self._waiting)
 
     def now_at(self) -> float:
@@ -110,18 +110,18 @@ class Exchanger:
             self._give_back(waiting, answer.decision)
 
     def ask_ahead(self, state: KeyLeases, ask: Ask) -> None:
-        """Have the next exchange ask for room that nobody needs yet; all that is granted is kept in `state`."""
+        """Have the next sync ask for room that no request needs yet; all that is granted is kept in `state`."""
         self._waiting.append(Waiting(state, ask, asyncio.get_running_loop().create_future()))
 
-    async def synchronise(self) -> None:
-        """Have an exchange take place that begins from now on."""
+    async def sync(self) -> None:
+        """Wait for a sync that begins after this call."""
         done = asyncio.get_running_loop().create_future()
         self._syncing.append(done)
         self._start_pumping()
         await done
 
     async def stop(self) -> None:
-        """End the exchange that is under way."""
+        """End the sync that is under way."""
         if self._pumping is not None:
             self._pumping.cancel()
             await asyncio.gather(self._pumping, return_exceptions=True)
@@ -149,7 +149,7 @@ class Exchanger:
             while self._waiting or self._syncing:
                 syncing, self._syncing = self._syncing, []
                 try:
-                    await self._exchange_once()
+                    await self._sync_once()
                 finally:
                     for done in syncing:
                         if not done.done():
@@ -157,26 +157,26 @@ class Exchanger:
         finally:
             self._pumping = None
 
-    async def _exchange_once(self) -> None:
+    async def _sync_once(self) -> None:
         refunds, charges, serial = self._take_postings()
         failing_since: float | None = None
         while True:
             waiting, self._waiting = self._waiting, []
             self.tried_at = sent_at = self._clock()
             valid_s, asks = self._valid_s, [one.ask for one in waiting]
-            message = Exchange(self.client_id, serial, self._keys.revision, valid_s, asks, refunds, charges)
+            message = SyncRequest(self.client_id, serial, self._keys.revision, valid_s, asks, refunds, charges)
             try:
-                reply = await self._transport.exchange(message)
+                reply = await self._transport.sync(message)
                 break
             except TransportDown:
                 self._waiting = waiting + self._waiting
             failing_since = sent_at if failing_since is None else failing_since
             if self.away_since is not None or self._clock() - failing_since >= PATIENCE_S:
-                self._untold = message._replace(asks=[]) if refunds or charges else None
+                self._unanswered = message._replace(asks=[]) if refunds or charges else None
                 self._go_on_alone()
                 return
             await self._sleep(RETRY_S)
-        self._hear(reply, sent_at)
+        self._take_reply(reply, sent_at)
         if reply.replay_after is not None:
             await self._replay(reply.replay_after)
         if reply.answers is None:
@@ -187,10 +187,10 @@ class Exchanger:
         self._note_standings(reply)
 
     def _take_postings(self) -> tuple[list[Posting], list[Posting], int]:
-        """Return what to tell. What was under way when the gatekeeper went goes again first, under its old serial."""
-        if self._untold is not None:
-            untold, self._untold = self._untold, None
-            return untold.refunds, untold.charges, untold.serial
+        """Return refunds, charges and serial. Those that the gatekeeper did not answer go again first, unchanged."""
+        if self._unanswered is not None:
+            unanswered, self._unanswered = self._unanswered, None
+            return unanswered.refunds, unanswered.charges, unanswered.serial
         refunds: list[Posting] = []
         charges: list[Posting] = []
         now_at = self.now_at()
@@ -201,20 +201,20 @@ class Exchanger:
         self.owing.clear()
         return refunds, charges, next(self._serials)
 
-    def _hear(self, reply: Exchanged, sent_at: float) -> None:
-        self.counts["exchanges"] += 1
+    def _take_reply(self, reply: SyncReply, sent_at: float) -> None:
+        self.counts["syncs"] += 1
         if self.away_since is not None:
             logger.info("The gatekeeper is back after %.1f s.", self._clock() - self.away_since)
             self.away_since = None
         self._num_clients = reply.num_clients
         self._adapt(self._clock() - sent_at)
         self._offset = reply.now - sent_at  # From before the message left: late rather than early.
-        self._keys.hear(reply, sent_at)
+        self._keys.update(reply, sent_at)
 
     def _adapt(self, round_trip_s: float) -> None:
-        """Have leases outlast the way here by far, also where machines are so busy that the way is long.
+        """Have leases last for several round trips, also where busy machines make those long.
 
-        They count for as much longer, so no limit is passed; a slow answer is remembered for a few more.
+        They count for as much longer, so that no limit is passed. A slow round trip is remembered for a few syncs.
         """
         self._round_trip_s = max(round_trip_s, 0.8 * self._round_trip_s)
         self._valid_s = min(_MAX_VALID_S, max(_LEASE_S, _ROUND_TRIPS * self._round_trip_s))
@@ -247,7 +247,7 @@ class Exchanger:
         if not one.answer.done():
             one.answer.set_result(Answer(denied))
 
-    def _note_standings(self, reply: Exchanged) -> None:
+    def _note_standings(self, reply: SyncReply) -> None:
         now = self._clock()
         for key_id, standing in reply.standings.items():
             state = self.states.get(key_id)
@@ -255,17 +255,17 @@ class Exchanger:
                 state.standing, state.standing_at = standing, now
 
     async def _replay(self, after: float) -> None:
-        """Tell all that was granted after that time; where it is not heard, the next exchange is asked for it again."""
+        """Report all that was granted after that time; where that fails, the next reply asks for it again."""
         now_at = self.now_at()
         charges = [posting for state in self.states.values() for posting in state.granted_after(after, now_at)]
         self.owing.clear()
-        message = Exchange(self.client_id, 0, self._keys.revision, self._valid_s, [], [], charges, is_replay=True)
+        message = SyncRequest(self.client_id, 0, self._keys.revision, self._valid_s, [], [], charges, is_replay=True)
         with suppress(TransportDown):
-            await self._transport.exchange(message)
+            await self._transport.sync(message)
             self.counts["replays"] += 1
 
     def _go_on_alone(self) -> None:
-        """Answer those who wait from here."""
+        """Decide here for the requests that wait."""
         if self.away_since is None:
             self.away_since = self._clock()
             self.counts["times_away"] += 1

@@ -1,7 +1,7 @@
-"""Exchanges with the gatekeeper over the side channel, which wakes fewer processes and threads than a call of Ray's.
+"""Syncs with the gatekeeper over the side channel, which wakes fewer processes and threads than a call of Ray's.
 
-A request that comes when its key has no lease waits for an exchange. Both ends hold one connection; whoever finds it
-broken, or unanswered, drops it and asks anew where the gatekeeper listens, for it may have moved.
+A request whose key has no lease waits for a sync. Each client holds one connection; where that is broken or not
+answered, the client drops it and looks up again where the gatekeeper listens, for it may have moved.
 """
 
 import asyncio
@@ -15,23 +15,23 @@ from deployments.channel.address import socket_path
 from deployments.channel.client import Address, Channel, connect
 from deployments.channel.errors import ChannelError, Lost
 from deployments.channel.server import Bounds, ChannelServer, Reply
-from deployments.limits.messages import Ask, Exchange, Exchanged, Lease, Posting, Standing, TransportDown
+from deployments.limits.messages import Ask, Lease, Posting, Standing, SyncReply, SyncRequest, TransportDown
 from deployments.limits.window import Shortage
 
 _START_TIMEOUT_S: Final = 10.0
 _MAX_AT_ONCE: Final = 10_000  # One for each client.
 
 
-class ExchangeListener:
-    """The gatekeeper's end: answers exchanges in a thread of its own."""
+class SyncListener:
+    """The gatekeeper's end: answers syncs in a thread of its own."""
 
-    def __init__(self, exchange: Callable[[Exchange], Exchanged], host: str, name: str) -> None:
+    def __init__(self, sync: Callable[[SyncRequest], SyncReply], host: str, name: str) -> None:
         """Listen on `host`, and for this node's own clients on a Unix socket, which `name` names."""
-        self._loop = BackgroundLoop("gatekeeper-exchanges")
-        self.address: Address = self._loop.run(self._start(exchange, host, name), _START_TIMEOUT_S)
+        self._loop = BackgroundLoop("gatekeeper-sync")
+        self.address: Address = self._loop.run(self._start(sync, host, name), _START_TIMEOUT_S)
 
-    async def _start(self, exchange: Callable[[Exchange], Exchanged], host: str, name: str) -> Any:
-        self._server = ChannelServer(_Exchanges(exchange), Bounds(_MAX_AT_ONCE, 0))
+    async def _start(self, sync: Callable[[SyncRequest], SyncReply], host: str, name: str) -> Any:
+        self._server = ChannelServer(_SyncRunner(sync), Bounds(_MAX_AT_ONCE, 0))
         return await self._server.start(host, socket_path(name))
 
     def close(self) -> None:
@@ -40,29 +40,29 @@ class ExchangeListener:
         self._loop.stop()
 
 
-class _Exchanges:
+class _SyncRunner:
     """Keeps `Runner` over a gatekeeper's method."""
 
-    def __init__(self, exchange: Callable[[Exchange], Exchanged]) -> None:
-        self._exchange = exchange
+    def __init__(self, sync: Callable[[SyncRequest], SyncReply]) -> None:
+        self._sync = sync
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
         try:
-            exchanged = self._exchange(parse_exchange(body))
+            synced = self._sync(parse_request(body))
         except TransportDown as error:
             raise Lost(str(error)) from None
-        reply.write(render(exchanged))
+        reply.write(render(synced))
         reply.end({})
 
 
-class ExchangeClient:
+class SyncClient:
     """A client's end. `find` returns where the gatekeeper listens."""
 
     def __init__(self, find: Callable[[], Awaitable[Address]]) -> None:
         self._find = find
         self._channel: Channel | None = None
 
-    async def exchange(self, exchange: Exchange, timeout_s: float) -> Exchanged:
+    async def sync(self, request: SyncRequest, timeout_s: float) -> SyncReply:
         """Return the gatekeeper's answer.
 
         Raises:
@@ -73,8 +73,8 @@ class ExchangeClient:
                 channel = self._channel
                 if channel is None or not channel.is_open:
                     channel = self._channel = await connect(await self._find(), _do_nothing)
-                stream = channel.open({}, render(exchange))
-                return parse_exchanged(b"".join(await stream.read()))
+                stream = channel.open({}, render(request))
+                return parse_reply(b"".join(await stream.read()))
         except ChannelError as error:
             raise TransportDown(f"The gatekeeper is away: {error.message}") from None
         except TimeoutError:
@@ -82,21 +82,21 @@ class ExchangeClient:
             raise TransportDown("The gatekeeper does not answer.") from None
 
     def close(self) -> None:
-        """Close the connection; the next exchange opens another."""
+        """Close the connection; the next sync opens another."""
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
 
 
-def render(message: Exchange | Exchanged) -> bytes:
+def render(message: SyncRequest | SyncReply) -> bytes:
     """Return a message as bytes."""
     return orjson.dumps(message, default=_plain)
 
 
-def parse_exchange(rendered: bytes) -> Exchange:
-    """Return the exchange that was rendered."""
+def parse_request(rendered: bytes) -> SyncRequest:
+    """Return the request that was rendered."""
     client_id, serial, revision, valid_s, asks, refunds, charges, is_replay = orjson.loads(rendered)
-    return Exchange(
+    return SyncRequest(
         client_id,
         serial,
         revision,
@@ -108,10 +108,10 @@ def parse_exchange(rendered: bytes) -> Exchange:
     )
 
 
-def parse_exchanged(rendered: bytes) -> Exchanged:
+def parse_reply(rendered: bytes) -> SyncReply:
     """Return the answer that was rendered."""
     now, revision, changed, answers, standings, num_clients, replay_after = orjson.loads(rendered)
-    return Exchanged(
+    return SyncReply(
         now,
         revision,
         None if changed is None else [bytes.fromhex(digest) for digest in changed],
