@@ -1,7 +1,8 @@
-"""What the operator says about the tools that the service runs itself. A tool that is not named is off."""
+"""The settings of the tools that the service runs itself. A tool that is not named is off."""
 
+from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -32,6 +33,10 @@ class CodeInterpreterConfig(Section):
         autoscaling_config, ray_actor_options: as Ray names them; the load of a replica is its containers.
     """
 
+    retired: ClassVar[Mapping[str, str]] = {
+        "num_processes": "a container may always run 32 processes now; remove it.",
+    }
+
     packages: tuple[str, ...] = ("numpy", "pandas", "matplotlib")
     preload: tuple[str, ...] = ("numpy", "pandas", "matplotlib.pyplot")
     num_warm: int = Field(default=2, ge=0, le=64)
@@ -40,7 +45,6 @@ class CodeInterpreterConfig(Section):
     idle_minutes: int = Field(default=20, ge=1, le=20)
     memory_limit: MemoryLimit = "1g"
     work_mib: int = Field(default=256, ge=1, le=16384)
-    num_processes: int = Field(default=32, ge=4, le=1024)
     call_timeout_s: float = Field(default=60.0, gt=0, le=600)
     autoscaling_config: dict[str, Any] = Field(default_factory=lambda: {"min_replicas": 1, "max_replicas": 1})
     ray_actor_options: dict[str, Any] = {}
@@ -59,7 +63,6 @@ class CodeInterpreterConfig(Section):
             memory_bytes=MEMORY_BYTES[self.memory_limit],
             work_bytes=work_bytes,
             file_bytes=work_bytes,
-            num_processes=self.num_processes,
             call_s=self.call_timeout_s,
         )
 
@@ -72,7 +75,7 @@ class FileSearchConfig(Section):
             one that they were created with.
         inputs_per_call: how many pieces of text one call of that model carries at most.
         max_stores_per_account, max_files_per_store: how many there may be.
-        max_file_mib: how large a file may be that is to be searched.
+        max_file_mib: the largest file that can be searched.
         read_timeout_s, read_memory_mib: what reading one document may take; it is read in a process of its own.
     """
 
@@ -116,20 +119,20 @@ class TavilyConfig(Section):
 
 
 class WebSearchConfig(Section):
-    """Web search: who is asked, and how much of a page is fetched.
+    """Web search.
 
     Args:
         provider: the service that searches.
-        search_timeout_s, page_timeout_s: after how many seconds one is given up.
-        max_page_bytes: how long a page may be, unpacked.
-        max_redirects: how many redirects of one page are followed.
     """
 
+    retired: ClassVar[Mapping[str, str]] = {
+        "search_timeout_s": "a search always has 15 seconds now; remove it.",
+        "page_timeout_s": "a page always has 20 seconds now; remove it.",
+        "max_page_bytes": "a page may always have 5 MiB now; remove it.",
+        "max_redirects": "5 redirects of a page are always followed now; remove it.",
+    }
+
     provider: Annotated[SearXNGConfig | BraveConfig | TavilyConfig, Field(discriminator="name")]
-    search_timeout_s: float = Field(default=15.0, gt=0, le=120)
-    page_timeout_s: float = Field(default=20.0, gt=0, le=120)
-    max_page_bytes: int = Field(default=5 * MIB, ge=1024, le=64 * MIB)
-    max_redirects: int = Field(default=5, ge=0, le=20)
 
 
 class OutboundConfig(Section):

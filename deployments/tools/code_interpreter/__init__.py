@@ -1,1 +1,1 @@
-"""The code interpreter's containers: the replicas that hold them in sandboxes, and the way there."""
+"""The code interpreter: replicas that hold containers in sandboxes, and their client."""

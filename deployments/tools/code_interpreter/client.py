@@ -1,7 +1,7 @@
 """The replicas that hold containers, as the ingress and the batch workers reach them.
 
-A new container goes to a replica that Serve chooses; from then on its place is known, and requests go straight there.
-What is not public in Ray's interface is touched in `ServeChooser` alone.
+Serve chooses the replica of a new container; from then on its place is known, and requests go straight there. Only
+`ServeChooser` uses parts of Ray's interface that are not public.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ class ContainerHosts(Protocol):
     """Where containers live. Every method raises ContainerGone where the container is not there any more."""
 
     async def check_able(self) -> None:
-        """Return if containers can be had at all.
+        """Check that containers can be made at all.
 
         Raises:
-            InterpreterAway: none can; says why.
+            InterpreterAway: they cannot; says why.
         """
         ...
 
@@ -65,7 +65,7 @@ class ContainerHosts(Protocol):
         ...
 
     async def check(self, place: Place, container_id: str) -> None:
-        """Return if the container is there; counts as a use of it."""
+        """Check that the container is there; counts as a use of it."""
         ...
 
     async def list_files(self, place: Place, container_id: str) -> list[ContainerFile]:
@@ -113,7 +113,7 @@ class RemoteHosts:
         self._endings: set[asyncio.Task[None]] = set()
 
     async def check_able(self) -> None:
-        """Return if containers can be had at all; what has been found out holds for a minute."""
+        """Check that containers can be made at all; the result holds for a minute."""
         now = asyncio.get_running_loop().time()
         if now < self._able_until:
             return
@@ -138,7 +138,7 @@ class RemoteHosts:
             except (ContainerGone, InterpreterAway) as error:
                 refusal = error
                 continue
-            except asyncio.CancelledError:  # It may be there by now, and nobody would know of it.
+            except asyncio.CancelledError:  # It may exist by now, and would be left over.
                 ending = asyncio.create_task(self._end_quietly(place, container_id))
                 self._endings.add(ending)
                 ending.add_done_callback(self._endings.discard)
@@ -149,18 +149,20 @@ class RemoteHosts:
     async def run(self, place: Place, container_id: str, code: str) -> CodeRun:
         """Run code in a container; cancelling this interrupts the code."""
         header = {"operation": "run", "container": container_id}
-        images, told = await self._ask(place, header, code.encode("utf-8", "replace"))
-        named = list(zip(told["images"], images, strict=True))
-        return CodeRun(told["status"], told["logs"], told["reason"], named, [file_of(one) for one in told["files"]])
+        images, summary = await self._ask(place, header, code.encode("utf-8", "replace"))
+        named = list(zip(summary["images"], images, strict=True))
+        return CodeRun(
+            summary["status"], summary["logs"], summary["reason"], named, [file_of(one) for one in summary["files"]]
+        )
 
     async def check(self, place: Place, container_id: str) -> None:
-        """Return if the container is there; counts as a use of it."""
+        """Check that the container is there; counts as a use of it."""
         await self._ask(place, {"operation": "check", "container": container_id})
 
     async def list_files(self, place: Place, container_id: str) -> list[ContainerFile]:
         """Return the files of a container."""
-        _, told = await self._ask(place, {"operation": "list", "container": container_id})
-        return [file_of(one) for one in told["files"]]
+        _, summary = await self._ask(place, {"operation": "list", "container": container_id})
+        return [file_of(one) for one in summary["files"]]
 
     async def read(self, place: Place, container_id: str, file_id: str) -> AsyncIterator[bytes]:
         """Yield a file's content, each piece when it is asked for."""
@@ -179,8 +181,8 @@ class RemoteHosts:
     ) -> ContainerFile | None:
         """Write a piece of a file; return the file when it was the last piece."""
         header = {"operation": "write", "container": container_id, "path": path, "offset": offset, "is_last": is_last}
-        _, told = await self._ask(place, header, piece)
-        return file_of(told["file"]) if told["file"] is not None else None
+        _, summary = await self._ask(place, header, piece)
+        return file_of(summary["file"]) if summary["file"] is not None else None
 
     async def remove(self, place: Place, container_id: str, file_id: str) -> None:
         """Delete a file."""
@@ -195,7 +197,7 @@ class RemoteHosts:
             await self.end(place, container_id)
 
     async def _ask(self, place: Place, header: dict[str, Any], body: bytes = b"") -> tuple[list[bytes], dict[str, Any]]:
-        """Return the pieces and the last word of an answer."""
+        """Return the pieces and the summary of an answer."""
         stream = await self._open(place, header, body)
         pieces: list[bytes] = []
         try:
@@ -204,7 +206,7 @@ class RemoteHosts:
         except ChannelError as error:
             raise _translated(error) from None
         finally:
-            stream.cancel()  # Harmless when the answer is complete; else the code is to be interrupted.
+            stream.cancel()  # Harmless when the answer is complete; otherwise it interrupts the code.
         return pieces, stream.summary
 
     async def _open(self, place: Place, header: dict[str, Any], body: bytes) -> ChannelStream:
@@ -214,7 +216,7 @@ class RemoteHosts:
             if channel is None or not channel.is_open:
                 channel = await connect(place, lambda: None)
                 known = self._channels.setdefault(secret, channel)
-                if known is not channel and known.is_open:  # Somebody else has connected meanwhile.
+                if known is not channel and known.is_open:  # Another request has connected meanwhile.
                     channel.close()
                     channel = known
                 self._channels[secret] = channel

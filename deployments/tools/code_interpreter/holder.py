@@ -1,6 +1,6 @@
-"""The containers that one process holds: each a sandbox with its files, until it is idle for too long or deleted.
+"""The containers of one process: each a sandbox with its files, until it is idle for too long or deleted.
 
-Nothing of a container is ever written to a disk: what is in it lies in memory, and is gone with its processes.
+Nothing of a container is ever written to disk: its content is in memory, and gone with its processes.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ _GONE = "The container has ended; everything in it is gone."
 
 
 @dataclass(slots=True)
-class Held:
-    """One container. `files` are those that are known of, by path, with when they were last changed."""
+class Container:
+    """One container. `files` has the known files by path, each with the time of its last change in nanoseconds."""
 
     sandbox: Sandbox
     idle_s: float
@@ -56,18 +56,18 @@ class Holder:
         self._is_able = is_able
         self._clock = clock
         self._wall = wall
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, Container] = {}
         self._num_coming = 0
         self._ending: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
 
     @property
     def num_containers(self) -> int:
-        """How many containers there are and are about to be."""
+        """The number of containers, including those that are being made."""
         return len(self._held) + self._num_coming
 
     def open(self) -> None:
-        """Begin to make sandboxes ready, and to end those that are idle."""
+        """Start to prepare sandboxes, and to end idle containers."""
         self._pool.open()
         self._looking = asyncio.create_task(self._look())
 
@@ -87,10 +87,10 @@ class Holder:
             raise InterpreterAway(UNABLE) from None
         finally:
             self._num_coming -= 1
-        self._held[container_id] = Held(sandbox, idle_s, self._clock())
+        self._held[container_id] = Container(sandbox, idle_s, self._clock())
 
     def check_able(self) -> None:
-        """Return if containers can be made here at all.
+        """Check that containers can be made here at all.
 
         Raises:
             InterpreterAway: this host cannot build sandboxes.
@@ -104,17 +104,17 @@ class Holder:
         Raises:
             ContainerGone: there is no such container.
         """
-        held = self._find(container_id)
-        held.num_running += 1
+        container = self._find(container_id)
+        container.num_running += 1
         try:
-            result = await held.sandbox.run(code)
-            files = await self._written(held, "assistant") if held.sandbox.is_running else []
+            result = await container.sandbox.run(code)
+            files = await self._written(container, "assistant") if container.sandbox.is_running else []
         except SandboxDied:
             result.status, files = "died", []
         finally:
-            held.num_running -= 1
-            held.used_at = self._clock()
-        if not held.sandbox.is_running:
+            container.num_running -= 1
+            container.used_at = self._clock()
+        if not container.sandbox.is_running:
             await self.end(container_id)
         return CodeRun(result.status, result.logs, result.reason, result.images, files)
 
@@ -124,9 +124,9 @@ class Holder:
         Raises:
             ContainerGone: there is no such container.
         """
-        held = self._find(container_id)
-        await self._look_at(container_id, held)
-        return [file for file, _ in held.files.values()]
+        container = self._find(container_id)
+        await self._look_at(container_id, container)
+        return [file for file, _ in container.files.values()]
 
     async def read(self, container_id: str, file_id: str, offset: int) -> bytes:
         """Return a piece of a file's content, a mebibyte at most; nothing at its end.
@@ -135,14 +135,14 @@ class Holder:
             ContainerGone: there is no such container.
             ContainerFileMissing: there is no such file in it.
         """
-        held = self._find(container_id)
+        container = self._find(container_id)
         if offset == 0:
-            await self._look_at(container_id, held)
-        file = next((file for file, _ in held.files.values() if file.file_id == file_id), None)
+            await self._look_at(container_id, container)
+        file = next((file for file, _ in container.files.values() if file.file_id == file_id), None)
         if file is None:
             raise ContainerFileMissing("The container has no such file.")
         try:
-            return await held.sandbox.read(file.path, offset, min(PIECE_BYTES, max(0, file.num_bytes - offset)))
+            return await container.sandbox.read(file.path, offset, min(PIECE_BYTES, max(0, file.num_bytes - offset)))
         except SandboxDied:
             raise ContainerGone(_GONE) from None
         except SandboxRefused:
@@ -157,18 +157,18 @@ class Holder:
             ContainerGone: there is no such container.
             ContainerRefused: it cannot be written there.
         """
-        held = self._find(container_id)
+        container = self._find(container_id)
         try:
-            await held.sandbox.write(path, offset, piece)
+            await container.sandbox.write(path, offset, piece)
             if not is_last:
                 return None
-            written = await self._written(held, "user")
+            written = await self._written(container, "user")
         except SandboxDied:
             raise ContainerGone(_GONE) from None
         except SandboxRefused as refused:
             raise ContainerRefused(f"The file could not be written: {refused}") from None
         finally:
-            held.used_at = self._clock()
+            container.used_at = self._clock()
         for file in written:
             if file.path == path:
                 return file
@@ -181,17 +181,17 @@ class Holder:
             ContainerGone: there is no such container.
             ContainerFileMissing: there is no such file in it.
         """
-        held = self._find(container_id)
-        await self._look_at(container_id, held)
-        for path, (file, _) in held.files.items():
+        container = self._find(container_id)
+        await self._look_at(container_id, container)
+        for path, (file, _) in container.files.items():
             if file.file_id == file_id:
-                await held.sandbox.remove(path)
-                await self._look_at(container_id, held)
+                await container.sandbox.remove(path)
+                await self._look_at(container_id, container)
                 return
         raise ContainerFileMissing("The container has no such file.")
 
     def check(self, container_id: str) -> None:
-        """Return if there is such a container; counts as a use of it.
+        """Check that there is such a container; counts as a use of it.
 
         Raises:
             ContainerGone: there is none.
@@ -199,10 +199,10 @@ class Holder:
         self._find(container_id)
 
     async def end(self, container_id: str) -> None:
-        """End a container; nothing happens where there is none. It ends also when this is cancelled."""
-        held = self._held.pop(container_id, None)
-        if held is not None:
-            ending = asyncio.create_task(held.sandbox.close())
+        """End a container if there is one. It ends also when this is cancelled."""
+        container = self._held.pop(container_id, None)
+        if container is not None:
+            ending = asyncio.create_task(container.sandbox.close())
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
             await asyncio.shield(ending)
@@ -217,50 +217,50 @@ class Holder:
             await self.end(container_id)
         await asyncio.gather(*self._ending, return_exceptions=True)
 
-    def _find(self, container_id: str) -> Held:
-        held = self._held.get(container_id)
-        if held is None or not held.sandbox.is_running:
+    def _find(self, container_id: str) -> Container:
+        container = self._held.get(container_id)
+        if container is None or not container.sandbox.is_running:
             raise ContainerGone(_GONE)
-        held.used_at = self._clock()
-        return held
+        container.used_at = self._clock()
+        return container
 
-    async def _look_at(self, container_id: str, held: Held) -> None:
-        """Bring what is known of a container's files up to date."""
+    async def _look_at(self, container_id: str, container: Container) -> None:
+        """Update the known files of a container."""
         try:
-            await self._written(held, "assistant")
+            await self._written(container, "assistant")
         except SandboxDied:
             await self.end(container_id)
             raise ContainerGone(_GONE) from None
 
-    async def _written(self, held: Held, source: Source) -> list[ContainerFile]:
-        """Take note of what is in the work folder; return the files that are new or changed."""
+    async def _written(self, container: Container, source: Source) -> list[ContainerFile]:
+        """Update the known files from the work folder; return those that are new or changed."""
         written = []
-        found = await held.sandbox.list_files()
+        found = await container.sandbox.list_files()
         for one in found:
-            known = held.files.get(one.path)
+            known = container.files.get(one.path)
             if known is None or known[1] != one.changed_ns or known[0].num_bytes != one.num_bytes:
-                written.append(self._note(held, one, known[0] if known else None, source))
+                written.append(self._note(container, one, known[0] if known else None, source))
         paths = {one.path for one in found}
-        held.files = {path: file for path, file in held.files.items() if path in paths}
+        container.files = {path: file for path, file in container.files.items() if path in paths}
         return written
 
-    def _note(self, held: Held, one: WorkFile, known: ContainerFile | None, source: Source) -> ContainerFile:
+    def _note(self, container: Container, one: WorkFile, known: ContainerFile | None, source: Source) -> ContainerFile:
         file_id = known.file_id if known is not None else f"cfile_{secrets.token_hex(16)}"
         created_at = known.created_at if known is not None else self._wall()
         file = ContainerFile(file_id, one.path, one.num_bytes, created_at, source)
-        held.files[one.path] = (file, one.changed_ns)
+        container.files[one.path] = (file, one.changed_ns)
         return file
 
     async def _look(self) -> None:
-        """End containers that have not been used for too long, or that work while nobody asked them to."""
+        """End containers that are idle for too long, or that use CPU without a call, every few seconds."""
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             await self.sweep()
 
     async def sweep(self) -> None:
-        """End what is to be ended now."""
-        for container_id, held in list(self._held.items()):
-            held.sandbox.check_idle()
-            is_idle = not held.num_running and self._clock() - held.used_at > held.idle_s
-            if is_idle or not held.sandbox.is_running:
+        """End such containers now."""
+        for container_id, container in list(self._held.items()):
+            container.sandbox.check_idle()
+            is_idle = not container.num_running and self._clock() - container.used_at > container.idle_s
+            if is_idle or not container.sandbox.is_running:
                 await self.end(container_id)

@@ -1,10 +1,10 @@
-"""What is said of containers between the ingress and the replica that holds them, and what can go wrong.
+"""The messages about containers between the ingress and the replica that holds them, and the errors.
 
 ContainerError
 ├── ContainerGone        it has ended: idle for too long, over a bound, deleted, or its replica went away
 ├── ContainerFileMissing there is no such file in it
-├── ContainerRefused     what was asked of its files cannot be done
-└── InterpreterAway      containers cannot be had: none can be built, all places are taken, or nobody answers
+├── ContainerRefused     the operation on its files is not possible
+└── InterpreterAway      no container can be made: no sandbox works, all places are taken, or no replica answers
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ Place = Address
 
 
 class ContainerError(Exception):
-    """Something about a container did not work; `message` is a sentence for the caller."""
+    """An operation on a container failed; `message` is a sentence for the client."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -35,11 +35,11 @@ class ContainerFileMissing(ContainerError):
 
 
 class ContainerRefused(ContainerError):
-    """What was asked of the container's files cannot be done."""
+    """The operation on the container's files is not possible."""
 
 
 class InterpreterAway(ContainerError):
-    """No container can be had at the moment."""
+    """No container can be made at the moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ContainerFile:
 
 @dataclass(frozen=True, slots=True)
 class CodeRun:
-    """What a call came to: what it printed, its figures (names and PNG bytes), and the files that it wrote.
+    """The result of a call: its output, its figures (names and PNG bytes), and the files that it wrote.
 
     `reason` says why it was interrupted or ended, None if it was not.
     """
@@ -68,7 +68,7 @@ class CodeRun:
 
 
 def file_to_message(file: ContainerFile) -> list[Any]:
-    """Return a file as it travels."""
+    """Return a file as a JSON array."""
     return [file.file_id, file.path, file.num_bytes, file.created_at, file.source]
 
 

@@ -1,4 +1,4 @@
-"""Sandboxes that are ready before somebody wants one."""
+"""Keeps sandboxes ready for new containers."""
 
 import asyncio
 import contextlib
@@ -25,16 +25,16 @@ class WarmPool:
 
     @property
     def num_ready(self) -> int:
-        """How many can be taken at once."""
+        """The number of sandboxes that are ready."""
         return len(self._ready)
 
     def open(self) -> None:
-        """Begin to make sandboxes."""
+        """Start to make sandboxes."""
         self._wanted.set()
         self._refilling = asyncio.create_task(self._refill())
 
     async def take(self) -> Sandbox:
-        """Return a sandbox that nobody has used: a warm one, or, where there is none, one made now.
+        """Return an unused sandbox: a warm one, or a new one if none is ready.
 
         Raises:
             SandboxUnavailable: it cannot be built.
@@ -59,7 +59,7 @@ class WarmPool:
                     await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
     async def close(self) -> None:
-        """End every sandbox that nobody has taken."""
+        """End every sandbox that was not taken."""
         if self._refilling is not None:
             self._refilling.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -1,7 +1,7 @@
 """The replica of the code interpreter's deployment: containers, and the listener through which they are reached.
 
-A container lives in one replica. Serve chooses the replica for a new one; who has made it keeps the address and goes
-there directly afterwards, past Serve. A host that cannot build sandboxes has a replica all the same, which says so.
+A container lives in one replica. Serve chooses the replica for a new one; the client keeps its address and later goes
+there directly, past Serve. A host that cannot build sandboxes has a replica too, which refuses requests and says why.
 """
 
 import logging
@@ -36,7 +36,7 @@ class CodeInterpreterReplica:
     _holder: Holder | None = None
 
     async def __init__(self, config: CodeInterpreterConfig) -> None:  # type: ignore[misc]  # Serve awaits it.
-        """Find out whether this host can build sandboxes, then listen."""
+        """Try whether this host can build sandboxes, then listen."""
         keep_handlers_open()
         self._host = await _find_host(config)
         num_warm = config.num_warm if self._host is not None else 0
@@ -70,7 +70,7 @@ class CodeInterpreterReplica:
 
 
 async def _find_host(config: CodeInterpreterConfig) -> SandboxHost | None:
-    """Return what makes sandboxes here, None where that cannot be; the log says why."""
+    """Return what makes sandboxes on this host, None if it cannot; the log says why."""
     try:
         return await prepare_host(config.limits, config.packages, config.preload)
     except SandboxUnavailable as error:

@@ -1,4 +1,4 @@
-"""What the replica does with a request that comes over its channel: the operations on the containers that it holds."""
+"""Carries out requests that come over the replica's channel: the operations on its containers."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ CODES: dict[type[ContainerError], str] = {
 
 
 class ContainerRunner:
-    """Carries requests about containers out; keeps `channel.server.Runner`."""
+    """Carries out requests about containers; keeps `channel.server.Runner`."""
 
     def __init__(self, holder: Holder) -> None:
         self._holder = holder
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
-        """Carry one request out.
+        """Carry out one request.
 
         Raises:
             ChannelError: it did not work; the code of a Refused says why.
@@ -50,9 +50,9 @@ class ContainerRunner:
                 result = await holder.run(container_id, body.decode("utf-8", "replace"))
                 for _, image in result.images:
                     reply.write(image)
-                told = {"status": result.status, "logs": result.logs, "reason": result.reason}
+                outcome = {"status": result.status, "logs": result.logs, "reason": result.reason}
                 files = [file_to_message(file) for file in result.files]
-                reply.end({**told, "images": [name for name, _ in result.images], "files": files})
+                reply.end({**outcome, "images": [name for name, _ in result.images], "files": files})
             case "check":
                 holder.check(container_id)
                 reply.end({})

@@ -1,1 +1,1 @@
-"""Documents read and cut into chunks, in a process with limits."""
+"""Reads documents and cuts them into chunks, in bounded processes."""

@@ -1,7 +1,7 @@
-"""Cuts text into chunks: what a search finds, and what the model reads of it.
+"""Cuts text into chunks, which a search returns and the model reads.
 
-A token is counted as tokenizers of language models have them on average: a short word, a piece of a long one, three
-digits, a sign, or a letter of a script that has no spaces. No tokenizer is asked, since the models differ.
+Tokens are estimated, as models have different tokenizers: a short word, a piece of a long one, three digits, a sign, or
+a letter of a script without spaces counts as one.
 """
 
 import re

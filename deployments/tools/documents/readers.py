@@ -1,7 +1,7 @@
-"""From the bytes of a document to its text, by what the bytes are; a name only decides what bytes leave open.
+"""Extracts the text of a document. Its bytes decide its kind; its name only where they leave it open.
 
-Runs in a process of its own (`process`), since documents are made by anybody. The libraries for each kind are imported
-when the kind is met.
+Runs in a bounded process (`process`), as documents may be hostile. The library for each kind is imported when it is
+needed.
 """
 
 import codecs
@@ -41,7 +41,7 @@ def read_document(content: bytes, filename: str) -> str:
     """Return the text of a document.
 
     Raises:
-        UnsupportedFile, InvalidFile: there is none to be had.
+        UnsupportedFile, InvalidFile: it has none that can be read.
     """
     try:
         text = _MANY_LINES.sub("\n\n", _bounded(_reader_of(content, filename)))

@@ -1,7 +1,7 @@
-"""A client of remote MCP servers over streamable HTTP, through the guarded way out.
+"""A client of remote MCP servers over streamable HTTP, through the guarded transport.
 
-A session serves one response, and is opened at its first use. Servers are given nothing but calls: they may not ask
-the service for samples, files or input, and what they send beside results is dropped. Nothing of it is logged.
+A session serves one response, and is opened at its first use. Servers get calls only: they may not ask the service for
+samples, files or input, and messages other than results are dropped. Nothing of it is logged.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _MAX_MESSAGE_CHARS = 1000
 _INVALID_REQUEST = -32600
 _NOT_MCP = "The server's answer is not as MCP has it."
 _LOST = "The connection to the server broke."
-# What the library says where a server answered with an error that is none of MCP's: the status says more.
+# The library's messages for HTTP errors of a server: the status says more.
 _STAND_INS = (
     "Server returned an error response",
     "Not Found",
@@ -62,10 +62,10 @@ class McpServers:
         _silence()
 
     def check(self, url: str) -> None:
-        """Return if an address is one that requests are sent to, whatever its host resolves to.
+        """Check that requests may be sent to an address, whatever its host resolves to.
 
         Raises:
-            AddressRefused: it is not; says why.
+            AddressRefused: they may not; says why.
         """
         try:
             parsed = httpx2.URL(url)
@@ -79,7 +79,7 @@ class McpServers:
 
     @asynccontextmanager
     async def connect(self, address: ServerAddress, notes: Notes) -> AsyncIterator[Client]:
-        """Open a connection to a server; what becomes of the requests to it is noted."""
+        """Open a connection to a server; `notes` gets the outcome of its requests."""
         most = self.config.max_answer_bytes
         guarded = GuardedTransport(self._rules, most, self._resolve, self._tls)
         http = httpx2.AsyncClient(
@@ -94,7 +94,7 @@ class McpServers:
             yield client
 
     def keep(self, holder: "asyncio.Task[None]") -> None:
-        """Know a task that holds a connection, until it ends."""
+        """Remember a task that holds a connection, until it ends."""
         self._holders.add(holder)
         holder.add_done_callback(self._holders.discard)
 
@@ -106,10 +106,10 @@ class McpServers:
 
 
 class McpSession:
-    """What one response has to do with one server.
+    """The session of one response with one server.
 
-    The connection is held by a task of its own, as the library wants it opened and closed by the same one, while calls
-    come from others, which may be cancelled without harm to it. One that broke is made anew at the next use.
+    A task of its own holds the connection, as the library wants it opened and closed by the same task. Calls come from
+    other tasks, which may be cancelled without harm to it. A broken connection is opened again at the next use.
     """
 
     def __init__(self, servers: McpServers, address: ServerAddress) -> None:
@@ -162,7 +162,7 @@ class McpSession:
         return self._client
 
     async def _hold(self, is_ready: asyncio.Event, closing: asyncio.Event) -> None:
-        """Keep a connection open until it is to be closed, or breaks."""
+        """Keep a connection open until the session closes, or it breaks."""
         try:
             async with self._servers.connect(self._address, self._notes) as client:
                 self._client = client
@@ -175,20 +175,20 @@ class McpSession:
             is_ready.set()
 
     def _explain(self, error: Exception) -> McpFailure:
-        """Return why something failed: what was noted of the requests says more than the library."""
-        told = next((leaf for leaf in _leaves(error) if isinstance(leaf, MCPError)), None)
-        if self._notes.failure is not None and (told is None or told.code == types.CONNECTION_CLOSED):
+        """Return why a request failed: the notes of the transport say more than the library's error."""
+        reported = next((leaf for leaf in _leaves(error) if isinstance(leaf, MCPError)), None)
+        if self._notes.failure is not None and (reported is None or reported.code == types.CONNECTION_CLOSED):
             return McpFailure(self._notes.failure.message)
-        if told is None:
+        if reported is None:
             is_lost = any(isinstance(leaf, httpx2.HTTPError) for leaf in _leaves(error))
             return McpFailure(_LOST) if is_lost else McpFailure(_NOT_MCP, _INVALID_REQUEST)
         status = self._notes.status
-        if status >= 300 and told.message.startswith(_STAND_INS):
+        if status >= 300 and reported.message.startswith(_STAND_INS):
             return McpFailure(f"The server answered with HTTP status {status}.", status, "http_error")
-        return McpFailure(told.message[:_MAX_MESSAGE_CHARS], told.code)
+        return McpFailure(reported.message[:_MAX_MESSAGE_CHARS], reported.code)
 
     def close(self) -> None:
-        """Let go of the connection; nobody waits until the server has been told."""
+        """Close the connection, without waiting until the server knows."""
         holder, self._holder = self._holder, None
         if holder is None or holder.done():
             return
@@ -233,7 +233,7 @@ async def _call(client: Client, name: str, arguments: dict[str, Any]) -> CallRes
 
 
 def _text_of(part: Any) -> str:
-    """Return what a model reads of a part of a result."""
+    """Return the text of a part of a result, as the model reads it."""
     match part:
         case types.TextContent():
             return part.text
@@ -253,7 +253,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _silence() -> None:
-    """Keep what is sent and received out of the log: the libraries quote it when something is wrong with it."""
+    """Keep content out of the log: the libraries quote it in their errors."""
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
     for name in ("httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,14 +1,14 @@
-"""What is said of remote MCP servers, in values that need no MCP library."""
+"""Values about remote MCP servers that need no MCP library."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 CONNECTION_CLOSED = -32000
-"""The code of a connection that came to nothing, as MCP's libraries use it."""
+"""The code of a connection that failed, as MCP's libraries use it."""
 
 
 class McpFailure(Exception):
-    """A server did not do what it was asked; `message` says why, for callers and models to read."""
+    """A request to a server failed; `message` says why, for clients and models to read."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class McpFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a server is, and the headers that it wants; neither may be written down anywhere."""
+    """The address of a server and the headers that it needs; neither may be stored or logged."""
 
     url: str = field(repr=False)
     headers: dict[str, str] = field(default_factory=dict, repr=False)
@@ -36,7 +36,7 @@ class ServerAddress:
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool of a server; `annotations` are what the server says of it."""
+    """A tool of a server, with the server's `annotations`."""
 
     name: str
     description: str | None
@@ -46,7 +46,7 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a call came to: the parts that the server sent, and their text. With `is_error` they tell of a failure."""
+    """The result of a call: the parts that the server sent, and their text; with `is_error` they describe a failure."""
 
     content: list[dict[str, Any]]
     text: str

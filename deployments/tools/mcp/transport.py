@@ -1,4 +1,4 @@
-"""What happened to the requests to a server, noted on their way: the library tells of it in words of its own."""
+"""Notes the outcome of requests to a server, which the library's own errors do not say."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from deployments.tools.outbound.errors import OutboundError
 
 @dataclass(slots=True)
 class Notes:
-    """The status of the last answer, and why one came to nothing, since they were cleared."""
+    """The status of the last answer, and the last failure, since they were cleared."""
 
     status: int = 200
     failure: OutboundError | None = None
@@ -21,7 +21,7 @@ class Notes:
 
 
 class NotingTransport(httpx2.AsyncBaseTransport):
-    """Sends requests as another transport does, and notes what becomes of them."""
+    """Sends requests through another transport, and notes their outcome."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, notes: Notes) -> None:
         self._inner = inner
@@ -31,7 +31,7 @@ class NotingTransport(httpx2.AsyncBaseTransport):
         """Send a request and return the answer, its content still to be read.
 
         Raises:
-            OutboundError: it may not be sent, or came to nothing.
+            OutboundError: it may not be sent, or failed.
         """
         try:
             response = await self._inner.handle_async_request(request)

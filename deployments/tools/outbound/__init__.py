@@ -1,1 +1,1 @@
-"""Requests to addresses that callers, models and pages name: the one way out, to the public internet only."""
+"""Requests to addresses from clients, models and pages: the one way out, to the public internet only."""

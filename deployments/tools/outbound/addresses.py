@@ -52,7 +52,7 @@ _GLOBAL_UNICAST = IPv6Network("2000::/3")
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the public internet, and leads there whoever sends to it."""
+    """Return whether an address is one of the public internet, from everywhere."""
     if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
         return False
     return not any(address in network for network in _NOT_PUBLIC)

@@ -1,4 +1,4 @@
-"""Why a request to the outside came to nothing. Each is an error of httpx2, so clients built on that know it.
+"""The errors of requests to the outside. Each is an error of httpx2, so clients that are built on it know them.
 
 OutboundError
   AddressRefused     it leads, or would lead, where the service may not go
@@ -11,7 +11,7 @@ import httpx2
 
 
 class OutboundError(httpx2.TransportError):
-    """A request to the outside came to nothing; `message` says why, for callers and models to read."""
+    """A request to the outside failed; `message` says why, for clients and models to read."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -19,7 +19,7 @@ class OutboundError(httpx2.TransportError):
 
 
 class AddressRefused(OutboundError):
-    """The address is not one that the service goes to."""
+    """The service may not send requests to the address."""
 
 
 class AnswerTooLarge(OutboundError):
@@ -31,4 +31,4 @@ class AnswerUnreadable(OutboundError):
 
 
 class NoAnswer(OutboundError):
-    """No answer came: the host is unknown, nobody listens, the connection broke, or it took too long."""
+    """No answer came: the host is unknown, no process listens, the connection broke, or it took too long."""

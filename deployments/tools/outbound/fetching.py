@@ -1,6 +1,6 @@
-"""Fetching one thing from the outside, redirects and all, within bounds of time and size.
+"""Fetches one page from the outside, following redirects, within bounds of time and size.
 
-Keeps no cookies and sends no passwords: two fetches have nothing of each other.
+Keeps no cookies and sends no passwords: fetches share nothing.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What was fetched; `url` is where it was in the end."""
+    """A page that was fetched; `url` is its address after redirects."""
 
     url: str
     status: int
@@ -40,7 +40,7 @@ class Page:
 
     @property
     def is_success(self) -> bool:
-        """Whether it is what was asked for, not an error's page."""
+        """Whether it is the page itself, not an error."""
         return 200 <= self.status < 300
 
 
@@ -58,7 +58,7 @@ class Fetcher:
         self._transport = GuardedTransport(rules, self._bounds.max_bytes, resolve, tls)
 
     async def fetch(self, url: str) -> Page:
-        """Return what is at an address, following redirects; never from https to http.
+        """Return the page at an address, following redirects, but never from https to http.
 
         Raises:
             OutboundError: it may not be fetched, or could not be.
@@ -79,7 +79,7 @@ class Fetcher:
         params: Mapping[str, str] | None = None,
         content: bytes | None = None,
     ) -> Page:
-        """Return a server's answer to one request, as it is: a redirect is not followed, for the headers' sake.
+        """Return a server's answer to one request. A redirect is not followed, as it would get the headers.
 
         Raises:
             OutboundError: the request may not be sent, or there was no answer.
@@ -127,6 +127,6 @@ def _own(headers: Mapping[str, str] | None = None) -> dict[str, str]:
 def _parse(url: str, base: httpx2.URL | None = None) -> httpx2.URL:
     try:
         parsed = httpx2.URL(url) if base is None else base.join(url)
-    except (httpx2.InvalidURL, TypeError, ValueError):  # Not all that is malformed is told apart there.
+    except (httpx2.InvalidURL, TypeError, ValueError):  # The library raises all of these for malformed URLs.
         raise AddressRefused("The address is malformed.") from None
     return parsed.copy_with(fragment=None)

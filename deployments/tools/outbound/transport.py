@@ -1,8 +1,8 @@
-"""The guarded transport: what every request to the outside goes through, whichever client makes it.
+"""The guarded transport, through which every request to the outside goes, whichever client makes it.
 
-It resolves a host once for each connection, checks the addresses, and connects to one of those: no second look-up can
-lead elsewhere, while the Host header and the name in TLS stay what they were. It takes no proxy from the environment,
-and bounds what it lets in, as sent and as unpacked. Redirects are the clients' to follow: every hop comes through here.
+It resolves a host once for each connection, checks the addresses, and connects to one of them, so that no second lookup
+can lead elsewhere; the Host header and the TLS name stay the same. It uses no proxy from the environment, and bounds
+answers, both packed and unpacked. Clients follow redirects themselves: every hop goes through here.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _READABLE = frozenset({"", "identity", "gzip", "deflate"})
 
 
 class SystemResolver:
-    """The system's own resolver, in threads of its own, so that slow names hold up nothing else."""
+    """The system's resolver, in threads of its own, so that slow names delay nothing else."""
 
     def __init__(self, num_threads: int = 8) -> None:
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="resolver")
@@ -43,7 +43,7 @@ class SystemResolver:
         return list(dict.fromkeys(found))
 
     def close(self) -> None:
-        """End the threads, once what they look up has been answered."""
+        """End the threads, once their lookups have been answered."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -134,7 +134,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         """Send a request and return the answer, its content unpacked and still to be read.
 
         Raises:
-            OutboundError: it may not be sent, or came to nothing.
+            OutboundError: it may not be sent, or failed.
         """
         self._rules.check_url(request.url)
         headers = httpx2.Headers(request.headers)

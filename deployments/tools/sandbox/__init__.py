@@ -1,1 +1,1 @@
-"""A Python interpreter that may be given hostile code: bubblewrap around it, bounds on all it takes."""
+"""A Python interpreter for hostile code: isolated by bubblewrap, and bounded in all that it uses."""

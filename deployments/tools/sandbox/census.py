@@ -1,6 +1,6 @@
-"""What the processes of a sandbox take, seen from outside: nothing inside is asked.
+"""Measures the processes of sandboxes from outside, without trusting anything inside.
 
-The kernel here may not tell a process's children, so all processes are read; one reading serves every sandbox.
+The kernel may not list the children of a process, so all processes are read; one reading serves every sandbox.
 """
 
 import os
@@ -14,7 +14,7 @@ _FRESH_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What the processes below one took: their ids, their threads, the memory that is theirs alone, and CPU time."""
+    """The use of the processes below one: their ids, number of threads, private memory, and CPU time."""
 
     pids: tuple[int, ...]
     num_threads: int
@@ -32,7 +32,7 @@ class Census:
         self._num_threads: dict[int, int] = {}
 
     def below(self, pid: int, *, fresh: bool = False) -> Taken:
-        """Return what all processes below `pid` take, itself left out."""
+        """Return the use of all processes below `pid`, without `pid` itself."""
         if fresh or time.monotonic() - self._read_at > _FRESH_S:
             self._read()
         found: list[int] = []
@@ -48,7 +48,7 @@ class Census:
     def _read(self) -> None:
         self._children, self._cpu_ticks, self._num_threads = {}, {}, {}
         for pid, fields in _processes():
-            if fields[0] == b"Z":  # It has ended, and only its parent has not heard of it.
+            if fields[0] == b"Z":  # It has ended; only its parent has not collected it.
                 continue
             self._children.setdefault(int(fields[1]), []).append(pid)
             self._cpu_ticks[pid] = sum(map(int, fields[11:15]))  # With that of the children it has waited for.
@@ -57,7 +57,7 @@ class Census:
 
 
 def _processes() -> Iterator[tuple[int, list[bytes]]]:
-    """Yield each process with what the kernel says of it, from its state on."""
+    """Yield each process with the fields of its `stat`, from the state on."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -69,12 +69,12 @@ def _processes() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def any_left(pids: Iterable[int]) -> bool:
-    """Say whether one of some processes is still there."""
+    """Return whether one of the processes still exists."""
     return any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
 def num_threads() -> int:
-    """Return how many threads there are, of whomever they are."""
+    """Return the number of threads of all users."""
     return sum(int(fields[17]) for _, fields in _processes())
 
 
@@ -88,17 +88,17 @@ def _own_bytes(pid: int) -> int:
 
 
 def parse_own_bytes(status: bytes) -> int:
-    """Return the memory of a process without what it maps of files; with it where the kernel, as gVisor, tells no more.
+    """Return the memory of a process without mapped files; with them where the kernel, as gVisor, reports only a sum.
 
-    `status` is what the kernel says of the process.
+    `status` is the content of the process's `status` file.
     """
-    told = dict(line.split(b":", 1) for line in status.splitlines() if b":" in line)
-    names = (b"RssAnon", b"RssShmem") if b"RssAnon" in told else (b"VmRSS",)
-    return sum(int(told[name].split()[0]) * 1024 for name in names if name in told)
+    fields = dict(line.split(b":", 1) for line in status.splitlines() if b":" in line)
+    names = (b"RssAnon", b"RssShmem") if b"RssAnon" in fields else (b"VmRSS",)
+    return sum(int(fields[name].split()[0]) * 1024 for name in names if name in fields)
 
 
 def used_inodes(pid: int, folder: str, most: int) -> int:
-    """Return how many files and folders there are in a file system that a process sees; 0 where that cannot be told.
+    """Return the number of files and folders in a file system that a process sees; 0 if it cannot be read.
 
     Those beyond `most` may be left out.
     """
@@ -111,7 +111,7 @@ def used_inodes(pid: int, folder: str, most: int) -> int:
 
 
 def _count(path: str, most: int) -> int:
-    """Return how many files and folders there are below a folder, where the kernel, as gVisor, keeps no count."""
+    """Count the files and folders below a folder, where the kernel, as gVisor, keeps no count."""
     found = 1
     for _, folders, files, _ in os.fwalk(path):  # It follows no link, also not one that is put there meanwhile.
         found += len(folders) + len(files)

@@ -1,6 +1,6 @@
-"""The frames that the service and the interpreter in a sandbox talk in; `interpreter` says what one looks like.
+"""Frames between the service and the interpreter in a sandbox; `interpreter` defines their format.
 
-What comes out may be anything: code inside shares a process with the interpreter.
+Frames from the sandbox may hold anything: code inside shares a process with the interpreter.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _MAX_HEAD_BYTES = 1024 * 1024
 
 
 class Frames:
-    """The frames that go into a sandbox and come out of it, the latter none larger than they may be."""
+    """Writes frames into a sandbox, and reads frames of bounded size from it."""
 
     def __init__(self, process: SandboxProcess, max_payload_bytes: int) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""What this host needs for sandboxes, found out once: all that a sandbox is made from, tried."""
+"""Finds once what this host needs to build sandboxes, and tries it."""
 
 import os
 import shutil
@@ -85,7 +85,7 @@ def _ways(root: Root) -> Iterator[Root]:
 
 
 async def _check(host: SandboxHost) -> None:
-    """Make a sandbox, and see that code in it is who it should be, and that its system calls are filtered.
+    """Make a sandbox, and check that its code runs as the right user and with filtered system calls.
 
     Raises:
         SandboxUnavailable: it cannot be made, or lacks a protection.

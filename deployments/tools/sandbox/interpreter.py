@@ -1,7 +1,7 @@
 """Runs inside the sandbox, and only there: one Python interpreter whose variables live on between calls.
 
 Standalone: nothing of the service can be imported here. Whatever code runs here shares this process and can take it
-over, so nobody outside believes what comes out: every frame is bounded and read as data (`deployments.tools.sandbox`).
+over, so the service trusts nothing that comes out: every frame is bounded, and read as data.
 
 A frame is the length of its head and of its payload (unsigned 32 bits each, big-endian), the head as JSON, the payload.
 Requests come in on one descriptor, answers go out on another; what code prints goes to descriptors 1 and 2 as usual.
@@ -36,7 +36,7 @@ _MAX_REPR_CHARS = 100_000
 
 
 class Interpreter:
-    """Carries requests out, one after the other."""
+    """Carries out requests, one after the other."""
 
     def __init__(self, requests: io.BufferedReader, answers: io.BufferedWriter, limits: dict[str, Any]) -> None:
         self._requests = requests
@@ -107,7 +107,7 @@ class Interpreter:
         self._answer({"done": status})
 
     def _forget_ended(self) -> None:
-        """Take note of the processes of earlier calls that have been ended: until then they count."""
+        """Collect the processes of earlier calls that have ended: until then they count."""
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -133,15 +133,15 @@ class Interpreter:
         try:
             error = sys.exc_info()[1]
             assert error is not None
-            told = traceback.TracebackException.from_exception(error)
-            own = [frame for frame in told.stack if frame.filename != __file__]
-            told.stack = traceback.StackSummary.from_list(own)
-            sys.stderr.write("".join(told.format()))
+            shown = traceback.TracebackException.from_exception(error)
+            own = [frame for frame in shown.stack if frame.filename != __file__]
+            shown.stack = traceback.StackSummary.from_list(own)
+            sys.stderr.write("".join(shown.format()))
         except BaseException:
             os.write(2, b"The call failed, and so did printing the reason.\n")
 
     def _show_figures(self) -> None:
-        """Write the open figures into the work folder, tell of them, and close them."""
+        """Write the open figures into the work folder, send them, and close them."""
         plots = sys.modules.get("matplotlib.pyplot")
         if plots is None:
             return
@@ -156,7 +156,7 @@ class Interpreter:
         plots.close("all")
 
     def _list(self, head: dict[str, Any], payload: bytes) -> None:
-        """Tell of the regular files below the work folder; links and the like are none."""
+        """Send the list of regular files below the work folder, without links."""
         found = []
         for folder, folders, names in os.walk(_WORK):
             if folder.count("/") - _WORK.count("/") >= _MAX_DEPTH:
@@ -198,9 +198,9 @@ class Interpreter:
 
 
 def _drop_privileges(*, is_only_user: bool) -> None:
-    """Give up, for good, what made the sandbox, and die with whoever holds it.
+    """Drop for good the privileges that made the sandbox, and die with the parent process.
 
-    Where root made it, that is to become nobody. Where there is only one user, it is every capability.
+    Where root made it, become nobody. Where there is only one user, drop every capability.
     """
     libc = ctypes.CDLL(None)
     if is_only_user:
@@ -213,7 +213,7 @@ def _drop_privileges(*, is_only_user: bool) -> None:
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    """Have no capability, and none to gain: a user with the number 0 would get those of the bounding set with exec."""
+    """Drop all capabilities, also those of the bounding set, which user 0 would regain with exec."""
     known = [number for number in range(64) if libc.prctl(_PR_CAPBSET_READ, number, 0, 0, 0) >= 0]
     for number in known:
         libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
@@ -223,7 +223,7 @@ def _drop_capabilities(libc: ctypes.CDLL) -> None:
 
 
 def _bound(limits: dict[str, Any]) -> None:
-    """Take the limits on, in a way that cannot be taken back."""
+    """Set the limits, which cannot be raised again."""
     bounds = {
         resource.RLIMIT_AS: limits["address_bytes"],
         resource.RLIMIT_CPU: limits["cpu_s"],
@@ -240,7 +240,7 @@ def _bound(limits: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Read what this interpreter is told at its start, take the bounds on, and serve."""
+    """Read the settings, set the bounds, and serve."""
     limits = json.loads(sys.argv[1])
     requests, answers = limits["requests"], limits["answers"]
     _drop_privileges(is_only_user=limits["is_only_user"])

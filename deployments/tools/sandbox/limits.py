@@ -1,4 +1,4 @@
-"""How much one sandbox may take; pure values, in bytes and seconds."""
+"""The bounds of one sandbox, in bytes and seconds."""
 
 from dataclasses import dataclass
 

@@ -58,7 +58,7 @@ class SandboxProcess:
 
     def _wait_for_end(self, loop: asyncio.AbstractEventLoop) -> None:
         self._bubblewrap.wait()
-        with contextlib.suppress(RuntimeError):  # The loop has been closed: nobody is left to be told.
+        with contextlib.suppress(RuntimeError):  # The loop has been closed: nothing waits any more.
             loop.call_soon_threadsafe(self._has_ended.set)
 
     @property
@@ -91,7 +91,7 @@ class SandboxProcess:
             await self._has_ended.wait()
 
     def release(self) -> None:
-        """Close this end's descriptors; nobody may be waiting for one, as their numbers are given out again."""
+        """Close this end's descriptors; no task may wait for one, as the kernel reuses their numbers."""
         for descriptor in (self.requests, self.answers, self.output, self._pidfd):
             if descriptor >= 0:
                 asyncio.get_running_loop().remove_reader(descriptor)
@@ -100,10 +100,10 @@ class SandboxProcess:
         self.requests = self.answers = self.output = self._pidfd = -1
 
     async def adopt(self, info: int, ready: int) -> None:
-        """Take note of the first process of the namespaces, and name its users where only root may."""
+        """Read the pid of the first process of the namespaces, and map its users where only root may."""
         try:
-            told = await _read_line(info)
-            self.init_pid = json.loads(told)["child-pid"]
+            info_line = await _read_line(info)
+            self.init_pid = json.loads(info_line)["child-pid"]
             if os.getuid() == 0:
                 _name_users(self.init_pid)
             os.write(ready, b"1")
@@ -111,7 +111,7 @@ class SandboxProcess:
             raise SandboxUnavailable(f"bubblewrap failed: {self._complaint()}") from None
 
     def _complaint(self) -> str:
-        """Return what bubblewrap says of its failure: whatever has been written to the sandbox's output so far."""
+        """Return bubblewrap's error message: the sandbox's output so far."""
         with contextlib.suppress(OSError):
             return os.read(self.output, _MAX_COMPLAINT_BYTES).decode("utf-8", "replace").strip() or "it says nothing"
         return "it says nothing"
@@ -147,8 +147,12 @@ async def start_process(root: Root, limits: Limits, seccomp: bytes, preload: Seq
         arguments = root.arguments(limits)
         arguments += ["--info-fd", str(info_in), "--seccomp", str(filter_in)]
         arguments += _users(root, ready_in)
-        told = _told(root, limits) | {"requests": requests_in, "answers": answers_in, "preload": list(preload)}
-        arguments += ["--", root.python, "-I", "-B", "/python/interpreter.py", json.dumps(told)]
+        settings = _interpreter_settings(root, limits) | {
+            "requests": requests_in,
+            "answers": answers_in,
+            "preload": list(preload),
+        }
+        arguments += ["--", root.python, "-I", "-B", "/python/interpreter.py", json.dumps(settings)]
         bubblewrap = subprocess.Popen(  # noqa: ASYNC220, S603 - from this thread: the sandbox dies with it.
             arguments,
             stdin=subprocess.DEVNULL,
@@ -181,7 +185,7 @@ async def start_process(root: Root, limits: Limits, seccomp: bytes, preload: Seq
 
 
 def _users(root: Root, ready: int) -> list[str]:
-    """Return what bubblewrap is told of users; it waits for a word on `ready`."""
+    """Return bubblewrap's arguments about users; it waits for a byte on `ready`."""
     if os.getuid() == 0:
         return ["--userns-block-fd", str(ready), "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     if root.unshare is not None:
@@ -189,16 +193,16 @@ def _users(root: Root, ready: int) -> list[str]:
     return ["--block-fd", str(ready), "--uid", str(NOBODY), "--gid", str(NOBODY)]
 
 
-def _told(root: Root, limits: Limits) -> dict[str, Any]:
-    """Return what the interpreter is told of its bounds, and of its user."""
-    told = asdict(limits) | {"address_bytes": _address_bytes(limits), "is_only_user": root.unshare is not None}
+def _interpreter_settings(root: Root, limits: Limits) -> dict[str, Any]:
+    """Return the settings of the interpreter: its bounds and its user."""
+    settings = asdict(limits) | {"address_bytes": _address_bytes(limits), "is_only_user": root.unshare is not None}
     if root.unshare is not None:
-        told["num_processes"] = _num_processes_of_all(limits)
-    return told
+        settings["num_processes"] = _num_processes_of_all(limits)
+    return settings
 
 
 def _name_users(pid: int) -> None:
-    """Have a new user namespace know two users: root, until the file system is there, and nobody."""
+    """Map two users into a new user namespace: root, until the file system is built, and nobody."""
     for kind in ("uid_map", "gid_map"):
         with open(f"/proc/{pid}/{kind}", "w") as file:
             file.write(f"0 0 1\n{NOBODY} {NOBODY} 1\n")
@@ -210,19 +214,19 @@ def _address_bytes(limits: Limits) -> int:
 
 
 def _num_processes_of_all(limits: Limits) -> int:
-    """Return a bound for where the kernel, as gVisor, counts the processes of a user in all user namespaces together.
+    """Return the bound where the kernel, as gVisor, counts a user's processes over all user namespaces.
 
-    Those of the service are among them, and there is room for a few other sandboxes. Each sandbox is watched besides.
+    It includes those of the service, and leaves room for a few other sandboxes. Each sandbox is also watched.
     """
     return num_threads() + 4 * limits.num_processes
 
 
 async def _read_line(descriptor: int) -> bytes:
-    """Return what bubblewrap tells of its child, all of it."""
-    told = b""
+    """Return the JSON that bubblewrap writes about its child."""
+    info = b""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(START_TIMEOUT_S):
-        while b"}" not in told and len(told) < _MAX_INFO_BYTES:
+        while b"}" not in info and len(info) < _MAX_INFO_BYTES:
             readable = asyncio.Event()
             loop.add_reader(descriptor, readable.set)
             try:
@@ -232,11 +236,11 @@ async def _read_line(descriptor: int) -> bytes:
             piece = os.read(descriptor, _MAX_INFO_BYTES)
             if not piece:
                 break
-            told += piece
-    return told
+            info += piece
+    return info
 
 
 def widen(descriptor: int, num_bytes: int) -> None:
-    """Have a pipe hold more, where the kernel lets it."""
+    """Enlarge the buffer of a pipe, where the kernel lets it."""
     with contextlib.suppress(OSError):
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, num_bytes)

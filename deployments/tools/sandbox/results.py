@@ -1,4 +1,4 @@
-"""What comes out of a sandbox, as values, and the two ways in which it does not."""
+"""Results of a sandbox as values, and its two errors."""
 
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -15,7 +15,7 @@ class SandboxDied(Exception):
 
 
 class SandboxRefused(Exception):
-    """What was asked of the files in a sandbox cannot be done; says why, for the caller."""
+    """The operation on the files of a sandbox is not possible; says why, for the caller."""
 
 
 class WorkFile(NamedTuple):
@@ -28,7 +28,7 @@ class WorkFile(NamedTuple):
 
 @dataclass(slots=True)
 class CallResult:
-    """What a call came to: how it ended, what it printed, and the images (names and PNG bytes) of its figures."""
+    """The result of a call: how it ended, its output, and the images (names and PNG bytes) of its figures."""
 
     status: Status = "ok"
     logs: str = ""

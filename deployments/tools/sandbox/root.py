@@ -1,4 +1,4 @@
-"""What a sandbox sees: a Python, its libraries, the packages it may import, and two folders to write in. Nothing else.
+"""The file system of a sandbox: a Python, its libraries, the allowed packages, and two folders to write in.
 
 There is no shell, no /proc, no /sys, no /etc, no home and nothing of the service. Everything but the work folder and
 the scratch folder, both of them memory with a size, is read-only.
@@ -47,7 +47,7 @@ class SandboxUnavailable(Exception):
 class Root:
     """The folders of this host that every sandbox gets to see, read-only, and where.
 
-    `unshare` is the program that makes the user and the network namespace, where bubblewrap is not to make them itself.
+    `unshare` is the program that makes the user and the network namespace, where bubblewrap must not make them.
     """
 
     bwrap: str

@@ -1,7 +1,7 @@
-"""One sandbox as the service uses it: code and files in, what came of it out; all of it bounded from this side.
+"""One sandbox as the service uses it: code and files go in, results come out, all bounded from this side.
 
-Whatever the code inside does, also to the interpreter that it shares a process with, shows here as data that is cut
-off at a size, or as the end of the sandbox.
+Whatever the code inside does, also to the interpreter in its process, appears here as data of bounded size, or as the
+end of the sandbox.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class Sandbox:
             self._stop("It did not start as it should.")
 
     async def run(self, code: str, timeout_s: float | None = None) -> CallResult:
-        """Run code, and return what came of it, also where that is the end of the sandbox.
+        """Run code and return its result, also if that is the end of the sandbox.
 
         Cancelling this interrupts the code; where that does not help, the sandbox ends.
         """
@@ -82,7 +82,7 @@ class Sandbox:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.cancel()  # Once, however often the caller is: what interrupts the code must come to its end.
+            task.cancel()  # Once, however often the caller is cancelled: the interruption must complete.
             raise
 
     def _begin(self, work: Coroutine[Any, Any, Answer]) -> "asyncio.Task[Answer]":
@@ -95,7 +95,7 @@ class Sandbox:
     def _forget(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # Whoever waited has had it; nobody else is to be told of it.
+            task.exception()  # Reading it marks the error as retrieved.
 
     async def _call_alone(self, code: str, timeout_s: float) -> CallResult:
         async with self._asking:
@@ -186,7 +186,7 @@ class Sandbox:
                 return
 
     async def _end_leftovers(self) -> None:
-        """End what a call left running beside the interpreter."""
+        """End processes that a call left running beside the interpreter."""
         for _ in range(_END_TRIES):
             pids = self._census.below(self.init_pid, fresh=True).pids
             left = [pid for pid in pids if pid != self._interpreter_pid]
@@ -201,7 +201,7 @@ class Sandbox:
     def check_idle(self) -> None:
         """End the sandbox if it has worked or grown since its last call: code may leave threads behind.
 
-        Called from time to time by whoever holds it.
+        Called every few seconds by the holder of containers.
         """
         if self._asking.locked() or not self.is_running:
             return
@@ -212,7 +212,7 @@ class Sandbox:
             self._stop(f"It used more than {self._limits.memory_bytes // MIB} MiB of memory.")
 
     async def list_files(self) -> list[WorkFile]:
-        """Return the regular files in the work folder that have names one can show; links are left out.
+        """Return the regular files in the work folder whose names can be displayed; links are left out.
 
         Raises:
             SandboxDied: it has ended.
@@ -285,7 +285,7 @@ class Sandbox:
             raise self._stop(died.reason) from None
 
     def _drain(self) -> None:
-        """Take in what has been printed so far; what is over the bound is only counted."""
+        """Read the output so far; output beyond the bound is only counted."""
         for _ in range(16):
             if self._process.output < 0:
                 return
@@ -308,7 +308,7 @@ class Sandbox:
         return SandboxDied(self._reason)
 
     async def close(self) -> None:
-        """End the sandbox; its content, which was only ever in memory, is gone when this returns."""
+        """End the sandbox; its content, which was only in memory, is gone when this returns."""
         self._reason = self._reason or GONE
         pids = {self._interpreter_pid, *self._census.below(self.init_pid, fresh=True).pids} if self.init_pid else set()
         await self._process.end()
@@ -316,7 +316,7 @@ class Sandbox:
             if not any_left(pids - {0}):
                 break
             await asyncio.sleep(_END_EVERY_S)
-        async with self._asking:  # Whoever still waits for an answer has heard by now that there is none.
+        async with self._asking:  # Requests that still wait for an answer fail first.
             self._process.release()
 
 

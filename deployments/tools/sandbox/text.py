@@ -1,4 +1,4 @@
-"""Text and names that come out of a sandbox, made harmless to show."""
+"""Makes text and names from a sandbox harmless to display."""
 
 import re
 
@@ -13,14 +13,14 @@ _MAX_PATH_CHARS = 255
 
 
 def printable(text: str) -> str:
-    """Return text without what a terminal would obey; a line keeps what its last carriage return left of it."""
+    """Return text without control sequences; a line keeps the part after its last carriage return."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return _CONTROLS.sub("", "\n".join(lines))
 
 
 def is_safe_path(path: str) -> bool:
-    """Say whether a path names something below the folder that it is relative to, in characters that can be shown."""
+    """Return whether a relative path stays below its folder and has only printable characters."""
     parts = path.split("/")
     return (
         0 < len(path) <= _MAX_PATH_CHARS

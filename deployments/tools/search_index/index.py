@@ -1,11 +1,11 @@
 """The index of vector stores: a LanceDB table for each, in the directory or the bucket of the object store.
 
-A row is a passage of a chunk. What it holds of the text is sealed (`sealed_text`, in the first passage of a chunk) or
-coded (`terms`); the vectors are not, since nothing could be found by them then: they tell roughly what a passage is
-about to whoever has them and the model. Nothing here opens or makes any of it.
+A row is a passage of a chunk. Its text is sealed (`sealed_text`, in the first passage of a chunk) or coded (`terms`).
+Its vector is neither, as vectors must be compared: with the embedding model, it reveals roughly what the passage is
+about. This module has no keys.
 
-Rows are marked with the run that wrote them. Whether a run counts is for the database to say: rows of runs that count
-no more are passed over in searches, and removed when the table is tidied.
+Rows carry the run that wrote them. The database knows which runs count: rows of other runs are skipped in searches, and
+removed when the table is tidied.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from deployments.state.objects.config import ResolvedObjectStore
 
 Vectors = npt.NDArray[np.float32]
 PRUNE_AFTER_S = 60.0
-"""How long what was replaced stays readable, for searches that have begun on it."""
+"""How long replaced data stays readable, for searches that have begun on it."""
 
 _FOLDER = "vector_stores"
 _MAX_OPEN = 256
@@ -54,8 +54,8 @@ class ChunkRows:
 
 
 @dataclass(slots=True)
-class _Open:
-    """A table that is open, and the store's revision that it was last looked at for."""
+class _OpenTable:
+    """An open table, and the store's revision for which it was last refreshed."""
 
     table: Any
     revision: int
@@ -68,7 +68,7 @@ class SearchIndex:
         self._place = place
         self._min_ann_rows = min_ann_rows
         self._connection: Any = None
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenTable] = {}
 
     async def add(self, store_id: str, chunks: Sequence[ChunkRows]) -> None:
         """Add chunks.
@@ -164,7 +164,7 @@ class SearchIndex:
         return {(row["run_id"], row["file_id"]) for row in await self._read(store_id, 0, ask)}
 
     async def count_chunks(self, store_id: str) -> int:
-        """Return how many chunks are there.
+        """Return the number of chunks.
 
         Raises:
             IndexUnavailable: the index could not be read.
@@ -174,9 +174,9 @@ class SearchIndex:
             return 0 if table is None else int(await table.count_rows("passage = 0"))
 
     async def tidy(self, store_id: str, dead: Collection[tuple[str, str]], *, prune: bool) -> None:
-        """Remove files as runs have written them that count no more, and bring the index up to date.
+        """Remove the `dead` files, given as pairs of run id and file id, and update the index.
 
-        What was replaced longer ago than `PRUNE_AFTER_S` is deleted for good if `prune` says that nobody reads it.
+        With `prune`, data that was replaced longer ago than `PRUNE_AFTER_S` is deleted for good.
 
         Raises:
             IndexUnavailable: it could not be written.
@@ -258,11 +258,11 @@ class SearchIndex:
                     raise IndexUnavailable(f"The index fails: {type(error).__name__}.") from None
         return []
 
-    async def _reopen(self, store_id: str, revision: int) -> _Open | None:
+    async def _reopen(self, store_id: str, revision: int) -> _OpenTable | None:
         table = await self._find(store_id)
         if table is None:
             return None
-        self._open[store_id] = opened = _Open(table, revision)
+        self._open[store_id] = opened = _OpenTable(table, revision)
         if len(self._open) > _MAX_OPEN:
             del self._open[next(iter(self._open))]
         return opened
@@ -279,7 +279,7 @@ class SearchIndex:
 
     async def _connect(self) -> Any:
         if self._connection is None:
-            import lancedb  # Slow, and not wanted where nobody searches files.
+            import lancedb  # Slow; only loaded where files are searched.
 
             uri, options = _lance_place(self._place)
             self._connection = await lancedb.connect_async(uri, storage_options=options or None)
@@ -288,7 +288,7 @@ class SearchIndex:
 
 @asynccontextmanager
 async def _translated() -> AsyncIterator[None]:
-    """A block whose errors become ours, without what they say: LanceDB's messages hold paths."""
+    """Context manager that translates LanceDB's errors and drops their text, which holds paths."""
     try:
         yield
     except (RuntimeError, OSError, ValueError) as error:
@@ -296,7 +296,7 @@ async def _translated() -> AsyncIterator[None]:
 
 
 def _lance_place(place: ResolvedObjectStore) -> tuple[str, dict[str, str]]:
-    """Return where LanceDB keeps its tables, and its options, from what obstore is told."""
+    """Return LanceDB's URI and options for an object store as obstore is configured."""
     uri = f"{place.url.rstrip('/')}/{_FOLDER}"
     if uri.startswith("file://"):
         return uri, {}
@@ -311,9 +311,9 @@ def _lance_place(place: ResolvedObjectStore) -> tuple[str, dict[str, str]]:
 async def _remove(table: Any, condition: str) -> None:
     """Remove rows, and write those anew that lie in the same files.
 
-    Deleting marks rows, and compaction leaves files alone of which a tenth at most is marked: vectors of deleted
-    documents would stay for ever. A file without any other rows is let go of. The rows go last, so that whoever begins
-    again after a failure finds out from them which files they are in: the upper half of a row's id is its file.
+    Deleting only marks rows, and compaction skips files with at most a tenth of marked rows: vectors of deleted
+    documents would stay for ever. A file without other rows is removed. The rows are deleted last, so that a second
+    attempt after a failure finds their files through them: the upper half of a row's id is its file.
     """
     found = await table.query().where(condition).with_row_id().select(["run_id"]).to_arrow()
     for fragment in sorted({row_id >> 32 for row_id in found["_rowid"].to_pylist()}):

@@ -1,7 +1,7 @@
 """The words of a text as the index keeps them: each a code that only the store's key makes, so that none can be read.
 
-The full-text index counts and compares codes instead of words. Whoever has the index alone learns how often a code
-comes and which come together, and no word.
+The full-text index counts and compares codes instead of words. The index alone reveals how often codes occur and which
+occur together, but no word.
 """
 
 import base64

@@ -1,1 +1,1 @@
-"""Searching the web and reading its pages: the services that are asked, and pages as text. Knows no responses."""
+"""Searches the web and reads its pages as text. Knows nothing of responses."""

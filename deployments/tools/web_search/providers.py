@@ -1,7 +1,7 @@
-"""The services that search the web for us, behind one protocol: SearXNG, Brave and Tavily.
+"""The services that search the web, behind one protocol: SearXNG, Brave and Tavily.
 
-Each is asked over the guarded client, with one request, as its documentation has it. What comes back is taken for
-nothing but text: whoever uses it must treat it as untrusted.
+Each search is one request over the guarded client, as the service documents it. Results are text that callers must
+treat as untrusted.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _TAVILY_MAX_RESULTS = 20
 
 
 class SearchFailed(Exception):
-    """A search came to nothing; `message` is for the model to read, and names no secret."""
+    """A search failed; `message` is for the model to read, and names no secret."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is searched for. Results are of `domains` and what lies below them, where any are named."""
+    """A query. Results are of `domains` and their subdomains, if any are named."""
 
     query: str
     max_results: int
@@ -53,7 +53,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A page that was found: its address, its title, and what the service says of it."""
+    """A page that was found: its address, its title, and the service's description."""
 
     url: str
     title: str
@@ -67,7 +67,7 @@ class SearchProvider(Protocol):
         """Return what was found, the best first.
 
         Raises:
-            SearchFailed: the service could not be asked, or did not answer as it should.
+            SearchFailed: there was no answer, or not the documented one.
         """
         ...
 
@@ -76,8 +76,8 @@ class SearchProvider(Protocol):
         ...
 
 
-class _Asking:
-    """What the services have in common: the client that they are asked with."""
+class _HttpProvider:
+    """A search service over the guarded client."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
@@ -90,7 +90,7 @@ class _Asking:
         """Return what the service answers.
 
         Raises:
-            SearchFailed: it could not be asked, or did not answer as it should.
+            SearchFailed: there was no answer, or not the documented one.
         """
         try:
             page = await self._fetcher.ask(method, url, **request)
@@ -99,7 +99,7 @@ class _Asking:
         return _parse(page)
 
 
-class SearXNG(_Asking):
+class SearXNG(_HttpProvider):
     """A SearXNG of the operator's own (https://docs.searxng.org/dev/search_api.html), its JSON format switched on."""
 
     def __init__(self, fetcher: Fetcher, url: str, engines: tuple[str, ...] = (), language: str | None = None) -> None:
@@ -114,11 +114,11 @@ class SearXNG(_Asking):
     async def search(self, search: Search) -> list[Result]:
         """Return what was found; SearXNG itself says how many results there are."""
         params = {"q": _with_sites(search), **self._fixed}
-        told = await self._ask("GET", self._url, headers={"accept": "application/json"}, params=params)
-        return _results(_member(told, "results"), search, "content")
+        answer = await self._ask("GET", self._url, headers={"accept": "application/json"}, params=params)
+        return _results(_member(answer, "results"), search, "content")
 
 
-class Brave(_Asking):
+class Brave(_HttpProvider):
     """The Brave Search API (https://api-dashboard.search.brave.com/documentation)."""
 
     def __init__(self, fetcher: Fetcher, url: str, api_key: str) -> None:
@@ -147,11 +147,11 @@ class Brave(_Asking):
         ):
             if value is not None and value.isascii():  # Headers carry nothing else.
                 headers[name] = value
-        told = await self._ask("GET", self._url, headers=headers, params=params)
-        return _results(_member(_member(told, "web", {}), "results"), search, "description")
+        answer = await self._ask("GET", self._url, headers=headers, params=params)
+        return _results(_member(_member(answer, "web", {}), "results"), search, "description")
 
 
-class Tavily(_Asking):
+class Tavily(_HttpProvider):
     """The Tavily Search API (https://docs.tavily.com/documentation/api-reference/endpoint/search)."""
 
     def __init__(self, fetcher: Fetcher, url: str, api_key: str) -> None:
@@ -169,8 +169,8 @@ class Tavily(_Asking):
         if search.domains:
             body["include_domains"] = list(search.domains)
         headers = {"authorization": f"Bearer {self._api_key}", "content-type": "application/json"}
-        told = await self._ask("POST", self._url, headers=headers, content=orjson.dumps(body))
-        return _results(_member(told, "results"), search, "content")
+        answer = await self._ask("POST", self._url, headers=headers, content=orjson.dumps(body))
+        return _results(_member(answer, "results"), search, "content")
 
 
 def _parse(page: Page) -> Any:
@@ -182,8 +182,8 @@ def _parse(page: Page) -> Any:
         raise SearchFailed("The search service did not answer in JSON.") from error
 
 
-def _member(told: Any, name: str, default: Any = ()) -> Any:
-    return told.get(name) or default if isinstance(told, dict) else default
+def _member(answer: Any, name: str, default: Any = ()) -> Any:
+    return answer.get(name) or default if isinstance(answer, dict) else default
 
 
 def _with_sites(search: Search) -> str:
@@ -194,10 +194,10 @@ def _with_sites(search: Search) -> str:
     return f"{search.query} ({sites})" if len(search.domains) > 1 else f"{search.query} {sites}"
 
 
-def _results(told: Any, search: Search, text: str) -> list[Result]:
+def _results(answer: Any, search: Search, text: str) -> list[Result]:
     """Return the results that are as they should be, each page once; `text` is the field that describes one."""
     found: dict[str, Result] = {}
-    for one in told if isinstance(told, list) else ():
+    for one in answer if isinstance(answer, list) else ():
         if not isinstance(one, dict) or not isinstance(one.get("url"), str):
             continue
         url = one["url"]
@@ -212,7 +212,7 @@ def _line(text: Any) -> str:
 
 
 def is_within(url: str, domains: tuple[str, ...]) -> bool:
-    """Say whether an address of the web is of one of the domains, or below it; where none are named, of any."""
+    """Return whether a URL belongs to one of the domains or their subdomains; true if none are named."""
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").rstrip(".")

@@ -1,4 +1,4 @@
-"""Pages as text: fetched through the guard, read in a process of their own where they are HTML."""
+"""Returns web pages as text: fetches them through the guard, and reads HTML in bounded processes."""
 
 import asyncio
 import codecs
@@ -17,8 +17,8 @@ _MAX_CHARS = 1_000_000
 _TITLE_CHARS = 300
 _HTML = frozenset({"text/html", "application/xhtml+xml", ""})
 _TEXT = re.compile(r"text/.*|application/(?:.*\+)?(?:json|xml|yaml|javascript|x-ndjson)")
-# Encodings of the web. Python knows others, such as punycode, that take for ever where a page is made for it.
-_QUICK = re.compile(
+# Encodings of the web. Python knows others, such as punycode, that hostile pages can slow down without bound.
+_SAFE_ENCODINGS = re.compile(
     r"utf-(?:8|16|32)(?:-[bl]e|-sig)?|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|mac-\w+|gb\w+|hz|big5\w*|euc_\w+|"
     r"shift_jis\w*|iso2022_\w+|johab|tis-620"
 )
@@ -35,7 +35,7 @@ class PageUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """A page as text; `url` is where it was in the end."""
+    """A page as text; `url` is its address after redirects."""
 
     url: str
     title: str
@@ -43,7 +43,7 @@ class PageText:
 
 
 class PageReader:
-    """Fetches pages and makes text of them, a few at a time."""
+    """Fetches pages and returns their text; reads a few HTML pages at a time."""
 
     def __init__(self, fetcher: Fetcher, num_at_once: int = 4) -> None:
         self._fetcher = fetcher
@@ -83,9 +83,9 @@ def _encoding_of(page: Page) -> str | None:
 def _decode(page: Page) -> str:
     try:
         encoding = codecs.lookup(_encoding_of(page) or "utf-8").name
-    except LookupError:  # An encoding that nobody knows.
+    except LookupError:  # An unknown encoding.
         encoding = "utf-8"
-    return page.content.decode(encoding if _QUICK.fullmatch(encoding) else "utf-8", errors="replace")
+    return page.content.decode(encoding if _SAFE_ENCODINGS.fullmatch(encoding) else "utf-8", errors="replace")
 
 
 def _read_html(page: Page) -> PageText:

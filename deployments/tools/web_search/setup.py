@@ -1,4 +1,4 @@
-"""The web search of a configuration: who is asked, and who reads pages."""
+"""Makes the search provider and the page reader that a configuration names."""
 
 import os
 from collections.abc import Mapping
@@ -13,32 +13,31 @@ from deployments.tools.web_search.providers import Brave, SearchProvider, SearXN
 from deployments.tools.web_search.reader import PageReader
 
 _API_KEY = "tools.web_search.provider.api_key"
+_SEARCH_BOUNDS = Bounds(max_s=15.0)
+_PAGE_BOUNDS = Bounds(max_s=20.0, max_bytes=5 * 1024 * 1024, max_redirects=5)
 
 
 def create_provider(config: ToolsConfig, environ: Mapping[str, str] | None = None) -> SearchProvider:
-    """Return the service that is asked; as the operator names its host, it may be wherever it is.
+    """Return the search service; its host may be anywhere, as the operator names it.
 
     Raises:
         ConfigError: its API key is not where the configuration says.
     """
     assert config.web_search is not None
     environ = os.environ if environ is None else environ
-    told = config.web_search.provider
+    provider = config.web_search.provider
     rules = config.outbound.rules
-    rules = replace(rules, allowed_hosts=rules.allowed_hosts | {httpx2.URL(told.url).host.lower().rstrip(".")})
-    fetcher = Fetcher(rules, Bounds(max_s=config.web_search.search_timeout_s))
-    match told:
+    rules = replace(rules, allowed_hosts=rules.allowed_hosts | {httpx2.URL(provider.url).host.lower().rstrip(".")})
+    fetcher = Fetcher(rules, _SEARCH_BOUNDS)
+    match provider:
         case SearXNGConfig():
-            return SearXNG(fetcher, told.url, told.engines, told.language)
+            return SearXNG(fetcher, provider.url, provider.engines, provider.language)
         case BraveConfig():
-            return Brave(fetcher, told.url, follow(told.api_key, environ, _API_KEY))
+            return Brave(fetcher, provider.url, follow(provider.api_key, environ, _API_KEY))
         case TavilyConfig():
-            return Tavily(fetcher, told.url, follow(told.api_key, environ, _API_KEY))
+            return Tavily(fetcher, provider.url, follow(provider.api_key, environ, _API_KEY))
 
 
 def create_reader(config: ToolsConfig) -> PageReader:
-    """Return who fetches and reads pages."""
-    assert config.web_search is not None
-    told = config.web_search
-    bounds = Bounds(max_s=told.page_timeout_s, max_bytes=told.max_page_bytes, max_redirects=told.max_redirects)
-    return PageReader(Fetcher(config.outbound.rules, bounds))
+    """Return the reader of web pages."""
+    return PageReader(Fetcher(config.outbound.rules, _PAGE_BOUNDS))

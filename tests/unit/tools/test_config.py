@@ -35,6 +35,28 @@ def test_a_fault_is_named(given, field):
         ToolsConfig.model_validate(given)
 
 
+BRAVE = {"name": "brave", "api_key": {"env": "BRAVE_API_KEY"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"code_interpreter": {"num_processes": 8}},
+            "the setting num_processes is gone: a container may always run 32 processes now; remove it.",
+        ),
+        (
+            {"web_search": {"provider": BRAVE, "page_timeout_s": 5}},
+            "the setting page_timeout_s is gone: a page always has 20 seconds now; remove it.",
+        ),
+    ],
+)
+def test_a_setting_that_is_gone_is_refused_with_what_to_do(given, message):
+    with pytest.raises(ValidationError) as refused:
+        ToolsConfig.model_validate(given)
+    assert refused.value.errors()[0]["msg"] == f"Value error, {message}"
+
+
 def test_the_limits_of_a_sandbox_follow():
     limits = CodeInterpreterConfig(memory_limit="4g", work_mib=100, call_timeout_s=5).limits
     assert (limits.memory_bytes, limits.work_bytes, limits.file_bytes) == (4 << 30, 100 << 20, 100 << 20)
