@@ -6,6 +6,7 @@ its turn there, instead of failing half-way when two readers want to write.
 
 import asyncio
 import fcntl
+import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
@@ -149,6 +150,7 @@ async def connect(url: str) -> Database:
         if parsed.drivername.startswith("sqlite"):
             path = Path(parsed.database or "")
             path.parent.mkdir(parents=True, exist_ok=True)
+            logging.getLogger("aiosqlite").setLevel(logging.INFO)  # At DEBUG it writes down what is stored.
             engine = create_async_engine(url, connect_args={"isolation_level": None})
             _configure_sqlite(engine.sync_engine)
             await asyncio.to_thread(_create_sqlite, path)

@@ -121,7 +121,9 @@ async def use_everything(world):
 
 @pytest.mark.parametrize("has_policy", [False, True])
 async def test_content_leaves_no_trace(world, caplog, capfd, tmp_path, monkeypatch, has_policy):
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "working"  # The database is beside it.
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     caplog.set_level(logging.DEBUG)
     if has_policy:
         world.safety[MODEL] = SafetyConfig(patterns=("never found",))
@@ -138,7 +140,7 @@ async def test_content_leaves_no_trace(world, caplog, capfd, tmp_path, monkeypat
     ]
     found = [text for text in written if CANARY in text.lower()]
     assert not found
-    assert not list(tmp_path.iterdir())
+    assert not list(folder.iterdir())
 
 
 async def test_errors_quote_no_message_text(world):
