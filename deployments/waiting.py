@@ -12,5 +12,5 @@ async def wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
 
 
 def worth_logging(num_failures: int) -> bool:
-    """Say whether to log so many failures in a row: the first, the tenth and each hundredth."""
+    """Return whether to log the latest of a row of failures: the first, the tenth and each hundredth are logged."""
     return num_failures in (1, 10) or num_failures % 100 == 0

@@ -24,9 +24,9 @@ _AWAY_GRACE_S = 300.0
 """For how long a known key is accepted while the gatekeeper is away."""
 _ALONE_RETRY_S = 0.5
 _SPARE = 2
-"""A lease holds room for at least so many more requests, so that those that come one by one seldom wait."""
+"""The least number of further requests that a lease has room for, so that requests one by one seldom wait."""
 _RENEW_S = 1.0
-"""Leases of a key that was used in the last so many seconds are renewed before they end: no request waits then."""
+"""Seconds after its last use for which a key's leases are renewed before they end, so that no request waits."""
 _ACTIVE_S = WINDOW_S + 2.0
 _FORGET_S = 3 * WINDOW_S
 _GRANTED = Granted()

@@ -61,7 +61,7 @@ class Journal:
         return written
 
     def note_kept(self, num_entries: int) -> None:
-        """Take note that so many more entries are stored."""
+        """Count further entries as stored."""
         self._num_kept += num_entries
         has_kept, self._has_kept = self._has_kept, asyncio.Event()
         has_kept.set()
