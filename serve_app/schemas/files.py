@@ -7,7 +7,6 @@ from pydantic import Field
 from deployments.state.files.store import StoredFile
 from serve_app.schemas.base import WireModel
 
-PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 MIN_LIFETIME_S = 3600
 MAX_LIFETIME_S = 2_592_000
 

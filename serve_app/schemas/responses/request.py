@@ -25,7 +25,6 @@ from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.responses.items import Input
 from serve_app.schemas.responses.tools import FunctionTool, ToolChoice, Tools, check_tool_choice, check_tools
 
-MIN_OUTPUT_TOKENS = 1
 Id = Annotated[str, Field(min_length=1, max_length=128)]
 Include = Literal[
     "file_search_call.results",
