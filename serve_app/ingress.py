@@ -37,7 +37,7 @@ from serve_app.http.request_ids import OwnRequestIds
 from serve_app.operations.built_ins import create_tooling
 from serve_app.operations.foundation import Foundation
 from serve_app.operations.registry import create_operations
-from serve_app.operations.responses.background import BackgroundRunner
+from serve_app.operations.responses.background.runner import BackgroundRunner
 from serve_app.operations.responses.storage.stores import storage_in
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety.policy import create_policies

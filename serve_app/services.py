@@ -15,7 +15,7 @@ from serve_app.http.admission import Admission
 from serve_app.http.middleware import BodyLimits
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.registry import Operations
-from serve_app.operations.responses.background import BackgroundRunner
+from serve_app.operations.responses.background.runner import BackgroundRunner
 from serve_app.operations.vector_stores.search import FileSearch
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics

@@ -39,6 +39,8 @@ async def kill(world, runner):
     """End a runner as kill -9 would: it writes nothing more and lets nothing go."""
     tasks = list(runner._tasks)
     runner._store = _Gone()
+    for running in runner._running.values():
+        running.store = _Gone()
     for _ in range(2):  # The first asks to leave in peace.
         for task in tasks:
             task.cancel()

@@ -48,7 +48,8 @@ from serve_app.operations.containers.service import Containers
 from serve_app.operations.containers.tool import CodeInterpreter
 from serve_app.operations.foundation import Foundation
 from serve_app.operations.registry import create_operations
-from serve_app.operations.responses.background import BackgroundRunner, Timing
+from serve_app.operations.responses.background.runner import BackgroundRunner
+from serve_app.operations.responses.background.running import Timing
 from serve_app.operations.responses.storage.stores import Storage
 from serve_app.operations.routing import cache_salts
 from serve_app.operations.safety.policy import SafetyConfig, create_policies

@@ -8,7 +8,8 @@ import pytest
 
 from deployments.models.contract.errors import EngineDied, Overloaded, RequestRejected
 from deployments.models.contract.events import Finished, TextDelta
-from serve_app.operations.responses.background import INTERRUPTED, ROUTE
+from serve_app.operations.responses.background.runner import ROUTE
+from serve_app.operations.responses.background.running import INTERRUPTED
 from serve_app.operations.responses.resume.journal import RetryPolicy
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
 from tests.contract.http.background_calls import ended, events_of, held, kill, taken_over
@@ -345,4 +346,4 @@ async def test_many_at_once_end_each_as_its_own(world):
     begun = [await responses.create(model=MODEL, input=str(n), background=True) for n in range(30)]
     done = await asyncio.gather(*(ended(responses, one.id) for one in begun))
     assert [one.output_text for one in done] == [str(n) for n in range(30)]
-    await eventually(lambda: not world.runners[-1]._jobs)
+    await eventually(lambda: not world.runners[-1]._running)

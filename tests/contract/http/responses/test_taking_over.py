@@ -63,8 +63,8 @@ class Dialogue:
             return False
         if last.num_pieces == len(self.generations[len(past)]):  # It goes on: what it has called is under way.
             return False
-        jobs = self.world.runners[-1]._jobs.values()
-        return all(not job.unsaved and not job.has_news.is_set() for job in jobs)
+        running = self.world.runners[-1]._running.values()
+        return all(not one._unsaved and not one._has_news.is_set() for one in running)
 
 
 def normal(events: list[dict[str, Any]]) -> list[str]:

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from serve_app.operations.responses.background import NOT_TAKEN_OVER
+from serve_app.operations.responses.background.runner import NOT_TAKEN_OVER
 from tests.contract.http.answers import MODEL, USAGE, pieces, said
 from tests.contract.http.mcp_calls import (
     NAILS,
