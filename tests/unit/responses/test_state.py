@@ -19,7 +19,7 @@ from deployments.models.contract.events import (
 from deployments.state.responses.values import StoredTurn
 from serve_app.operations.containers.writing import CodeInWriting
 from serve_app.operations.responses.events.new_items import NewItems
-from serve_app.operations.responses.events.state import RefusalDelta, ResponseState
+from serve_app.operations.responses.events.state import ResponseState
 from serve_app.operations.responses.events.writer import DONE, frame, type_of
 from serve_app.operations.responses.resume.replay import reopen, replay
 from tests.twins.legal import fold, split
@@ -110,13 +110,6 @@ def test_reasoning_text_and_two_calls_are_four_items_in_order():
     assert [item["type"] for item in final["output"]] == ["reasoning", "message", "function_call", "function_call"]
     assert [item.get("arguments") for item in final["output"][2:]] == ['{"a":1}', ""]
     assert [item["call_id"] for item in final["output"][2:]] == ["call_a", "call_b"]
-
-
-def test_refusal_after_text_is_another_part_of_the_message():
-    final = play([*text("Well,"), RefusalDelta("refusal", 0, "no."), Finished("finished", 0, "stop")])
-    (message,) = final["output"]
-    assert [part["type"] for part in message["content"]] == ["output_text", "refusal"]
-    assert message["content"][1]["refusal"] == "no."
 
 
 def test_length_leaves_the_last_item_incomplete():
@@ -278,7 +271,6 @@ CHOICES = st.sampled_from([0, 0, 0, 0, 1])
 SAID = st.one_of(
     st.builds(TextDelta, st.just("text"), CHOICES, TEXTS),
     st.builds(ReasoningDelta, st.just("reasoning"), CHOICES, TEXTS),
-    st.builds(RefusalDelta, st.just("refusal"), CHOICES, TEXTS),
     st.builds(ToolCallStart, st.just("tool_call"), CHOICES, st.integers(0, 3), TEXTS, st.sampled_from("fgsc")),
     st.builds(
         ToolArgumentsDelta,

@@ -6,23 +6,15 @@ from typing import Any, Literal
 from serve_app.operations.responses.events.writer import EventWriter, Item
 
 Status = Literal["completed", "incomplete"]
-TextKind = Literal["text", "refusal", "reasoning"]
 NewId = Callable[[str], str]
 Cite = Callable[[str], list[Item]]
 """Returns the annotations of a text that is complete."""
 
-_EVENTS: dict[TextKind, str] = {
-    "text": "response.output_text",
-    "refusal": "response.refusal",
-    "reasoning": "response.reasoning_text",
-}
-_DONE_FIELD: dict[TextKind, str] = {"text": "text", "refusal": "refusal", "reasoning": "text"}
-
 
 class OpenText:
-    """A message or a reasoning item: content parts, one after the other, each of one kind of text.
+    """A message or a reasoning item, with one part.
 
-    `cuts` holds, for each finished part, the lengths of its deltas and how many tokens each had the probability of.
+    `cuts` then holds, for the part, the lengths of its deltas and how many tokens each had the probability of.
     """
 
     def __init__(
@@ -33,88 +25,72 @@ class OpenText:
         seal_reasoning: Callable[[str], str | None],
         cite: Cite,
     ) -> None:
-        self._seal_reasoning = seal_reasoning
-        self._cite = cite
         self.item = item
+        self.cuts: list[Any] = []
         self._writer = writer
         self._output_index = output_index
-        self.cuts: list[Any] = []
-        self._kind: TextKind | None = None
+        self._seal_reasoning = seal_reasoning
+        self._cite = cite
+        self._is_message = item["type"] == "message"
+        self._kind = "response.output_text" if self._is_message else "response.reasoning_text"
+        self._place = {"item_id": item["id"], "output_index": output_index, "content_index": 0}
+        self._write_delta = writer.deltas(f"{self._kind}.delta", logprobs=self._is_message, **self._place)
         self._pieces: list[str] = []
         self._tokens: list[int] = []
         self._logprobs: list[Any] = []
-        self._write_delta: Callable[..., bytes]
 
-    def begin(self) -> bytes:
-        """Return the event that adds the item."""
-        return self._writer.write("response.output_item.added", output_index=self._output_index, item=self.item)
+    def begin(self) -> list[bytes]:
+        """Return the events that add the item and its part."""
+        return [
+            self._writer.write("response.output_item.added", output_index=self._output_index, item=self.item),
+            self._writer.write("response.content_part.added", **self._place, part=self._part("")),
+        ]
 
-    def delta(self, kind: TextKind, text: str, logprobs: list[Any] | None = None) -> list[bytes]:
-        """Return the events for more text; where the part open now is of another kind, that one is closed first."""
-        events = [] if kind == self._kind else self.open_part(kind)
+    def delta(self, text: str, logprobs: list[Any] | None = None) -> bytes:
+        """Return the event for more text."""
         self._pieces.append(text)
         self._tokens.append(len(logprobs or ()))
         if not logprobs:
-            events.append(self._write_delta(text))
-            return events
+            return self._write_delta(text)
         self._logprobs += logprobs
-        events.append(self._write_delta(text, [_delta_logprob(token) for token in logprobs]))
-        return events
+        return self._write_delta(text, [_delta_logprob(token) for token in logprobs])
 
-    def open_part(self, kind: TextKind) -> list[bytes]:
-        """Return the events that begin a part, after those that end the one before."""
-        events = self._close_part()
-        self._kind, self._pieces, self._tokens, self._logprobs = kind, [], [], []
-        place = self._place()
-        self._write_delta = self._writer.deltas(f"{_EVENTS[kind]}.delta", logprobs=kind == "text", **place)
-        events.append(self._writer.write("response.content_part.added", **place, part=_part(kind, "", [])))
-        return events
+    def _part(self, text: str) -> Item:
+        if self._is_message:
+            return {"type": "output_text", "text": text, "annotations": [], "logprobs": self._logprobs}
+        return {"type": "reasoning_text", "text": text}
 
-    def _place(self) -> dict[str, Any]:
-        content = self.item["content"]
-        return {"item_id": self.item["id"], "output_index": self._output_index, "content_index": len(content)}
-
-    def _close_part(self) -> list[bytes]:
-        kind = self._kind
-        if kind is None:
-            return []
-        place, text = self._place(), "".join(self._pieces)
-        done: dict[str, Any] = {_DONE_FIELD[kind]: text}
-        if kind == "text":
+    def close(self, status: Status) -> list[bytes]:
+        """Return the events that end the part and the item."""
+        text = "".join(self._pieces)
+        part = self._part(text)
+        done: dict[str, Any] = {"text": text}
+        events: list[bytes] = []
+        if self._is_message:
             done["logprobs"] = [_delta_logprob(token) for token in self._logprobs]
-        part = _part(kind, text, self._logprobs)
-        cited = self._annotate(part, text) if kind == "text" else []
+            events = self._annotate(part, text)
+        elif (sealed := self._seal_reasoning(text)) is not None:
+            self.item["encrypted_content"] = sealed
         self.item["content"].append(part)
+        self.item["status"] = status
         lengths = [len(piece) for piece in self._pieces]
         self.cuts.append([lengths, self._tokens] if self._logprobs else [lengths])
-        self._kind = None
         return [
-            *cited,
-            self._writer.write(f"{_EVENTS[kind]}.done", **place, **done),
-            self._writer.write("response.content_part.done", **place, part=part),
+            *events,
+            self._writer.write(f"{self._kind}.done", **self._place, **done),
+            self._writer.write("response.content_part.done", **self._place, part=part),
+            self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item),
         ]
 
     def _annotate(self, part: Item, text: str) -> list[bytes]:
         """Add the annotations that tools have for a text; return their events."""
         part["annotations"] = self._cite(text)
-        place = self._place()
         return [
             self._writer.write(
-                "response.output_text.annotation.added", **place, annotation_index=index, annotation=annotation
+                "response.output_text.annotation.added", **self._place, annotation_index=index, annotation=annotation
             )
             for index, annotation in enumerate(part["annotations"])
         ]
-
-    def close(self, status: Status) -> list[bytes]:
-        """Return the events that end the item."""
-        events = self._close_part()
-        self.item["status"] = status
-        if self.item["type"] == "reasoning":
-            sealed = self._seal_reasoning("\n".join(part["text"] for part in self.item["content"]))
-            if sealed is not None:
-                self.item["encrypted_content"] = sealed
-        done = self._writer.write("response.output_item.done", output_index=self._output_index, item=self.item)
-        return [*events, done]
 
 
 class OpenCall:
@@ -173,16 +149,6 @@ def call_item(new_id: NewId, call_id: str, name: str) -> Item:
         "name": name,
         "arguments": "",
     }
-
-
-def _part(kind: TextKind, text: str, logprobs: list[Any]) -> Item:
-    match kind:
-        case "text":
-            return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
-        case "refusal":
-            return {"type": "refusal", "refusal": text}
-        case "reasoning":
-            return {"type": "reasoning_text", "text": text}
 
 
 def _delta_logprob(token: dict[str, Any]) -> dict[str, Any]:

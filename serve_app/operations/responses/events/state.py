@@ -10,7 +10,7 @@ event, its `output` is the list of the finished items, and nothing follows it. `
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import Event, Logprobs
@@ -20,7 +20,6 @@ from serve_app.operations.responses.events.items import (
     OpenCall,
     OpenText,
     Status,
-    TextKind,
     call_item,
     message_item,
     reasoning_item,
@@ -33,17 +32,6 @@ from serve_app.operations.responses.events.written_call import Follow, WrittenCa
 ErrorCode = Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
 
 _NO_TOOLS: Mapping[str, str] = MappingProxyType({})
-
-
-class RefusalDelta(NamedTuple):
-    """More of the words with which a model declines to answer; no engine here says them yet."""
-
-    kind: Literal["refusal"]
-    choice: int
-    text: str
-
-
-Said = Event | RefusalDelta
 
 
 class ResponseState:
@@ -75,7 +63,7 @@ class ResponseState:
         self._server_calls: dict[int, ServerCall] = {}
         self._follow: Follow = lambda _: None
         self._followed: int | None = None
-        self._later: list[Said] = []
+        self._later: list[Event] = []
 
     @property
     def num_events(self) -> int:
@@ -115,7 +103,7 @@ class ResponseState:
         self.response["status"] = "in_progress"
         return [self._writer.response("in_progress", self.response)]
 
-    def take(self, events: Sequence[Said]) -> list[bytes]:
+    def take(self, events: Sequence[Event]) -> list[bytes]:
         """Return what the events of one generation add; those of other choices than the first add nothing.
 
         Arguments of a call that was left for the next one, or never begun, have nowhere to go: the response fails.
@@ -130,23 +118,24 @@ class ResponseState:
                 written += self._take(events, position)
         return written
 
-    def _take(self, events: Sequence[Said], position: int) -> list[bytes]:
+    def _take(self, events: Sequence[Event], position: int) -> list[bytes]:
         """Return what one of the events adds; after a call whose item is open, nothing yet."""
         event = events[position]
         if self._followed is not None and (event.kind != "tool_arguments" or event.call != self._followed):
             self._later.append(event)
             return []
         match event.kind:
-            case "text" | "refusal" | "reasoning":
+            case "text":
                 following = events[position + 1] if position + 1 < len(events) else None
-                tokens = following.content if isinstance(following, Logprobs) and event.kind == "text" else None
-                return self._take_text(event.kind, event.text, tokens)
+                return self._take_text(event.text, following.content if isinstance(following, Logprobs) else None)
+            case "reasoning":
+                return self._take_text(event.text, is_reasoning=True)
             case "tool_call":
                 return self._open_call(event.call, event.id, event.name)
             case "tool_arguments":
                 return self._take_arguments(event.call, event.text)
             case "logprobs" if position == 0 or events[position - 1].kind != "text":
-                return self._take_text("text", "", event.content)
+                return self._take_text("", event.content)
         return []
 
     def take_later(self, status: Status = "completed") -> list[bytes]:
@@ -161,16 +150,17 @@ class ResponseState:
                 written += self._take(later, position)
         return written if self._followed is not None else written + self._close_open(status)
 
-    def _take_text(self, kind: TextKind, text: str, logprobs: list[Any] | None) -> list[bytes]:
+    def _take_text(self, text: str, logprobs: list[Any] | None = None, *, is_reasoning: bool = False) -> list[bytes]:
         if not text and not logprobs:
             return []
-        wanted: Literal["message", "reasoning"] = "reasoning" if kind == "reasoning" else "message"
+        kind: Literal["message", "reasoning"] = "reasoning" if is_reasoning else "message"
+        events: list[bytes] = []
         opened = self._open
-        if isinstance(opened, OpenText) and opened.item["type"] == wanted:
-            return opened.delta(kind, text, logprobs)
-        events = self._close_open("completed")
-        opened = self._open = self._new_text(wanted)
-        return [*events, opened.begin(), *opened.delta(kind, text, logprobs)]
+        if not isinstance(opened, OpenText) or opened.item["type"] != kind:
+            events = self._close_open("completed")
+            opened = self._open = self._new_text(kind)
+            events += opened.begin()
+        return [*events, opened.delta(text, logprobs)]
 
     def _new_text(self, kind: Literal["message", "reasoning"]) -> OpenText:
         new_id = self._new_items.new_id
@@ -271,7 +261,7 @@ class ResponseState:
     def _say_nothing(self) -> list[bytes]:
         """Return the events of a message without text: the model's answer was to say nothing."""
         opened = self._open = self._new_text("message")
-        return [opened.begin(), *opened.open_part("text"), *self._close_open("completed")]
+        return [*opened.begin(), *self._close_open("completed")]
 
     def fail(self, code: ErrorCode, message: str) -> list[bytes]:
         """Return the events of a response that cannot go on."""

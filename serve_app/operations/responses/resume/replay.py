@@ -1,22 +1,32 @@
-"""A response's stream, once more: the whole of a finished one, or as far as an unfinished one got, for its end."""
+"""A response's stream once more, from what is stored of it.
 
-from collections.abc import Callable, Sequence
+`replay` makes the whole stream of a finished one, for a client who reads it later. `reopen` brings an unfinished one
+back to the state in which its stored events left it, for `background` to end it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import orjson
 
 from deployments.models.contract.engine import Usage
-from deployments.models.contract.events import Logprobs, TextDelta, ToolArgumentsDelta, ToolCallStart
+from deployments.models.contract.events import (
+    Event,
+    Logprobs,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStart,
+)
 from deployments.state.responses.values import StoredTurn
-from serve_app.operations.responses.events.items import Status, TextKind
+from serve_app.operations.responses.events.items import Status
 from serve_app.operations.responses.events.new_items import RecordedItems
-from serve_app.operations.responses.events.state import ResponseState, Said
+from serve_app.operations.responses.events.state import ResponseState
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.events.written_call import FieldInWriting
 from serve_app.operations.responses.resume.journal import EmittedEvents
 from serve_app.schemas.responses.built_in_tools import BUILT_IN_ITEMS
 
-_KINDS: dict[str, TextKind] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
 _PLACE = ("type", "sequence_number", "item_id", "output_index")
 _NOT_YET: Item = {"status": "in_progress", "output": [], "usage": None, "completed_at": None}
 _FINISHED_AS = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -35,7 +45,7 @@ def replay(turn: StoredTurn) -> list[bytes]:
     state.use_tools({}, cite=lambda _: annotations.pop(0), follow=lambda _: None)
     events = state.begin()
     for item, cuts in zip(final["output"], turn.cuts, strict=True):
-        if _said_nothing(item, cuts):
+        if _is_silence(item, cuts):
             continue  # The end makes it.
         events += _replay_tool(state, item, cuts) if item["type"] not in _READERS else _replay_item(state, item, cuts)
     state.usage = _usage_of(final["usage"])
@@ -43,11 +53,10 @@ def replay(turn: StoredTurn) -> list[bytes]:
 
 
 def reopen(response: Item, events: Sequence[bytes]) -> ResponseState:
-    """Return the state in which a response was that began with these events, as far as they tell: enough to end it."""
-    told = [orjson.loads(event) for event in events]
+    """Return the state of a response that began with these events, complete enough to end it."""
     state = ResponseState(response, EmittedEvents(events).items())
     state.begin(queued=bool(response["background"]))
-    for event in told:
+    for event in map(orjson.loads, events):
         _REOPENERS.get(event["type"], _reopen_tool)(state, event)
     state.continue_at(len(events))
     return state
@@ -78,13 +87,10 @@ def _reopen_end(state: ResponseState, event: Item) -> Any:
     return state.close_item(item.get("status", "completed"))
 
 
-def _reopen_text(kind: TextKind) -> Callable[[ResponseState, Item], Any]:
-    def take(state: ResponseState, event: Item) -> Any:
-        tokens = event.get("logprobs")
-        said: list[Said] = [TextDelta(cast(Any, kind), 0, event["delta"])]
-        return state.take([*said, Logprobs("logprobs", 0, tokens)] if tokens else said)
-
-    return take
+def _reopen_text(state: ResponseState, event: Item) -> Any:
+    tokens = event.get("logprobs")
+    deltas: list[Event] = [TextDelta("text", 0, event["delta"])]
+    return state.take([*deltas, Logprobs("logprobs", 0, tokens)] if tokens else deltas)
 
 
 def _reopen_item(state: ResponseState, event: Item) -> Any:
@@ -99,9 +105,8 @@ def _reopen_item(state: ResponseState, event: Item) -> Any:
 _REOPENERS: dict[str, Callable[[ResponseState, Item], Any]] = {
     "response.in_progress": lambda state, event: state.progress(),
     "response.output_item.added": _reopen_item,
-    "response.output_text.delta": _reopen_text("text"),
-    "response.refusal.delta": _reopen_text("refusal"),
-    "response.reasoning_text.delta": _reopen_text("reasoning"),
+    "response.output_text.delta": _reopen_text,
+    "response.reasoning_text.delta": lambda state, event: state.take([ReasoningDelta("reasoning", 0, event["delta"])]),
     "response.function_call_arguments.delta": lambda state, event: state.take(
         [ToolArgumentsDelta("tool_arguments", 0, event["output_index"], event["delta"])]
     ),
@@ -110,55 +115,62 @@ _REOPENERS: dict[str, Callable[[ResponseState, Item], Any]] = {
 
 
 def _replay_item(state: ResponseState, item: Item, cuts: list[Any]) -> list[bytes]:
-    events = [event for said in _READERS[item["type"]](item, cuts) for event in state.take(said)]
+    events = [event for piece in _READERS[item["type"]](item, cuts) for event in state.take(piece)]
     return events + state.close_item(cast(Status, item["status"]))
 
 
 def _replay_tool(state: ResponseState, item: Item, cuts: list[Any]) -> list[bytes]:
-    begun, *told = cuts
+    begun, *own_events = cuts
     opened, events = state.open_tool(dict(begun))
-    for kind, fields in told:
+    for kind, fields in own_events:
         many = [{"delta": delta} for delta in fields] if isinstance(fields, list) else [fields]
         events += [opened.write_event(kind, **one) for one in many]
     opened.finish(item)
     return events + state.close_item()
 
 
-def _read_text(item: Item, cuts: list[Any]) -> list[list[Said]]:
-    told: list[list[Said]] = []
-    for part, (lengths, *rest) in zip(item["content"], cuts, strict=True):
-        kind = _KINDS[part["type"]]
-        text = part["refusal"] if kind == "refusal" else part["text"]
-        counts = rest[0] if rest else [0] * len(lengths)
-        start = first = 0
-        for length, count in zip(lengths, counts, strict=True):
-            said: list[Said] = [TextDelta(cast(Any, kind), 0, text[start : start + length])]
-            if count:
-                said.append(Logprobs("logprobs", 0, part["logprobs"][first : first + count]))
-            told.append(said)
-            start, first = start + length, first + count
-    return told
+def _read_reasoning(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
+    """Yield the engine's events of a reasoning item, in the pieces in which they came."""
+    (part,), ((lengths, *_),) = item["content"], cuts
+    for text in _cut(part["text"], lengths):
+        yield [ReasoningDelta("reasoning", 0, text)]
 
 
-def _read_call(item: Item, cuts: list[Any]) -> list[list[Said]]:
-    told: list[list[Said]] = [[ToolCallStart("tool_call", 0, 0, item["call_id"], item["name"])]]
+def _read_message(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
+    """Yield the engine's events of a message, in the pieces in which they came."""
+    (part,), ((lengths, *rest),) = item["content"], cuts
+    counts = rest[0] if rest else [0] * len(lengths)
+    tokens = _cut(part["logprobs"], counts)
+    for text, some in zip(_cut(part["text"], lengths), tokens, strict=True):
+        delta = TextDelta("text", 0, text)
+        yield [delta, Logprobs("logprobs", 0, some)] if some else [delta]
+
+
+def _read_call(item: Item, cuts: list[Any]) -> Iterable[list[Event]]:
+    """Yield the engine's events of a call, in the pieces in which they came."""
+    yield [ToolCallStart("tool_call", 0, 0, item["call_id"], item["name"])]
+    for text in _cut(item["arguments"], cuts):
+        yield [ToolArgumentsDelta("tool_arguments", 0, 0, text)]
+
+
+def _cut(whole: Any, lengths: Iterable[int]) -> Iterable[Any]:
+    """Yield parts of a text or a list, each of the length given."""
     start = 0
-    for length in cuts:
-        told.append([ToolArgumentsDelta("tool_arguments", 0, 0, item["arguments"][start : start + length])])
+    for length in lengths:
+        yield whole[start : start + length]
         start += length
-    return told
 
 
-_READERS = {"message": _read_text, "reasoning": _read_text, "function_call": _read_call}
+_READERS = {"message": _read_message, "reasoning": _read_reasoning, "function_call": _read_call}
 
 
 def _texts_of(items: Sequence[Item]) -> list[Item]:
-    """Return the texts that a model has written, in order."""
-    parts = [part for item in items if item["type"] == "message" for part in item["content"]]
-    return [part for part in parts if part["type"] == "output_text"]
+    """Return the parts of text that a model has written, in order."""
+    return [part for item in items if item["type"] == "message" for part in item["content"]]
 
 
-def _said_nothing(item: Item, cuts: list[Any]) -> bool:
+def _is_silence(item: Item, cuts: list[Any]) -> bool:
+    """Whether an item is the message without text that ends a generation of nothing."""
     return item["type"] == "message" and cuts == [[[]]]
 
 
@@ -177,10 +189,10 @@ def _end(state: ResponseState, final: Item) -> list[bytes]:
     return state.end()
 
 
-def _usage_of(told: Item) -> Usage:
+def _usage_of(usage: Item) -> Usage:
     return Usage(
-        prompt_tokens=told["input_tokens"],
-        completion_tokens=told["output_tokens"],
-        cached_tokens=told["input_tokens_details"]["cached_tokens"],
-        reasoning_tokens=told["output_tokens_details"]["reasoning_tokens"],
+        prompt_tokens=usage["input_tokens"],
+        completion_tokens=usage["output_tokens"],
+        cached_tokens=usage["input_tokens_details"]["cached_tokens"],
+        reasoning_tokens=usage["output_tokens_details"]["reasoning_tokens"],
     )
