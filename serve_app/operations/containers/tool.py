@@ -24,7 +24,7 @@ from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.tools.contract import (
     CheckedTool,
     CitingTool,
-    Tell,
+    SendEvent,
     ToolAnswer,
     ToolContext,
     WritingTool,
@@ -168,21 +168,21 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         """Return what shows the code of a call while the model writes it."""
         return CodeInWriting(item)
 
-    async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
+    async def run(self, item: Item, name: str, arguments: str, send: SendEvent) -> ToolAnswer:
         """Run the code of a call; cancelling this interrupts the code."""
         code = _code_of(arguments)
         if code is None:
             return ToolAnswer({**item, "status": "failed"}, _NO_CODE)
         if self._container is None and self._auto is not None:
             self._next_id = item["container_id"]  # The client has seen it.
-        tell(f"{EVENT}.interpreting")
+        send(f"{EVENT}.interpreting")
         try:
             result, note = await self._run(code)
         except ContainerError as error:
             return ToolAnswer({**item, "status": "failed"}, error.message)
         except ApiError as error:
             return ToolAnswer({**item, "status": "failed"}, error.message)
-        tell(f"{EVENT}.completed")
+        send(f"{EVENT}.completed")
         container_id = self._next_id
         for file in result.files:
             self._written[file.path] = (container_id, file)

@@ -26,7 +26,7 @@ from serve_app.operations.responses.tools.contract import (
     CUT,
     ApprovedCall,
     RemoteTool,
-    Tell,
+    SendEvent,
     ToolAnswer,
     ToolContext,
     WritingTool,
@@ -125,9 +125,9 @@ class McpInUse(RemoteTool, WritingTool):
             return None
         return {"id": new_id("mcpl"), "type": "mcp_list_tools", "server_label": self._tool.server_label, "tools": []}
 
-    async def list_functions(self, item: Item, tell: Tell) -> ToolAnswer:
+    async def list_functions(self, item: Item, send: SendEvent) -> ToolAnswer:
         """Ask the server for its tools; where that fails, the item has an error and no tools."""
-        tell(f"{_LIST}.in_progress")
+        send(f"{_LIST}.in_progress")
         item["error"] = _STOPPED  # Unless it comes to an end.
         try:
             listed = await self._session.list_tools()
@@ -138,14 +138,14 @@ class McpInUse(RemoteTool, WritingTool):
                     "that are wanted in 'allowed_tools'."
                 )
         except asyncio.CancelledError:
-            tell(f"{_LIST}.failed")
+            send(f"{_LIST}.failed")
             raise
         except McpFailure as failure:
-            tell(f"{_LIST}.failed")
+            send(f"{_LIST}.failed")
             return ToolAnswer({**item, "error": f"The tools could not be listed: {failure.message}"}, "")
         self._is_listed = True
         left_out = self._take(tools)
-        tell(f"{_LIST}.completed")
+        send(f"{_LIST}.completed")
         fields = {**item, "tools": [tool for tool in tools if tool["name"] not in left_out]}
         del fields["error"]  # Strict clients want no key where there is none.
         if left_out:
@@ -195,7 +195,7 @@ class McpInUse(RemoteTool, WritingTool):
         """Return what shows the arguments of a call while the model writes them."""
         return FieldInWriting(item, f"{_CALL}_arguments", "arguments", f"{_CALL}.in_progress")
 
-    async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
+    async def run(self, item: Item, name: str, arguments: str, send: SendEvent) -> ToolAnswer:
         """Carry a call out; cancelling this cancels the call."""
         parsed = _parse(arguments)
         try:
@@ -206,23 +206,23 @@ class McpInUse(RemoteTool, WritingTool):
             result = await self._session.call(self._name_of(name), parsed)
         except asyncio.CancelledError:
             item["error"] = McpFailure(_STOPPED).to_wire()
-            tell(f"{_CALL}.failed")
+            send(f"{_CALL}.failed")
             raise
         except McpFailure as failure:
-            tell(f"{_CALL}.failed")
+            send(f"{_CALL}.failed")
             answer = {**item, "status": "failed", "error": failure.to_wire()}
             return ToolAnswer(answer, f"{CALL_WENT_WRONG} {failure.message}")
-        return self._answer(item, result, tell)
+        return self._answer(item, result, send)
 
-    def _answer(self, item: Item, result: CallResult, tell: Tell) -> ToolAnswer:
+    def _answer(self, item: Item, result: CallResult, send: SendEvent) -> ToolAnswer:
         text = result.text
         if len(text) > _MAX_OUTPUT_CHARS:
             text = text[:_MAX_OUTPUT_CHARS] + CUT
         if result.is_error:
-            tell(f"{_CALL}.failed")
+            send(f"{_CALL}.failed")
             error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
             return ToolAnswer({**item, "status": "failed", "error": error}, f"{CALL_WENT_WRONG} {text}")
-        tell(f"{_CALL}.completed")
+        send(f"{_CALL}.completed")
         return ToolAnswer({**item, "status": "completed", "output": text}, text or NO_OUTPUT)
 
     def cite(self, text: str) -> list[Item]:

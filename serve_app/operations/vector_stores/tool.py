@@ -15,7 +15,7 @@ from deployments.tools.search_index.index import SearchIndex
 from serve_app.errors.api import ApiError
 from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.tools.contract import CheckedTool, CitingTool, Tell, ToolAnswer, ToolContext
+from serve_app.operations.responses.tools.contract import CheckedTool, CitingTool, SendEvent, ToolAnswer, ToolContext
 from serve_app.operations.vector_stores.embedder import Embedder
 from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
 from serve_app.operations.vector_stores.service import VectorStoreService
@@ -111,23 +111,23 @@ class FileSearchInUse(CheckedTool, CitingTool):
         head = {"id": new_id("fs"), "type": "file_search_call", "status": "in_progress"}
         return {**head, "queries": [], "results": None}
 
-    async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
+    async def run(self, item: Item, name: str, arguments: str, send: SendEvent) -> ToolAnswer:
         """Carry a search out."""
         self._num_calls += 1
         call = self._num_calls
         queries = _queries_of(arguments)
-        tell(f"{_EVENT}.in_progress")
+        send(f"{_EVENT}.in_progress")
         if not queries:
             return ToolAnswer({**item, "status": "failed"}, _NO_QUERY)
         item["queries"] = queries  # A call that is stopped shows them too.
-        tell(f"{_EVENT}.searching")
+        send(f"{_EVENT}.searching")
         try:
             found = await self._search.search(
                 self._context.principal, self._stores, queries, self._options, request_id=item["id"]
             )
         except ApiError as error:
             return ToolAnswer({**item, "status": "failed"}, error.message)
-        tell(f"{_EVENT}.completed")
+        send(f"{_EVENT}.completed")
         finished = {**item, "status": "completed"}
         if RESULTS in self._context.include:
             finished["results"] = [_result_of(hit) for hit in found.hits]

@@ -20,7 +20,7 @@ from deployments.tools.web_search.reader import PageReader, PageText, PageUnread
 from deployments.tools.web_search.setup import create_provider, create_reader
 from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.tools.contract import CitingTool, Tell, ToolAnswer, ToolContext
+from serve_app.operations.responses.tools.contract import CitingTool, SendEvent, ToolAnswer, ToolContext
 from serve_app.operations.web_search.citations import cite, same, texts_of, titles_of
 from serve_app.schemas.responses.web_search import SearchContextSize, UserLocation, WebSearchPreviewTool, WebSearchTool
 
@@ -148,15 +148,15 @@ class SearchInUse(CitingTool):
         query = fields.get("query", "")
         return {**head, "action": {"type": "search", "query": query, "queries": [query]}}
 
-    async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
+    async def run(self, item: Item, name: str, arguments: str, send: SendEvent) -> ToolAnswer:
         """Search, open a page, or find something in one."""
-        tell(f"{_EVENT}.in_progress")
+        send(f"{_EVENT}.in_progress")
         fields = _arguments_of(arguments)
         wanted = {TYPE: ("query",), OPEN_PAGE: ("url",), FIND_IN_PAGE: ("url", "pattern")}[name]
         if not all(fields.get(one) for one in wanted):
             example = orjson.dumps(dict.fromkeys(wanted, "...")).decode()
             return ToolAnswer({**item, "status": "failed"}, _NO_ARGUMENTS.format(name=name, wanted=example))
-        tell(f"{_EVENT}.searching")
+        send(f"{_EVENT}.searching")
         try:
             if name == TYPE:
                 output = await self._search(fields["query"][:_MAX_QUERY_CHARS], item["action"])
@@ -165,7 +165,7 @@ class SearchInUse(CitingTool):
                 output = self._shown(page) if name == OPEN_PAGE else _found(page, fields["pattern"])
         except (SearchFailed, PageUnreadable, OutboundError) as error:
             return ToolAnswer({**item, "status": "failed"}, error.message)
-        tell(f"{_EVENT}.completed")
+        send(f"{_EVENT}.completed")
         return ToolAnswer({**item, "status": "completed"}, output, cites=self._titles)
 
     def recall(self, cites: Any) -> None:

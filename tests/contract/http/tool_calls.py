@@ -47,9 +47,9 @@ class ScriptedTool:
     def begin(self, name: str, arguments: str) -> dict[str, Any]:
         return {"id": f"ws_{len(self.asked)}", "type": "web_search_call", "status": "in_progress", "action": None}
 
-    async def run(self, item, name, arguments, tell) -> ToolAnswer:
+    async def run(self, item, name, arguments, send) -> ToolAnswer:
         self.asked.append(arguments)
-        tell("response.web_search_call.in_progress")
+        send("response.web_search_call.in_progress")
         try:
             if self.hold is not None:
                 await self.hold.wait()
@@ -59,8 +59,8 @@ class ScriptedTool:
         if self.error is not None:
             raise self.error
         await asyncio.sleep(0)
-        tell("response.web_search_call.searching")
-        tell("response.web_search_call.completed")
+        send("response.web_search_call.searching")
+        send("response.web_search_call.completed")
         action = {"type": "search", "query": arguments}
         return ToolAnswer({**item, "status": "completed", "action": action}, self.output, self.usage)
 

@@ -15,7 +15,7 @@ from serve_app.operations.chat import check_features
 from serve_app.operations.responses.prompt.history import Message
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.prompt.wire import create_chat
-from serve_app.operations.responses.tools.contract import OfferedFunction
+from serve_app.operations.responses.tools.tool_set import OfferedFunction
 from serve_app.schemas.chat import ChatRequest
 from serve_app.validation.violations import translate_violation
 

@@ -7,7 +7,7 @@ from deployments.models.contract.engine import Engine
 from deployments.state.identity.principal import Principal
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.history import Message, ServerRun
-from serve_app.operations.responses.tools.contract import ToolSet
+from serve_app.operations.responses.tools.tool_set import ToolSet
 from serve_app.schemas.responses.request import ResponseRequest
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.history import Message
 from serve_app.operations.responses.tools.approvals import function_name
-from serve_app.operations.responses.tools.contract import OfferedFunction
+from serve_app.operations.responses.tools.tool_set import OfferedFunction
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.responses.mcp import AllowedMcp, McpChoice
 from serve_app.schemas.responses.request import (

@@ -12,10 +12,10 @@ from deployments.models.contract.engine import Usage
 from serve_app.operations.responses.events.server_call import OpenTool
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.resume.journal import Journal
-from serve_app.operations.responses.tools.contract import CALL_FAILED, CUT, TIME_IS_UP, Tell, ToolAnswer
+from serve_app.operations.responses.tools.contract import CALL_FAILED, CUT, TIME_IS_UP, SendEvent, ToolAnswer
 from serve_app.telemetry.log import log_bug
 
-Work = Callable[[Item, Tell], Coroutine[Any, Any, ToolAnswer]]
+Work = Callable[[Item, SendEvent], Coroutine[Any, Any, ToolAnswer]]
 """What a tool does for an item, given a way to send events."""
 
 

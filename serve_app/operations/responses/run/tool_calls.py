@@ -69,7 +69,7 @@ class ToolCalls:
             yield events
         else:
             await self._journal.wait_kept()
-            running = self._start(opened, lambda item, tell: tool.run(item, call.name, call.arguments, tell))
+            running = self._start(opened, lambda item, send: tool.run(item, call.name, call.arguments, send))
             async with aclosing(self._follow(running)) as batches:
                 async for batch in batches:
                     yield batch

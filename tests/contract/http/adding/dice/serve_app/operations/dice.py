@@ -6,7 +6,7 @@ from deployments.operations import Operation
 from deployments.tools.config import DiceConfig
 from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.tools.contract import Tell, ToolAnswer, ToolContext, ToolInUse
+from serve_app.operations.responses.tools.contract import SendEvent, ToolAnswer, ToolContext, ToolInUse
 from serve_app.schemas.responses.dice import DiceTool
 
 
@@ -39,10 +39,10 @@ class DiceInUse(ToolInUse):
         """Return a new item for a throw."""
         return {"id": new_id("dice"), "type": "dice_call", "status": "in_progress"}
 
-    async def run(self, item: Item, name: str, arguments: str, tell: Tell) -> ToolAnswer:
+    async def run(self, item: Item, name: str, arguments: str, send: SendEvent) -> ToolAnswer:
         """Throw."""
         eyes = [SystemRandom().randint(1, self._sides) for _ in range(self._num_dice)]
-        tell("response.dice_call.rolling")
+        send("response.dice_call.rolling")
         return ToolAnswer({**item, "status": "completed", "eyes": eyes}, str(eyes))
 
     def cite(self, text: str) -> list[Item]:

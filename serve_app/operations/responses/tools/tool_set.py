@@ -1,0 +1,202 @@
+"""The service's tools in one response: those that a request names, opened, and found by the names of their functions.
+
+`prompt` opens them, `run` offers them to the model and finds the tool behind a call.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from serve_app.errors.api import BadRequest
+from serve_app.operations.responses.events.writer import Item
+from serve_app.operations.responses.events.written_call import WrittenCall
+from serve_app.operations.responses.tools.approvals import check_approvals, short_name
+from serve_app.operations.responses.tools.contract import (
+    BuiltIns,
+    CheckedTool,
+    RemoteTool,
+    ToolContext,
+    ToolInUse,
+    WritingTool,
+)
+from serve_app.operations.responses.tools.lookup import Lookup
+from serve_app.operations.scopes import check_operation
+from serve_app.schemas.responses.built_in_tool import BuiltInTool
+from serve_app.schemas.responses.tools import FunctionTool, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedFunction:
+    """A function of one of the service's tools, in the chat's own form.
+
+    `type` is the tool's; `server_label` that of the remote server which has the function.
+    """
+
+    type: str
+    function: Item
+    server_label: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+        return str(self.function["function"]["name"])
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedTool:
+    """A tool of a response, by what requests call it."""
+
+    type: str
+    tool: ToolInUse
+    server_label: str | None = None
+
+    def offered(self) -> list[OfferedFunction]:
+        """Return its functions."""
+        return [OfferedFunction(self.type, function, self.server_label) for function in self.tool.functions()]
+
+
+class ToolSet:
+    """The service's tools of one response; `names` are their functions, by each name that the model may give them.
+
+    Small models leave the server out of the name of a remote tool. Where only one tool can be meant, it is that one.
+    """
+
+    def __init__(self, tools: Sequence[OpenedTool] = (), client_functions: Collection[str] = ()) -> None:
+        """Take the tools, and the names of the functions that the client runs."""
+        self.offered: list[OfferedFunction] = []
+        self.has_tools = bool(tools)
+        self.remote = [opened.tool for opened in tools if isinstance(opened.tool, RemoteTool)]
+        self._opened = list(tools)
+        self._unchecked = [opened.tool for opened in tools if isinstance(opened.tool, CheckedTool)]
+        self._checking: Lookup[None] | None = None
+        self._client_functions = client_functions
+        self._by_name: dict[str, ToolInUse] = {}
+        self.names: dict[str, str] = {}
+        self.offer()
+
+    def offer(self) -> None:
+        """Collect the functions that there are now; a name that two tools have belongs to the first."""
+        self.offered.clear()
+        self._by_name.clear()
+        for opened in self._opened:
+            for function in opened.offered():
+                if function.name not in self._by_name and function.name not in self._client_functions:
+                    self.offered.append(function)
+                    self._by_name[function.name] = opened.tool
+        self.names = self._short_names() | {name: name for name in self._by_name}
+
+    def _short_names(self) -> dict[str, str]:
+        """Return the functions of remote servers by their names there, but for those of several and of the client."""
+        shorts = [
+            (short_name(function.server_label, function.name), function.name)
+            for function in self.offered
+            if function.server_label is not None
+        ]
+        num_of = Counter(short for short, _ in shorts)
+        return {short: name for short, name in shorts if num_of[short] == 1 and short not in self._client_functions}
+
+    @property
+    def is_checked(self) -> bool:
+        """It is known that every tool can be used as the request asks."""
+        return not self._unchecked
+
+    def begin_check(self) -> None:
+        """Start the look-ups of the tools as a task of its own, if they have not been started."""
+        if self._checking is None and self._unchecked:
+            self._checking = Lookup(self._check_all())
+
+    async def check(self) -> None:
+        """Check that every tool can be used as the request asks, while the answer can still be refused.
+
+        Raises:
+            ApiError: one cannot.
+        """
+        self.begin_check()
+        if self._checking is not None:
+            await self._checking.result()
+
+    async def _check_all(self) -> None:
+        while self._unchecked:
+            await self._unchecked[0].check()
+            del self._unchecked[0]
+
+    def find(self, name: str) -> ToolInUse:
+        """Return the tool behind a function."""
+        return self._by_name[name]
+
+    def ask_approval(self, name: str, arguments: str) -> Item | None:
+        """Return an item that asks the client whether a call may be made, None where it may."""
+        tool = self._by_name[name]
+        return tool.ask_approval(name, arguments) if isinstance(tool, RemoteTool) else None
+
+    def follow(self, name: str) -> WrittenCall | None:
+        """Return what shows a new call while the model writes it; one that the client may be asked about is not yet."""
+        tool = self._by_name[name]
+        if not isinstance(tool, WritingTool) or self.ask_approval(name, "{}") is not None:
+            return None
+        return tool.write(tool.begin(name, ""))
+
+    async def list_functions(self) -> None:
+        """Have all functions listed, without events for a client."""
+        for tool in self.remote:
+            item = tool.begin_list()
+            if item is not None:
+                await tool.list_functions(item, _ignore_event)
+        self.offer()
+
+    def cite(self, text: str) -> list[Item]:
+        """Return the annotations that the tools have for a message."""
+        return [annotation for opened in self._opened for annotation in opened.tool.cite(text)]
+
+    async def close(self) -> None:
+        """Close every tool; what one fails at, another need not."""
+        if self._checking is not None:
+            self._checking.cancel()
+        for opened in self._opened:
+            await opened.tool.close()
+
+
+def _ignore_event(kind: str, **fields: Any) -> None:
+    return None
+
+
+async def open_tools(built_ins: BuiltIns, tools: Sequence[Tool], context: ToolContext) -> ToolSet:
+    """Return the service's tools that a request names; `check` them before the client gets an event.
+
+    Raises:
+        BadRequest: one is not switched on here, or clashes with another.
+        PermissionDenied: the key's scopes leave one out.
+        ApiError: one cannot be used as the request asks.
+    """
+    client_functions = {tool.name for tool in tools if isinstance(tool, FunctionTool)}
+    taken = set(client_functions)
+    opened: list[OpenedTool] = []
+    for index, tool in enumerate(tools):
+        if not isinstance(tool, BuiltInTool):
+            continue
+        param = f"tools[{index}]"
+        built_in = built_ins.get(tool.tool)
+        if built_in is None:
+            raise BadRequest(
+                f"Unsupported value: the tool '{tool.type}' is not switched on in this service. Leave it out, or ask "
+                "the operator.",
+                param=f"{param}.type",
+                code="unsupported_value",
+            )
+        check_operation(context.principal, tool.tool)
+        own = replace(context, param=param)
+        one = OpenedTool(tool.type, await built_in.open(tool, own), getattr(tool, "server_label", None))
+        names = {function.name for function in one.offered()}
+        if names & taken and not isinstance(one.tool, RemoteTool):  # Those are left out, as before they were listed.
+            name = min(names & taken)
+            raise BadRequest(
+                f"Invalid value: the tool '{tool.type}' is there twice, or a function has its name '{name}'. Name each "
+                "tool once, and the function differently.",
+                param=param,
+                code="invalid_value",
+            )
+        taken |= names
+        opened.append(one)
+    check_approvals(context.items, {one.server_label for one in opened})
+    return ToolSet(opened, client_functions)
