@@ -16,8 +16,9 @@ from serve_app.http.admission import Ticket
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.outcome import Outcome
 from serve_app.operations.responses.events.writer import DONE, frame, new_id
-from serve_app.operations.responses.operation import Question, ResponseOperation
+from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prompt.turn import Turn
+from serve_app.operations.responses.queries import PromptQuery
 from serve_app.operations.responses.resume.replay import replay
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
@@ -162,8 +163,8 @@ async def count_input_tokens(request: Request) -> Response:
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
         body = parse_json_body(raw, InputTokensRequest)
-        question = await operation.ask_tokens(body, raw, principal, request_id=trace_of(request).request_id)
-        usage = await _ask(request, question, ticket)
+        query = await operation.queries.count_tokens(body, raw, principal, request_id=trace_of(request).request_id)
+        usage = await _run(query, request, ticket)
     return json_response({"object": "response.input_tokens", "input_tokens": usage["input_tokens"]})
 
 
@@ -185,22 +186,22 @@ async def compact_response(request: Request) -> Response:
         raw = await request.body()
         body = parse_json_body(raw, CompactRequest)
         request_id = trace_of(request).request_id
-        question, items = await operation.ask_summary(body, raw, principal, request_id=request_id)
-        usage = await _ask(request, question, ticket)
-    output = await operation.compact(items, question.text, principal)
+        query, items = await operation.queries.summarize(body, raw, principal, request_id=request_id)
+        usage = await _run(query, request, ticket)
+    output = await operation.queries.compact(items, query.text, principal)
     created_at = int(operation.storage.clock())
     head = {"id": new_id("resp"), "object": "response.compaction", "created_at": created_at}
     return json_response({**head, "output": output, "usage": usage})
 
 
-async def _ask(request: Request, question: Question, ticket: Ticket) -> Item:
+async def _run(query: PromptQuery, request: Request, ticket: Ticket) -> Item:
     trace = trace_of(request)
-    trace.model = question.cost.model
-    await ticket.reserve(question.cost)
+    trace.model = query.cost.model
+    await ticket.reserve(query.cost)
     try:
-        return await question.answer()
+        return await query.run()
     finally:
-        trace.usage = question.stream.summary.usage
+        trace.usage = query.stream.summary.usage
         ticket.settle(trace.usage)
 
 

@@ -18,7 +18,7 @@ from serve_app.errors.api import ApiError, BadRequest
 from serve_app.http.auth import authenticate
 from serve_app.http.middleware import new_request_id
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.operations.responses.prompt.preparation import RememberedResponse
+from serve_app.operations.responses.prompt.reading import RememberedResponse
 from serve_app.operations.responses.run.answer import ResponseAnswer
 from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.request import ResponseRequest

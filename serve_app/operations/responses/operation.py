@@ -1,4 +1,4 @@
-"""The operation behind POST /v1/responses, at both doors, and the two that ask about a prompt.
+"""The operation behind POST /v1/responses, at both doors.
 
 A request is prepared (`prompt`), run (`run`), written (`events`) and stored (`storage`); this is where the routes, the
 batches and `background` start each step.
@@ -10,23 +10,19 @@ from typing import Final
 
 import orjson
 
-from deployments.models.contract.engine import Engine, EngineStream
-from deployments.models.contract.errors import EngineError
-from deployments.models.contract.render import parse_events
+from deployments.models.contract.engine import Engine
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.values import StoredTurn
-from serve_app.errors.api import ApiError, BadRequest
-from serve_app.errors.translate import translate_engine_error
+from serve_app.errors.api import BadRequest
 from serve_app.operations.chat import ChatOperation, cost_of
 from serve_app.operations.outcome import Cost, Outcome
-from serve_app.operations.responses.events.state import usage_to_wire
-from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.prompt.dialect import GenerationChat, create_chat_request, param_of
-from serve_app.operations.responses.prompt.history import Message
-from serve_app.operations.responses.prompt.preparation import Preparation, RememberedResponse
+from serve_app.operations.responses.events.writer import Item
+from serve_app.operations.responses.prompt.dialect import GenerationChat, create_chat_request
+from serve_app.operations.responses.prompt.preparation import Preparation
+from serve_app.operations.responses.prompt.reading import RememberedResponse
 from serve_app.operations.responses.prompt.turn import Turn
-from serve_app.operations.responses.prompt.wire import create_chat
+from serve_app.operations.responses.queries import PromptQueries
 from serve_app.operations.responses.resume.journal import EmittedEvents, Journal, JournaledEngine, RetryPolicy
 from serve_app.operations.responses.run.answer import ResponseAnswer
 from serve_app.operations.responses.run.loop import ResponseRun
@@ -34,16 +30,9 @@ from serve_app.operations.responses.storage.items import items_of, without_opene
 from serve_app.operations.responses.storage.stores import Storage
 from serve_app.operations.responses.tools.contract import ToolBounds
 from serve_app.schemas.base import estimate_tokens
-from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.responses.items import InputItem
-from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseRequest
+from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.schemas.responses.tools import FunctionTool
-
-_COMPACT = (
-    "Summarize the conversation so far for whoever continues it: what was asked, what was found and decided, facts, "
-    "names and numbers that are still needed, and what is left to do. Write only the summary."
-)
-_COMPACTED_TOKENS = 1024
 
 
 class ResponseOperation:
@@ -54,6 +43,7 @@ class ResponseOperation:
 
     def __init__(self, chat: ChatOperation, preparation: Preparation, storage: Storage) -> None:
         self.storage = storage
+        self.queries = PromptQueries(chat, preparation, storage)
         self._preparation = preparation
         self._chat = chat
         self._bounds = ToolBounds()
@@ -172,82 +162,7 @@ class ResponseOperation:
         Raises:
             ApiError: one refers to what is not there, or was not sealed here for this account.
         """
-        return without_opened_text(await self._preparation.resolve(principal, items_of(items), param))
-
-    async def ask_tokens(
-        self, body: InputTokensRequest, raw: bytes, principal: Principal, *, request_id: str
-    ) -> "Question":
-        """Return the question how many tokens a prompt takes: the engine reads it and writes one token, unseen.
-
-        The tokenizer and the chat template are the engine's, so this is exact.
-        """
-        engine = self._preparation.engine(body.model, principal)
-        prompt = await self._preparation.read_prompt(body, raw, principal)
-        tools = await self._preparation.open_tools(body, prompt, principal)
-        try:
-            await tools.check()
-            await tools.list_functions()
-        finally:
-            await tools.close()
-        chat = create_chat(body, prompt.messages(body.instructions), tools.offered)
-        return self._question(engine, chat, principal, request_id, max_tokens=1)
-
-    async def ask_summary(
-        self, body: CompactRequest, raw: bytes, principal: Principal, *, request_id: str
-    ) -> tuple["Question", list[Item]]:
-        """Return the question for a summary of a conversation, and the conversation's items."""
-        engine = self._preparation.engine(body.model, principal)
-        prompt = await self._preparation.read_prompt(body, raw, principal)
-        messages: list[Message] = [*prompt.messages(body.instructions), {"role": "user", "content": _COMPACT}]
-        chat = {"model": body.model, "messages": messages, "temperature": 0.0}
-        question = self._question(engine, chat, principal, request_id, max_tokens=_COMPACTED_TOKENS)
-        return question, prompt.items
-
-    def _question(
-        self, engine: Engine, chat: Item, principal: Principal, request_id: str, *, max_tokens: int
-    ) -> "Question":
-        chat = {**chat, "max_completion_tokens": max_tokens}
-        body = ChatRequest.model_validate(chat)
-        stream = self._chat.run_as_events(engine, body, orjson.dumps(chat), principal, request_id=request_id)
-        return Question(stream, cost_of(body, engine.card))
-
-    async def compact(self, items: list[Item], summary: str, principal: Principal) -> list[Item]:
-        """Return the items that replace a conversation: the user's messages, then the sealed summary."""
-        tokens = await self.storage.sealer.of(principal.account)
-        messages = [item for item in items if item["type"] == "message" and item["role"] == "user"]
-        sealed = tokens.seal(summary)
-        return [*messages, {"id": new_id("cmp"), "type": "compaction", "encrypted_content": sealed}]
-
-
-class Question:
-    """One generation that is not shown as it comes: its text, and what it took."""
-
-    def __init__(self, stream: EngineStream, cost: Cost) -> None:
-        self.cost = cost
-        self.stream = stream
-        self.text = ""
-
-    async def answer(self) -> Item:
-        """Return the usage on the wire; `text` then holds the answer.
-
-        Raises:
-            ApiError: the model refused or failed.
-        """
-        try:
-            async for piece in self.stream:
-                events = parse_events(piece) if piece else []
-                self.text += "".join(event.text for event in events if event.kind == "text")
-        except EngineError as error:
-            refusal = translate_engine_error(error)
-            if refusal.status == 400:
-                raise BadRequest(refusal.message, param=param_of(refusal.param), code=refusal.code) from None
-            raise refusal from None
-        finally:
-            await self.stream.aclose()
-        usage = self.stream.summary.usage
-        if usage is None:
-            raise ApiError
-        return usage_to_wire(usage)
+        return without_opened_text(await self._preparation.reader.resolve(principal, items_of(items), param))
 
 
 def _estimate(body: ResponseRequest) -> int:

@@ -1,77 +1,34 @@
-"""Reads all that a response is made from, and checks it, before anything runs.
+"""Makes a turn from a request: the model, the prompt, the tools and the response object, read and checked.
 
-The first step of a request: `operation` calls it, the turn that it returns is for `run`.
+The first step of a request: `operation` calls it, `run` runs the turn. Nothing has run when it returns.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-import orjson
+from collections.abc import Callable, Sequence
 
 from deployments.models.contract.engine import Engine, ModelCard, ModelDirectory
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
-from deployments.state.responses.values import ConversationMissing, Item, StoredTurn, TurnMissing, TurnUnfinished
-from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse
-from serve_app.errors.text import shorten
+from deployments.state.responses.values import Item, StoredTurn
+from serve_app.errors.api import RetentionForbids
 from serve_app.operations.responses.events.writer import new_id
-from serve_app.operations.responses.prompt.attachments import Attachments
-from serve_app.operations.responses.prompt.history import History, Message, ServerRun, drop_oldest_turns, message_tokens
-from serve_app.operations.responses.prompt.turn import PastConversation, Turn
+from serve_app.operations.responses.prompt.history import Message, drop_oldest_turns, message_tokens
+from serve_app.operations.responses.prompt.reading import Prompt, PromptReader, RememberedResponse
+from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.prompt.wire import create_response
-from serve_app.operations.responses.storage.items import items_of
 from serve_app.operations.responses.storage.stores import Storage
-from serve_app.operations.responses.tools.contract import BuiltIns, ToolContext, ToolSet, open_tools
+from serve_app.operations.responses.tools.contract import BuiltIns, ToolContext
+from serve_app.operations.responses.tools.tool_set import ToolSet, open_tools
 from serve_app.operations.routing import find_engine, unsupported_parameter
-from serve_app.schemas.responses.request import CompactRequest, PromptedRequest, ResponseRequest
+from serve_app.schemas.responses.request import PromptedRequest, ResponseRequest
 
-SEALED_REASONING = "reasoning.encrypted_content"
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """The items that make up a prompt: those that were there, then the request's own, from `own_from` on.
-
-    `shown` are the same items as the model sees them, with their files read.
-    """
-
-    items: list[Item]
-    own_from: int
-    shown: list[Item]
-    runs: dict[str, ServerRun] = field(default_factory=dict)
-
-    @property
-    def before(self) -> "PastConversation":
-        """What was there before the request."""
-        return PastConversation(self.items[: self.own_from], self.runs)
-
-    @property
-    def own(self) -> list[Item]:
-        """The request's own items, in stored form."""
-        return self.items[self.own_from :]
-
-    def messages(self, instructions: str | None) -> list[Message]:
-        """Return the messages of the chat.
-
-        Raises:
-            BadRequest: calls and their outputs do not match.
-        """
-        return History(self.shown, self.own_from, self.runs).messages(instructions)
-
-
-@dataclass(frozen=True, slots=True)
-class RememberedResponse:
-    """A response and all that went before it, kept by a connection for the next request, which continues it."""
-
-    response_id: str
-    items: list[Item]
-    runs: dict[str, ServerRun]
+_SEALED_REASONING = "reasoning.encrypted_content"
 
 
 class Preparation:
-    """Turns requests into turns that can run."""
+    """Makes turns that can run from requests."""
 
     def __init__(self, directory: ModelDirectory, storage: Storage, built_ins: BuiltIns | None = None) -> None:
+        self.reader = PromptReader(storage)
         self._directory = directory
         self._storage = storage
         self._built_ins = built_ins or {}
@@ -106,7 +63,7 @@ class Preparation:
             raise RetentionForbids("background responses, which must be stored", "background")
         if request.store is False:
             expires_at = None
-        prompt = await self.read_prompt(request, raw, principal, remembered)
+        prompt = await self.reader.read(request, raw, principal, remembered)
         messages = _fit(prompt.messages(request.instructions), request, engine.card)
         tools = await self.open_tools(request, prompt, principal, is_batch=is_batch)
         if tools.has_tools and not engine.card.has_tools:
@@ -115,9 +72,6 @@ class Preparation:
             await tools.check()
         response = create_response(
             request, new_id("resp"), engine.card.id, int(self._storage.clock()), stored=expires_at is not None
-        )
-        tokens = (
-            await self._storage.sealer.of(principal.account) if SEALED_REASONING in (request.include or ()) else None
         )
         return Turn(
             request=request,
@@ -130,7 +84,7 @@ class Preparation:
             request_id=request_id,
             expires_at=expires_at,
             is_stream=request.is_stream or bool(request.background),
-            seal_reasoning=None if tokens is None else tokens.seal,
+            seal_reasoning=await self._seal(request, principal),
             priority=priority,
             tools=tools,
         )
@@ -151,9 +105,8 @@ class Preparation:
             ApiError: it cannot be run any more: its model, or what it continues, is gone.
         """
         engine = self.engine(stored.response["model"], principal)
-        prompt = await self.read_prompt(request, raw, principal)
+        prompt = await self.reader.read(request, raw, principal)
         messages = _fit(prompt.messages(request.instructions), request, engine.card)
-        tokens = await self._storage.sealer.of(principal.account)
         tools = await self.open_tools(request, prompt, principal, calls=calls)
         await tools.check()
         return Turn(
@@ -166,9 +119,15 @@ class Preparation:
             request_id=request_id,
             expires_at=self._storage.clock(),  # Its row says when; this only says that it is stored.
             is_stream=True,
-            seal_reasoning=tokens.seal if SEALED_REASONING in (request.include or ()) else None,
+            seal_reasoning=await self._seal(request, principal),
             tools=tools,
         )
+
+    async def _seal(self, request: ResponseRequest, principal: Principal) -> Callable[[str], str] | None:
+        """Return what seals thoughts for the client, None if it did not ask for them."""
+        if _SEALED_REASONING not in (request.include or ()):
+            return None
+        return (await self._storage.sealer.of(principal.account)).seal
 
     async def open_tools(
         self,
@@ -202,110 +161,6 @@ class Preparation:
         )
         return await open_tools(self._built_ins, request.tools or (), context)
 
-    async def read_prompt(
-        self,
-        request: PromptedRequest | CompactRequest,
-        raw: bytes,
-        principal: Principal,
-        remembered: RememberedResponse | None = None,
-    ) -> Prompt:
-        """Return the items that a request's prompt is made of.
-
-        Raises:
-            ApiError: something that it refers to is not there, or may not be used.
-        """
-        conversation_id = request.conversation_id if isinstance(request, PromptedRequest) else None
-        before: list[Item] = []
-        runs: dict[str, ServerRun] = {}
-        if remembered is not None and request.previous_response_id == remembered.response_id:
-            before, runs = remembered.items, remembered.runs
-        elif principal.retention == "strict":
-            _refuse_stored(request.previous_response_id, conversation_id)
-        elif request.previous_response_id is not None:
-            before, runs = await self._chain(principal.account, request.previous_response_id)
-        elif conversation_id is not None:
-            before = await self._conversation(principal.account, conversation_id)
-        own = items_of(orjson.loads(raw).get("input"))
-        items = [*before, *await self.resolve(principal, own)]
-        brought_by = "conversation" if conversation_id is not None else "previous_response_id"
-        shown = await Attachments(self._storage.files, principal).show(items, len(before), brought_by)
-        return Prompt(items, len(before), shown, await self._with_runs(principal, items, runs))
-
-    async def _with_runs(
-        self, principal: Principal, items: Sequence[Item], runs: dict[str, ServerRun]
-    ) -> dict[str, ServerRun]:
-        """Return the runs, with those of calls that came without: in a conversation, or back from the client."""
-        called = [item["id"] for item in items if item["type"].endswith("_call") and item["type"] != "function_call"]
-        missing = [item_id for item_id in called if item_id not in runs]
-        if not missing or principal.retention == "strict":
-            return runs
-        found = await self._storage.responses.find_runs(principal.account, missing)
-        return runs | {item_id: ServerRun(*run) for item_id, run in found.items()}
-
-    async def _chain(self, account: str, response_id: str) -> tuple[list[Item], dict[str, ServerRun]]:
-        try:
-            turns = await self._storage.responses.chain(account, response_id)
-        except TurnMissing as missing:
-            raise UnknownPreviousResponse(missing.response_id) from None
-        except TurnUnfinished:
-            raise BadRequest(
-                f"Previous response with id '{shorten(response_id)}' is still in progress. Wait until it has ended.",
-                param="previous_response_id",
-                code="invalid_value",
-            ) from None
-        runs = {item_id: ServerRun(*run) for turn in turns for item_id, run in turn.runs.items()}
-        items = [item for turn in turns for item in turn.items]
-        return [await self._opened(account, item, "input") for item in items], runs
-
-    async def _conversation(self, account: str, conversation_id: str) -> list[Item]:
-        try:
-            items = await self._storage.conversations.all_items(account, conversation_id)
-        except ConversationMissing:
-            raise NotFound(
-                f"Conversation with id '{shorten(conversation_id)}' not found.", param="conversation"
-            ) from None
-        return [await self._opened(account, item, "input") for item in items]
-
-    async def resolve(self, principal: Principal, items: Sequence[Item], name: str = "input") -> list[Item]:
-        """Return items with references replaced by what they refer to, and compactions opened.
-
-        Raises:
-            NotFound: an item that is referred to is not there.
-            BadRequest: what was to be opened was not sealed here for this account.
-        """
-        wanted = [item["id"] for item in items if item["type"] == "item_reference"]
-        found: dict[str, Item] = {}
-        if wanted and principal.retention != "strict":
-            found = await self._storage.responses.find_items(principal.account, wanted)
-        resolved = []
-        for index, item in enumerate(items):
-            if item["type"] == "item_reference":
-                if item["id"] not in found:
-                    raise NotFound(
-                        f"Item with id '{shorten(item['id'])}' not found. Items are not persisted when 'store' is set "
-                        "to false. Send the item itself instead.",
-                        param=f"{name}[{index}].id",
-                    )
-                item = found[item["id"]]
-            resolved.append(await self._opened(principal.account, item, f"{name}[{index}]"))
-        return resolved
-
-    async def _opened(self, account: str, item: Item, at: str) -> Item:
-        """Return an item with what is sealed in it readable for the model."""
-        token = item.get("encrypted_content")
-        if token is None or (item["type"] == "reasoning" and item.get("content")):
-            return item
-        text = (await self._storage.sealer.of(account)).open(token)
-        if text is None:
-            raise BadRequest(
-                f"The encrypted content of '{at}' could not be opened. Send it as it was received from this service.",
-                param=f"{at}.encrypted_content",
-                code="invalid_encrypted_content",
-            )
-        if item["type"] == "compaction":
-            return {**item, "text": text}
-        return {**item, "content": [{"type": "reasoning_text", "text": text}]}
-
 
 def _fit(messages: list[Message], request: ResponseRequest, card: ModelCard) -> list[Message]:
     """Return what probably fits into the model's context, where the request lets the oldest turns go."""
@@ -313,10 +168,3 @@ def _fit(messages: list[Message], request: ResponseRequest, card: ModelCard) -> 
     if request.truncation != "auto" or sum(map(message_tokens, messages)) <= room:
         return messages
     return drop_oldest_turns(messages, room)
-
-
-def _refuse_stored(previous_response_id: str | None, conversation_id: str | None) -> None:
-    if previous_response_id is not None:
-        raise RetentionForbids("continuing from a stored response", "previous_response_id")
-    if conversation_id is not None:
-        raise RetentionForbids("conversations, which are stored", "conversation")

@@ -12,7 +12,7 @@ from deployments.models.contract.engine import Summary
 from deployments.state.responses.store import ResponseStore
 from serve_app.errors.api import StoresAway
 from serve_app.operations.responses.events.writer import DONE, frame
-from serve_app.operations.responses.prompt.preparation import RememberedResponse
+from serve_app.operations.responses.prompt.reading import RememberedResponse
 from serve_app.operations.responses.run.loop import ResponseRun
 from serve_app.telemetry.log import log_bug
 

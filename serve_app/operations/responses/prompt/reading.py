@@ -1,0 +1,179 @@
+"""Reads the items that make up a prompt: what a request continues, its own input, and the files in both.
+
+`preparation` and `queries` call it. Every reference is resolved and everything sealed is opened, or the request is
+refused; nothing is written.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from deployments.state.identity.principal import Principal
+from deployments.state.responses.values import ConversationMissing, Item, TurnMissing, TurnUnfinished
+from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse
+from serve_app.errors.text import shorten
+from serve_app.operations.responses.prompt.attachments import Attachments
+from serve_app.operations.responses.prompt.history import History, Message, ServerRun
+from serve_app.operations.responses.prompt.turn import PastConversation
+from serve_app.operations.responses.storage.items import items_of
+from serve_app.operations.responses.storage.stores import Storage
+from serve_app.schemas.responses.request import CompactRequest, PromptedRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The items that make up a prompt: those that were there, then the request's own, from `own_from` on.
+
+    `shown` are the same items as the model sees them, with their files read.
+    """
+
+    items: list[Item]
+    own_from: int
+    shown: list[Item]
+    runs: dict[str, ServerRun] = field(default_factory=dict)
+
+    @property
+    def before(self) -> "PastConversation":
+        """What was there before the request."""
+        return PastConversation(self.items[: self.own_from], self.runs)
+
+    @property
+    def own(self) -> list[Item]:
+        """The request's own items, in stored form."""
+        return self.items[self.own_from :]
+
+    def messages(self, instructions: str | None) -> list[Message]:
+        """Return the messages of the chat.
+
+        Raises:
+            BadRequest: calls and their outputs do not match.
+        """
+        return History(self.shown, self.own_from, self.runs).messages(instructions)
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedResponse:
+    """A response and all that went before it, kept by a connection for the next request, which continues it."""
+
+    response_id: str
+    items: list[Item]
+    runs: dict[str, ServerRun]
+
+
+class PromptReader:
+    """Reads prompts from requests and from what is stored."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def read(
+        self,
+        request: PromptedRequest | CompactRequest,
+        raw: bytes,
+        principal: Principal,
+        remembered: RememberedResponse | None = None,
+    ) -> Prompt:
+        """Return the items that a request's prompt is made of.
+
+        Raises:
+            ApiError: something that it refers to is not there, or may not be used.
+        """
+        conversation_id = request.conversation_id if isinstance(request, PromptedRequest) else None
+        before: list[Item] = []
+        runs: dict[str, ServerRun] = {}
+        if remembered is not None and request.previous_response_id == remembered.response_id:
+            before, runs = remembered.items, remembered.runs
+        elif principal.retention == "strict":
+            _refuse_stored(request.previous_response_id, conversation_id)
+        elif request.previous_response_id is not None:
+            before, runs = await self._chain(principal.account, request.previous_response_id)
+        elif conversation_id is not None:
+            before = await self._conversation(principal.account, conversation_id)
+        own = items_of(orjson.loads(raw).get("input"))
+        items = [*before, *await self.resolve(principal, own)]
+        brought_by = "conversation" if conversation_id is not None else "previous_response_id"
+        shown = await Attachments(self._storage.files, principal).show(items, len(before), brought_by)
+        return Prompt(items, len(before), shown, await self._with_runs(principal, items, runs))
+
+    async def _with_runs(
+        self, principal: Principal, items: Sequence[Item], runs: dict[str, ServerRun]
+    ) -> dict[str, ServerRun]:
+        """Return the runs, with those of calls that came without: in a conversation, or back from the client."""
+        called = [item["id"] for item in items if item["type"].endswith("_call") and item["type"] != "function_call"]
+        missing = [item_id for item_id in called if item_id not in runs]
+        if not missing or principal.retention == "strict":
+            return runs
+        found = await self._storage.responses.find_runs(principal.account, missing)
+        return runs | {item_id: ServerRun(*run) for item_id, run in found.items()}
+
+    async def _chain(self, account: str, response_id: str) -> tuple[list[Item], dict[str, ServerRun]]:
+        try:
+            turns = await self._storage.responses.chain(account, response_id)
+        except TurnMissing as missing:
+            raise UnknownPreviousResponse(missing.response_id) from None
+        except TurnUnfinished:
+            raise BadRequest(
+                f"Previous response with id '{shorten(response_id)}' is still in progress. Wait until it has ended.",
+                param="previous_response_id",
+                code="invalid_value",
+            ) from None
+        runs = {item_id: ServerRun(*run) for turn in turns for item_id, run in turn.runs.items()}
+        items = [item for turn in turns for item in turn.items]
+        return [await self._opened(account, item, "input") for item in items], runs
+
+    async def _conversation(self, account: str, conversation_id: str) -> list[Item]:
+        try:
+            items = await self._storage.conversations.all_items(account, conversation_id)
+        except ConversationMissing:
+            raise NotFound(
+                f"Conversation with id '{shorten(conversation_id)}' not found.", param="conversation"
+            ) from None
+        return [await self._opened(account, item, "input") for item in items]
+
+    async def resolve(self, principal: Principal, items: Sequence[Item], name: str = "input") -> list[Item]:
+        """Return items with references replaced by what they refer to, and compactions opened.
+
+        Raises:
+            NotFound: an item that is referred to is not there.
+            BadRequest: what was to be opened was not sealed here for this account.
+        """
+        wanted = [item["id"] for item in items if item["type"] == "item_reference"]
+        found: dict[str, Item] = {}
+        if wanted and principal.retention != "strict":
+            found = await self._storage.responses.find_items(principal.account, wanted)
+        resolved = []
+        for index, item in enumerate(items):
+            if item["type"] == "item_reference":
+                if item["id"] not in found:
+                    raise NotFound(
+                        f"Item with id '{shorten(item['id'])}' not found. Items are not persisted when 'store' is set "
+                        "to false. Send the item itself instead.",
+                        param=f"{name}[{index}].id",
+                    )
+                item = found[item["id"]]
+            resolved.append(await self._opened(principal.account, item, f"{name}[{index}]"))
+        return resolved
+
+    async def _opened(self, account: str, item: Item, at: str) -> Item:
+        """Return an item with what is sealed in it readable for the model."""
+        token = item.get("encrypted_content")
+        if token is None or (item["type"] == "reasoning" and item.get("content")):
+            return item
+        text = (await self._storage.sealer.of(account)).open(token)
+        if text is None:
+            raise BadRequest(
+                f"The encrypted content of '{at}' could not be opened. Send it as it was received from this service.",
+                param=f"{at}.encrypted_content",
+                code="invalid_encrypted_content",
+            )
+        if item["type"] == "compaction":
+            return {**item, "text": text}
+        return {**item, "content": [{"type": "reasoning_text", "text": text}]}
+
+
+def _refuse_stored(previous_response_id: str | None, conversation_id: str | None) -> None:
+    if previous_response_id is not None:
+        raise RetentionForbids("continuing from a stored response", "previous_response_id")
+    if conversation_id is not None:
+        raise RetentionForbids("conversations, which are stored", "conversation")
