@@ -1,30 +1,22 @@
 """What the processes that work on batches are made from: values that travel to them, and how they turn into workers."""
 
 import hashlib
-import hmac
 import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ray import serve
 
 from batch.config import BatchConfig
 from batch.stores import Stores, open_stores
 from batch.worker import LineWorker
-from deployments.models.client.directory import ConfiguredDirectory
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.config import ModelConfig
 from deployments.state.config import ResolvedState
-from deployments.tools.code_interpreter.client import ServeChooser
 from deployments.tools.config import ToolsConfig
-from serve_app.operations.built_ins import create_tooling
-from serve_app.operations.foundation import Foundation
-from serve_app.operations.registry import create_operations
-from serve_app.operations.responses.storage.stores import storage_in
-from serve_app.operations.routing import cache_salts
-from serve_app.operations.safety.policy import SafetyConfig, create_policies
+from serve_app.operations.assembly import assemble
+from serve_app.operations.safety.policy import SafetyConfig
 from serve_app.telemetry.log import error_logger
 from serve_app.telemetry.ray_metrics import ClusterCounts
 
@@ -83,23 +75,12 @@ class BatchSetup:
         Raises:
             ConfigError: the database or the object store cannot be used.
         """
-        engines = [self._engine(place) for place in self.models]
-        aliases = [place.model.aliases for place in self.models]
-        directory = ConfiguredDirectory(zip(engines, aliases, strict=True))
-        policies: Mapping[str, Any] = {
-            place.model.id: place.safety for place in self.models if place.safety is not None
-        }
-        # The same salt as in the ingress, so that lines find the prefixes that requests have left in the caches.
-        salt = cache_salts(hmac.digest(self.state.pepper, b"prefix cache", "sha256"))
+        engines = [(self._engine(place), place.model.aliases) for place in self.models]
+        safety = {place.model.id: place.safety for place in self.models if place.safety is not None}
+        handles = {name: serve.get_deployment_handle(*place) for name, place in self.tool_places.items()}
         stores = await self.open_stores()
-        storage = storage_in(stores.database, stores.files.vault, stores.files)
-        choosers = {name: ServeChooser(serve.get_deployment_handle(*place)) for name, place in self.tool_places.items()}
-        place = self.state.object_store
-        foundation = Foundation(self.tools, stores.database, stores.files, directory, salt, place, choosers)
-        tooling = create_tooling(foundation)
-        safety = create_policies(policies, directory)
-        operations = create_operations(directory, salt, safety, storage, tooling.built_ins)
-        return LineWorker(stores, operations.by_path(), self.config, ClusterCounts().add)
+        assembly = assemble(engines, safety, self.tools, handles, self.state, stores.database, stores.files)
+        return LineWorker(stores, assembly.operations.by_path(), self.config, ClusterCounts().add)
 
     @staticmethod
     def _engine(place: ModelPlace) -> RemoteEngine:

@@ -11,6 +11,7 @@ from deployments.replica.builder import build_batch_deployment, build_model_depl
 from deployments.state.config import check_database, resolve_state
 from deployments.tools.code_interpreter.replica import build_code_interpreter
 from serve_app.config import ServiceConfig
+from serve_app.coordinator import ClusterCoordinator
 from serve_app.ingress import Ingress
 
 
@@ -43,4 +44,4 @@ def build(args: ServiceConfig) -> Application:
     tools = {}
     if config.tools.code_interpreter is not None:
         tools[Operation.CODE_INTERPRETER] = build_code_interpreter(config.tools.code_interpreter)
-    return ingress.bind(config, resolve_state(config.state), handles, tools, batch_handles)
+    return ingress.bind(config, resolve_state(config.state), handles, tools, batch_handles, ClusterCoordinator())

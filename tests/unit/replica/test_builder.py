@@ -10,7 +10,7 @@ from deployments.models.config import BatchReplicas
 from deployments.replica.builder import build_batch_deployment, build_model_deployment
 from deployments.state.config import resolve_state
 from serve_app.config import ServiceConfig
-from serve_app.ingress import _batch_setup
+from serve_app.coordinator import batch_setup
 
 MODEL = {
     "id": "demo/chat.v1",
@@ -48,7 +48,7 @@ def test_lines_run_on_replicas_for_batches_where_a_model_has_some(tmp_path: Any,
         model.id: SimpleNamespace(deployment_name=f"online {model.id}", app_name="manta") for model in config.models
     }
     own: Any = {"demo/chat.v1": SimpleNamespace(deployment_name="for batches", app_name="manta")}
-    setup = _batch_setup(config, resolve_state(config.state), {**handles, **own}, {})
+    setup = batch_setup(config, resolve_state(config.state), {**handles, **own}, {})
     assert [place.deployment for place in setup.models] == ["for batches", "online demo/other"]
 
 

@@ -1,0 +1,127 @@
+"""Makes everything that an ingress replica runs with: each thing from those above it, in the order of this module.
+
+`ingress` calls `wire` once. Nothing serves or watches before `Wired.watch`.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from ray.serve.handle import DeploymentHandle
+
+from deployments.limits.actor import RayTransport
+from deployments.limits.client.gatekeeper_client import GatekeeperClient
+from deployments.limits.client.request_log import ShippedRequestLog
+from deployments.models.client.remote import RemoteEngine
+from deployments.models.client.startup import ModelStartup
+from deployments.state.batches.store import BatchStore
+from deployments.state.config import ResolvedState
+from deployments.state.database.connection import Database, connect
+from deployments.state.encryption.vault import Vault
+from deployments.state.files.store import FileStore
+from deployments.state.identity.key_store import KeyStore
+from deployments.state.objects.marker import open_objects
+from serve_app.config import ServiceConfig
+from serve_app.http.admission import Admission
+from serve_app.http.middleware import BodyLimits
+from serve_app.operations.assembly import assemble
+from serve_app.operations.responses.background.runner import BackgroundRunner
+from serve_app.operations.vector_stores.indexing import Indexer
+from serve_app.services import Services
+from serve_app.telemetry.observer import Observer
+from serve_app.telemetry.prometheus import PrometheusMetrics
+from serve_app.telemetry.ray_metrics import ClusterMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """The services of the routes, and what runs beside them; `closing` ends all of it."""
+
+    services: Services
+    indexer: Indexer | None
+    closing: AsyncExitStack
+
+    def watch(self) -> None:
+        """Begin what runs beside requests: the start of models, background responses, indexing."""
+        self.services.startup.watch()
+        self.services.background.watch()
+        if self.indexer is not None:
+            self.indexer.watch()
+
+
+async def wire(
+    config: ServiceConfig,
+    state: ResolvedState,
+    handles: Mapping[str, DeploymentHandle],
+    tools: Mapping[str, DeploymentHandle],
+    wake_batches: Callable[[], None],
+) -> Wired:
+    """Return the services over a deployment for each model id and for each tool that has one.
+
+    Raises:
+        ConfigError: the database or the object store cannot be used.
+    """
+    # The gatekeeper: keys, limits, the request log.
+    transport = RayTransport()
+    gatekeeper = GatekeeperClient(transport)
+    request_log = ShippedRequestLog(transport)
+    metrics = PrometheusMetrics()
+    observer = Observer(request_log, ClusterMetrics(metrics))
+
+    # What is stored.
+    database = await connect(state.database_url)
+    vault = Vault(database, state.master_key)
+    files = FileStore(database, await open_objects(database, state.object_store), vault)
+
+    # The models, and the operations over them.
+    engines = [RemoteEngine(model.card, handles[model.id], model.scale_to_zero_wait_s) for model in config.models]
+    with_models = list(zip(engines, config.models, strict=True))
+    safety = {model.id: model.safety for model in config.models if model.safety is not None}
+    aliases = [(engine, model.aliases) for engine, model in with_models]
+    assembly = assemble(aliases, safety, config.tools, tools, state, database, files)
+    operations, search = assembly.operations, assembly.tooling.file_search
+
+    # What runs beside requests.
+    startup = ModelStartup([engine for engine, model in with_models if model.is_kept_running])
+    background = BackgroundRunner(operations.responses, assembly.storage, gatekeeper, observer)
+    indexer = Indexer(search.desk, search.index, search.embedder, gatekeeper, observer) if search else None
+
+    # It ends in the reverse order: first what still works, last what it works with.
+    closing = AsyncExitStack()
+    closing.push_async_callback(assembly.tooling.aclose)
+    for engine in engines:
+        closing.callback(engine.close)
+    closing.callback(transport.close)
+    closing.push_async_callback(_close_connections, request_log, gatekeeper, database)
+    if indexer is not None:
+        closing.push_async_callback(indexer.close)
+    closing.push_async_callback(background.close)
+    closing.push_async_callback(startup.close)
+
+    services = Services(
+        gatekeeper=gatekeeper,
+        directory=assembly.directory,
+        admission=Admission(gatekeeper),
+        operations=operations,
+        observer=observer,
+        metrics=metrics,
+        keys=KeyStore(database, state.pepper, state.config.tiers),
+        files=files,
+        batches=BatchStore(database, vault, config.batches.max_unfinished_per_account),
+        background=background,
+        wake_batches=wake_batches,
+        containers=assembly.tooling.containers,
+        file_search=search,
+        file_rules=state.config.files,
+        tiers=state.config.tiers,
+        body_bounds=BodyLimits(config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s),
+        startup=startup,
+    )
+    return Wired(services, indexer, closing)
+
+
+async def _close_connections(request_log: ShippedRequestLog, gatekeeper: GatekeeperClient, database: Database) -> None:
+    """Send what is still queued, and disconnect. One that fails does not keep the others open."""
+    closing = (request_log.close(), gatekeeper.close(), database.close())
+    await asyncio.gather(*closing, return_exceptions=True)
