@@ -8,18 +8,19 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from deployments.operations import Operation
-from deployments.state.containers.store import ContainerPage
+from deployments.state.containers.store import ContainerPage, StoredContainer
 from deployments.state.identity.principal import Principal
 from deployments.tools.code_interpreter.messages import ContainerFile
 from serve_app.errors.api import BadRequest, NotFound, RetentionForbids
 from serve_app.http.content import begin_content
 from serve_app.http.forms import FormEvent, PartBegin, PartData
+from serve_app.operations.containers.files import ContainerFiles, FileCopy, path_in
 from serve_app.operations.containers.refusals import expired
-from serve_app.operations.containers.service import Containers, FileCopy, NewContainer, path_in
+from serve_app.operations.containers.service import Containers, NewContainer
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
-from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
+from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query, unknown_after
 from serve_app.routes.upload import form_events
 from serve_app.schemas.containers import (
     ContainerCreateRequest,
@@ -80,51 +81,41 @@ async def delete_container(request: Request) -> Response:
 async def create_file(request: Request) -> Response:
     """Put a file into a container: the one in a multipart form, or a copy of one that was uploaded before."""
     principal, containers = await _caller(request)
-    container_id = _id_of(request)
-    container = await containers.find(principal.account, container_id)
+    container = await containers.find(principal.account, _id_of(request))
     if not container.is_running:
-        raise expired(container_id)
+        raise expired(container.container_id)
     if request.headers.get("content-type", "").startswith("multipart/"):
-        file = await _Upload(lambda name: containers.begin_file(container, name)).receive(request)
+        file = await _Upload(lambda name: containers.files.begin(container, name)).receive(request)
     else:
         body = parse_json_body(await request.body(), ContainerFileRequest)
-        file = await containers.copy(principal, container_id, body.file_id, "file_id")
-    return json_response(_to_wire(file, container_id))
+        (upload,) = await containers.files.find_uploads(principal, [body.file_id], "file_id")
+        file = await containers.files.copy(container, upload)
+    return json_response(_to_wire(file, container))
 
 
 @answers(Page, of="openai.types.containers.FileListResponse", query=PageQuery)
 async def list_files(request: Request) -> Response:
     """Return the files in a container, in pages."""
     principal, containers = await _caller(request)
-    query, container_id = parse_query(request, PageQuery), _id_of(request)
-    files = await containers.list_files(principal.account, container_id)
-    if not query.is_ascending:
-        files.reverse()
-    if query.after is not None:
-        places = [index for index, file in enumerate(files) if file.file_id == query.after]
-        if not places:
-            raise unknown_after(query.after)
-        files = files[places[0] + 1 :]
-    shown = [_to_wire(file, container_id) for file in files[: query.limit]]
-    return json_response(list_to_wire(shown, has_more=len(files) > query.limit))
+    query = parse_query(request, PageQuery)
+    container = await containers.find(principal.account, _id_of(request))
+    files, has_more = cut_page(await containers.files.list_files(container), query, lambda file: file.file_id)
+    return json_response(list_to_wire([_to_wire(file, container) for file in files], has_more=has_more))
 
 
 @answers("openai.types.containers.FileRetrieveResponse")
 async def retrieve_file(request: Request) -> Response:
     """Return what is known of a file in a container."""
-    principal, containers = await _caller(request)
-    container_id = _id_of(request)
-    file = await containers.find_file(principal.account, container_id, request.path_params["file_id"])
-    return json_response(_to_wire(file, container_id))
+    container, files = await _container(request)
+    return json_response(_to_wire(await files.find(container, _file_id_of(request)), container))
 
 
 @answers(bytes, media_type="application/octet-stream")
 async def download_file(request: Request) -> Response:
     """Return the content of a file in a container."""
-    principal, containers = await _caller(request)
-    container_id, file_id = _id_of(request), request.path_params["file_id"]
-    file = await containers.find_file(principal.account, container_id, file_id)
-    content = await begin_content(containers.read(principal.account, container_id, file_id))
+    container, files = await _container(request)
+    file = await files.find(container, _file_id_of(request))
+    content = await begin_content(files.read(container, file.file_id))
     name = quote(file.path.rpartition("/")[2])
     # Without a length: code may change the file while it is read.
     headers = {"cache-control": "no-store", "content-disposition": f"attachment; filename*=UTF-8''{name}"}
@@ -134,9 +125,9 @@ async def download_file(request: Request) -> Response:
 @answers(Deleted)
 async def delete_file(request: Request) -> Response:
     """Delete a file in a container."""
-    principal, containers = await _caller(request)
-    file_id = request.path_params["file_id"]
-    await containers.delete_file(principal.account, _id_of(request), file_id)
+    container, files = await _container(request)
+    file_id = _file_id_of(request)
+    await files.delete(container, file_id)
     return deleted_response(file_id, "container.file.deleted")
 
 
@@ -181,10 +172,20 @@ async def _caller(request: Request) -> tuple[Principal, Containers]:
     return principal, containers
 
 
+async def _container(request: Request) -> tuple[StoredContainer, ContainerFiles]:
+    principal, containers = await _caller(request)
+    return await containers.find(principal.account, _id_of(request)), containers.files
+
+
 def _id_of(request: Request) -> str:
     container_id: str = request.path_params["container_id"]
     return container_id
 
 
-def _to_wire(file: ContainerFile, container_id: str) -> dict[str, Any]:
-    return container_file_to_wire(file, container_id, path_in(file))
+def _file_id_of(request: Request) -> str:
+    file_id: str = request.path_params["file_id"]
+    return file_id
+
+
+def _to_wire(file: ContainerFile, container: StoredContainer) -> dict[str, Any]:
+    return container_file_to_wire(file, container.container_id, path_in(file))

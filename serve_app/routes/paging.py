@@ -1,7 +1,7 @@
 """The query of a request, and the list objects that answer it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from serve_app.errors.api import BadRequest
 from serve_app.errors.text import shorten
+from serve_app.schemas.paging import PageQuery
 from serve_app.validation.body import validate_body
 
 Item = TypeVar("Item")
@@ -63,6 +64,21 @@ def list_to_wire(items: Sequence[dict[str, Any]], *, has_more: bool) -> Page[dic
         "last_id": items[-1]["id"] if items else None,
         "has_more": has_more,
     }
+
+
+def cut_page(items: Sequence[Item], query: PageQuery, id_of: Callable[[Item], str]) -> tuple[list[Item], bool]:
+    """Return the page of a list, the oldest first, that a query asks for, and whether there are more.
+
+    Raises:
+        BadRequest: `query.after` is none of the items.
+    """
+    rest = list(items) if query.is_ascending else list(reversed(items))
+    if query.after is not None:
+        places = [index for index, item in enumerate(rest) if id_of(item) == query.after]
+        if not places:
+            raise unknown_after(query.after)
+        rest = rest[places[0] + 1 :]
+    return rest[: query.limit], len(rest) > query.limit
 
 
 def unknown_after(after: str) -> BadRequest:

@@ -23,7 +23,7 @@ from serve_app.operations.responses.resume.replay import replay
 from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
 from serve_app.routes.contract import answers
-from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
+from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query
 from serve_app.schemas.paging import PageQuery
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseQuery, ResponseRequest
 from serve_app.telemetry.trace import RequestTrace
@@ -147,13 +147,8 @@ async def list_input_items(request: Request) -> Response:
     """Return the items that a response's request brought, in pages."""
     query = parse_query(request, PageQuery)
     turn, _ = await _stored(request)
-    items = turn.input if query.is_ascending else turn.input[::-1]
-    if query.after is not None:
-        places = [index for index, item in enumerate(items) if item["id"] == query.after]
-        if not places:
-            raise unknown_after(query.after)
-        items = items[places[0] + 1 :]
-    return json_response(list_to_wire(items[: query.limit], has_more=len(items) > query.limit))
+    items, has_more = cut_page(turn.input, query, lambda item: item["id"])
+    return json_response(list_to_wire(items, has_more=has_more))
 
 
 @answers("openai.types.responses.InputTokenCountResponse", body=InputTokensRequest)

@@ -7,7 +7,7 @@ Serve chooses the replica of a new container; from then on its place is known, a
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from ray import serve
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
@@ -41,70 +41,12 @@ _CODES: dict[str | None, type[ContainerError]] = {
 }
 
 
-class ContainerHosts(Protocol):
-    """Where containers live. Every method raises ContainerGone where the container is not there any more."""
-
-    async def check_able(self) -> None:
-        """Check that containers can be made at all.
-
-        Raises:
-            InterpreterAway: they cannot; says why.
-        """
-        ...
-
-    async def create(self, container_id: str, idle_s: float) -> Place:
-        """Make a container; return its place.
-
-        Raises:
-            InterpreterAway: none can be had.
-        """
-        ...
-
-    async def run(self, place: Place, container_id: str, code: str) -> CodeRun:
-        """Run code in a container; cancelling this interrupts the code."""
-        ...
-
-    async def check(self, place: Place, container_id: str) -> None:
-        """Check that the container is there; counts as a use of it."""
-        ...
-
-    async def list_files(self, place: Place, container_id: str) -> list[ContainerFile]:
-        """Return the files of a container."""
-        ...
-
-    def read(self, place: Place, container_id: str, file_id: str) -> AsyncIterator[bytes]:
-        """Yield a file's content.
-
-        Raises:
-            ContainerFileMissing: there is no such file.
-        """
-        ...
-
-    async def write(
-        self, place: Place, container_id: str, path: str, offset: int, piece: bytes, *, is_last: bool
-    ) -> ContainerFile | None:
-        """Write a piece of a file; return the file when it was the last piece.
-
-        Raises:
-            ContainerRefused: it cannot be written there.
-        """
-        ...
-
-    async def remove(self, place: Place, container_id: str, file_id: str) -> None:
-        """Delete a file.
-
-        Raises:
-            ContainerFileMissing: there is no such file.
-        """
-        ...
-
-    async def end(self, place: Place, container_id: str) -> None:
-        """End a container."""
-        ...
-
-
 class RemoteHosts:
-    """The replicas of the code interpreter, over the side channel; keeps `ContainerHosts`."""
+    """The replicas of the code interpreter, which hold containers, over the side channel.
+
+    Methods with a container raise ContainerGone where it is not there any more, and InterpreterAway where the code
+    interpreter cannot answer; those with a file raise ContainerFileMissing or ContainerRefused.
+    """
 
     def __init__(self, choose: Choose) -> None:
         self._choose = choose
@@ -113,7 +55,11 @@ class RemoteHosts:
         self._endings: set[asyncio.Task[None]] = set()
 
     async def check_able(self) -> None:
-        """Check that containers can be made at all; the result holds for a minute."""
+        """Check that containers can be made at all; the result holds for a minute.
+
+        Raises:
+            InterpreterAway: they cannot; says why.
+        """
         now = asyncio.get_running_loop().time()
         if now < self._able_until:
             return
@@ -125,7 +71,11 @@ class RemoteHosts:
         self._able_until = now + _ABLE_S
 
     async def create(self, container_id: str, idle_s: float) -> Place:
-        """Make a container on one of the replicas; return its place."""
+        """Make a container on one of the replicas; return its place.
+
+        Raises:
+            InterpreterAway: none can be had.
+        """
         excluded: set[str] = set()
         refusal: ContainerError = InterpreterAway("No container can be had at the moment.")
         for _ in range(_MAX_TRIES):

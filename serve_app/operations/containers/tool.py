@@ -2,22 +2,21 @@
 
 import asyncio
 import base64
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any, Final
 
 from deployments.operations import Operation
 from deployments.state.containers.store import ContainerStore, StoredContainer
 from deployments.state.files.store import StoredFile
 from deployments.tools.code_interpreter.client import RemoteHosts
-from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerFile, ContainerGone
+from deployments.tools.code_interpreter.messages import CodeRun, ContainerError, ContainerGone
 from deployments.tools.config import CodeInterpreterConfig
-from deployments.tools.sandbox.root import WORK_FOLDER
 from serve_app.errors.api import ApiError, NotFound, QuotaExceeded, Unavailable
+from serve_app.operations.containers.citations import WrittenFiles
+from serve_app.operations.containers.files import path_in
 from serve_app.operations.containers.refusals import expired
-from serve_app.operations.containers.service import Containers, NewContainer, new_container_id, path_in
+from serve_app.operations.containers.service import Containers, NewContainer, new_container_id
 from serve_app.operations.containers.writing import EVENT, CodeInWriting, TextMember
 from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
@@ -43,8 +42,6 @@ _DESCRIPTION = (
     "imported; matplotlib's figures are shown to the user by themselves. To give the user a file, write it into "
     "/mnt/data and link to it as [name](sandbox:/mnt/data/name).{files}"
 )
-_FOLDER = re.compile(rf"(?:sandbox:)?{re.escape(WORK_FOLDER)}/")
-_GOES_ON = re.compile(r"[\w/-]|\.\w")
 _NO_CODE = 'The code interpreter was called without code. Call it with {"code": "..."}.'
 _ANEW = "[The container had expired, and its variables and files are gone. This ran in a new one.]"
 _GONE = "The container has expired, and everything in it is gone."
@@ -72,7 +69,7 @@ class CodeInterpreter:
         auto = tool.container
         self.containers.check_memory(auto.memory_limit, f"{param}.memory_limit")
         await self.containers.check_able()
-        files = await self.containers.find_files(context.principal, auto.file_ids or (), f"{param}.file_ids")
+        files = await self.containers.files.find_uploads(context.principal, auto.file_ids or (), f"{param}.file_ids")
         used = [item["container_id"] for item in context.calls("code_interpreter_call")]
         return CodeInUse(self.containers, context, auto, used[-1] if used else None, files)
 
@@ -110,8 +107,7 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         self._has_files = False
         self._image_bytes_left = _MAX_SHOWN_IMAGE_BYTES
         self._made: list[str] = []
-        self._written: dict[str, tuple[str, ContainerFile]] = {}
-        self._uncited: dict[str, None] = {}
+        self._written = WrittenFiles()
 
     async def check(self) -> None:
         """Find the container, or that a new one is needed.
@@ -184,23 +180,18 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
             return ToolAnswer({**item, "status": "failed"}, error.message)
         send(f"{EVENT}.completed")
         container_id = self._next_id
-        for file in result.files:
-            self._written[file.path] = (container_id, file)
-            self._uncited[file.path] = None
+        self._written.add(container_id, result.files)
         if result.status == "died":
             self._forget()
         finished = {**item, "status": _STATUSES[result.status], "container_id": container_id}
         if OUTPUTS in self._context.include:
             finished["outputs"] = self._outputs(result)
-        cites = {"written": [(container_id, asdict(file)) for container_id, file in self._written.values()]}
-        return ToolAnswer(finished, _output_of(result, note), cites={**cites, "uncited": list(self._uncited)})
+        return ToolAnswer(finished, _output_of(result, note), cites=self._written.to_json())
 
     def recall(self, cites: Any) -> None:
         """Know the files that were written and not cited yet."""
         if cites is not None:
-            files = [(container_id, ContainerFile(**file)) for container_id, file in cites["written"]]
-            self._written = {file.path: (container_id, file) for container_id, file in files}
-            self._uncited = dict.fromkeys(cites["uncited"])
+            self._written.recall(cites)
 
     async def _run(self, code: str) -> tuple[CodeRun, str]:
         """Run code in the container, in a new one where that has expired and may be replaced; say if so."""
@@ -208,7 +199,7 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         if self._container is not None:
             try:
                 if self._files and not self._has_files:  # This request may name others than the one before.
-                    await self._containers.add_missing(self._container, self._files)
+                    await self._containers.files.add_missing(self._container, self._files)
                     self._has_files = True
                 return await self._containers.run(self._container, code), note
             except ContainerGone:
@@ -246,23 +237,13 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         """Have the next call make a new container, where one may be made; what was written is gone."""
         self._container, self._has_files = None, False
         self._written.clear()
-        self._uncited.clear()
         if self._auto is not None:
             self._next_id = new_container_id()
 
     def cite(self, text: str) -> list[Item]:
-        """Return citations of the files that a message links to, and, once, of others that have been written.
-
-        Those stand at 0, as the text does not say where they belong.
-        """
-        if not self._outlives:  # Nobody can fetch them when the response has ended.
-            return []
-        found = list(_links(text, self._written))
-        linked = {path for path, _, _ in found}
-        if text:
-            found = [(path, 0, 0) for path in self._uncited if path not in linked] + found
-            self._uncited.clear()
-        return [_citation(*self._written[path], start, end) for path, start, end in found]
+        """Return citations of the files that code has written."""
+        # Nothing can be fetched from a container that ends with the response.
+        return self._written.cite(text) if self._outlives else []
 
     @property
     def _outlives(self) -> bool:
@@ -275,30 +256,6 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
             for container_id in self._made:
                 with suppress(NotFound):
                     await self._containers.delete(self._context.principal.account, container_id)
-
-
-def _links(text: str, paths: Collection[str]) -> Iterator[tuple[str, int, int]]:
-    """Yield the places where a text names files of the work folder, the longest name that fits; reads it once."""
-    lengths = sorted({len(path) for path in paths}, reverse=True)
-    for begun in _FOLDER.finditer(text):
-        start = begun.end()
-        for length in lengths:
-            path = text[start : start + length]
-            end = start + len(path)
-            if path in paths and _GOES_ON.match(text, end) is None:
-                yield path, begun.start(), end
-                break
-
-
-def _citation(container_id: str, file: ContainerFile, start: int, end: int) -> Item:
-    return {
-        "type": "container_file_citation",
-        "container_id": container_id,
-        "file_id": file.file_id,
-        "filename": file.path.rpartition("/")[2],
-        "start_index": start,
-        "end_index": end,
-    }
 
 
 def _code_of(arguments: str) -> str | None:

@@ -1,0 +1,212 @@
+"""The files in containers: those of the account that are copied in, and those that code has written.
+
+The routes of containers call it, and the tool of the code interpreter. Where a container has ended meanwhile, its end
+is noted and the client gets an error that says so.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from typing import cast
+
+from deployments.state.containers.store import ContainerStore, StoredContainer
+from deployments.state.files.store import FileNotFound, FileStore, StoredFile
+from deployments.state.identity.principal import Principal
+from deployments.state.objects.store import StoreUnavailable
+from deployments.tools.code_interpreter.client import RemoteHosts
+from deployments.tools.code_interpreter.messages import ContainerFile, ContainerGone, Place
+from deployments.tools.config import CodeInterpreterConfig
+from deployments.tools.sandbox.root import WORK_FOLDER
+from deployments.tools.sandbox.text import is_safe_path
+from serve_app.errors.api import STORED_FILES_AWAY, BadRequest, BodyTooLarge, NotFound, StoresAway
+from serve_app.errors.text import shorten
+from serve_app.operations.containers.refusals import expired, no_file, translated
+
+_PIECE_BYTES = 1024 * 1024
+
+
+class ContainerFiles:
+    """The files in the containers of all accounts."""
+
+    def __init__(
+        self, store: ContainerStore, hosts: RemoteHosts, uploads: FileStore, config: CodeInterpreterConfig
+    ) -> None:
+        self._store = store
+        self._hosts = hosts
+        self._uploads = uploads
+        self._work_mib = config.work_mib
+        self._max_bytes = config.limits.file_bytes
+
+    async def find_uploads(self, principal: Principal, file_ids: Sequence[str], param: str) -> list[StoredFile]:
+        """Return uploaded files of an account that are to be copied into a container.
+
+        Raises:
+            NotFound: it has no such file.
+            BadRequest: one does not fit.
+        """
+        found = []
+        for index, file_id in enumerate(file_ids):
+            try:
+                file = await self._uploads.find(principal.account, file_id)
+            except FileNotFound:
+                raise NotFound(f"No such File object: {shorten(file_id)}", param=f"{param}[{index}]") from None
+            if file.num_bytes > self._max_bytes:
+                raise BadRequest(
+                    f"Invalid file: {shorten(file_id)} is larger than the {self._work_mib} MiB of a container.",
+                    param=f"{param}[{index}]",
+                    code="invalid_value",
+                )
+            found.append(file)
+        return found
+
+    async def copy(self, container: StoredContainer, upload: StoredFile) -> ContainerFile:
+        """Copy an uploaded file into a container.
+
+        Raises:
+            NotFound: the container has ended.
+            BadRequest: it does not fit.
+            StoresAway: it cannot be read.
+        """
+        copy = self.begin(container, upload.filename)
+        try:
+            async for piece in self._uploads.read(upload):
+                await copy.write(piece)
+        except (FileNotFound, StoreUnavailable):
+            raise StoresAway(STORED_FILES_AWAY) from None
+        return await copy.finish()
+
+    async def add_missing(self, container: StoredContainer, uploads: Sequence[StoredFile]) -> None:
+        """Copy those files into a container of whose names there is none in it yet.
+
+        Raises:
+            ContainerError, ApiError: it has ended, or one does not fit.
+        """
+        there = {file.path for file in await self._hosts.list_files(place_of(container), container.container_id)}
+        for upload in uploads:
+            if self.begin(container, upload.filename).path not in there:
+                await self.copy(container, upload)
+
+    async def list_files(self, container: StoredContainer) -> list[ContainerFile]:
+        """Return the files in a container, the oldest first.
+
+        Raises:
+            NotFound: the container has ended.
+        """
+        async with self._using(container):
+            files = await self._hosts.list_files(place_of(container), container.container_id)
+        return sorted(files, key=lambda file: (file.created_at, file.file_id))
+
+    async def find(self, container: StoredContainer, file_id: str) -> ContainerFile:
+        """Return a file in a container.
+
+        Raises:
+            NotFound: there is no such file, or the container has ended.
+        """
+        for file in await self.list_files(container):
+            if file.file_id == file_id:
+                return file
+        raise no_file(file_id)
+
+    async def read(self, container: StoredContainer, file_id: str) -> AsyncIterator[bytes]:
+        """Yield a file's content.
+
+        Raises:
+            NotFound: there is no such file, or the container has ended.
+        """
+        async with self._using(container, file_id):
+            async for piece in self._hosts.read(place_of(container), container.container_id, file_id):
+                yield piece
+
+    def begin(self, container: StoredContainer, filename: str) -> "FileCopy":
+        """Return what writes a file into a container."""
+        name = filename.replace("\\", "/").rpartition("/")[2]
+        path = name if is_safe_path(name) else f"file-{sha256(filename.encode('utf-8', 'replace')).hexdigest()[:16]}"
+        return FileCopy(self, container, path, self._max_bytes)
+
+    async def write(
+        self, container: StoredContainer, path: str, offset: int, piece: bytes, *, is_last: bool
+    ) -> ContainerFile | None:
+        """Write a piece of a file; return the file when it was the last piece.
+
+        Raises:
+            NotFound: the container has ended.
+            BadRequest: it does not fit.
+        """
+        async with self._using(container):
+            place = place_of(container)
+            return await self._hosts.write(place, container.container_id, path, offset, piece, is_last=is_last)
+
+    async def delete(self, container: StoredContainer, file_id: str) -> None:
+        """Delete a file in a container.
+
+        Raises:
+            NotFound: there is no such file, or the container has ended.
+        """
+        async with self._using(container, file_id):
+            await self._hosts.remove(place_of(container), container.container_id, file_id)
+
+    @asynccontextmanager
+    async def _using(self, container: StoredContainer, file_id: str = "") -> AsyncIterator[None]:
+        """Context manager for a use of a container: notes the use, or its end, and translates errors."""
+        container_id = container.container_id
+        if not container.is_running:
+            raise expired(container_id)
+        with translated(container_id, file_id):
+            try:
+                yield
+            except ContainerGone:
+                await self._store.note_end(container_id)
+                raise
+        await self._store.touch(container_id)
+
+
+class FileCopy:
+    """A file on its way into a container, in pieces of any size."""
+
+    def __init__(self, files: ContainerFiles, container: StoredContainer, path: str, max_bytes: int) -> None:
+        self.path = path
+        self._files = files
+        self._container = container
+        self._max_bytes = max_bytes
+        self._unwritten = bytearray()
+        self._offset = 0
+
+    async def write(self, piece: bytes) -> None:
+        """Add to the file.
+
+        Raises:
+            NotFound: the container has ended.
+            BodyTooLarge, BadRequest: it does not fit.
+        """
+        if self._offset + len(self._unwritten) + len(piece) > self._max_bytes:
+            raise BodyTooLarge(self._max_bytes, param="file")
+        self._unwritten += piece
+        while len(self._unwritten) > _PIECE_BYTES:
+            await self._flush(bytes(self._unwritten[:_PIECE_BYTES]), is_last=False)
+            del self._unwritten[:_PIECE_BYTES]
+
+    async def finish(self) -> ContainerFile:
+        """Write the end; return the file.
+
+        Raises:
+            NotFound: the container has ended.
+            BadRequest: it does not fit.
+        """
+        file = await self._flush(bytes(self._unwritten), is_last=True)
+        assert file is not None
+        return file
+
+    async def _flush(self, piece: bytes, *, is_last: bool) -> ContainerFile | None:
+        file = await self._files.write(self._container, self.path, self._offset, piece, is_last=is_last)
+        self._offset += len(piece)
+        return file
+
+
+def path_in(file: ContainerFile) -> str:
+    """Return where code in the container finds a file."""
+    return f"{WORK_FOLDER}/{file.path}"
+
+
+def place_of(container: StoredContainer) -> Place:
+    """Return where the replica that holds a container listens."""
+    return cast(Place, container.place)
