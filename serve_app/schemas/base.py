@@ -6,7 +6,7 @@ name the branch of a union for error messages, and are no part of a field's path
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any, LiteralString
+from typing import Annotated, Any, Literal, LiteralString
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Tag
 from pydantic_core import PydanticCustomError
@@ -36,8 +36,8 @@ class OperationRequest(WireModel):
 
     @property
     def is_stream(self) -> bool:
-        """Whether the caller asked for server-sent events."""
-        return False
+        """Whether the client asks for server-sent events, which some operations do not have."""
+        return bool(getattr(self, "stream", False))
 
 
 def refusal(code: LiteralString, sentence: str, at: str = "") -> PydanticCustomError:
@@ -132,11 +132,36 @@ LogitBias = Annotated[dict[str, Any], AfterValidator(_check_logit_bias)]
 Metadata = Annotated[dict[str, Any], AfterValidator(_check_metadata)]
 
 
+CacheKey = Annotated[str, Field(max_length=1024)]
+CacheRetention = Literal["in_memory", "24h"]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+SafetyIdentifier = Annotated[str, Field(max_length=64)]
+ServiceTier = Literal["auto", "default", "flex", "scale", "priority", "fast"]
+TopLogprobs = Annotated[int, Field(ge=0, le=20)]
+
+
 class StreamOptions(WireModel):
     """What a stream carries beside the answer."""
 
     include_usage: bool | None = False
     include_obfuscation: bool | None = None
+
+
+def check_stream_options(options: WireModel | None, stream: bool | None) -> None:
+    """Check that options of a stream are given with a stream only."""
+    if options is not None and not stream:
+        raise refusal(
+            "invalid_value", "The '{param}' parameter is only allowed when 'stream' is enabled.", "stream_options"
+        )
+
+
+def check_unsupported(request: WireModel, names: Iterable[str], where: LiteralString) -> None:
+    """Check that fields that are known, and cannot be honoured, are left out."""
+    for name in names:
+        if getattr(request, name) is not None:
+            raise refusal(
+                "unsupported_parameter", f"Unsupported parameter: '{{param}}' is not supported {where}.", name
+            )
 
 
 def estimate_tokens(texts: Iterable[str]) -> int:

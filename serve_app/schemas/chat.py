@@ -10,6 +10,9 @@ import orjson
 from pydantic import Field, model_validator
 
 from serve_app.schemas.base import (
+    CacheKey,
+    CacheRetention,
+    Effort,
     LogitBias,
     MaxTokens,
     Metadata,
@@ -17,11 +20,16 @@ from serve_app.schemas.base import (
     NumChoices,
     OperationRequest,
     Penalty,
+    SafetyIdentifier,
     Seed,
+    ServiceTier,
     Stop,
     StreamOptions,
     Temperature,
+    TopLogprobs,
     TopP,
+    check_stream_options,
+    check_unsupported,
     estimate_tokens,
     refusal,
 )
@@ -62,7 +70,7 @@ class ChatRequest(OperationRequest):
     frequency_penalty: Penalty | None = 0.0
     logit_bias: LogitBias | None = None
     logprobs: bool | None = False
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    top_logprobs: TopLogprobs | None = None
     seed: Seed | None = None
     response_format: ResponseFormat | None = None
     tools: Tools | None = None
@@ -70,16 +78,16 @@ class ChatRequest(OperationRequest):
     parallel_tool_calls: bool | None = True
     functions: LegacyFunctions | None = None
     function_call: LegacyFunctionCall | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    reasoning_effort: Effort | None = None
 
     # Accepted, and of no effect on the answer.
     metadata: Metadata | None = None
     store: bool | None = False
     user: str | None = None
-    safety_identifier: Annotated[str, Field(max_length=64)] | None = None
-    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
-    prompt_cache_key: Annotated[str, Field(max_length=1024)] | None = None
-    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    safety_identifier: SafetyIdentifier | None = None
+    service_tier: ServiceTier | None = None
+    prompt_cache_key: CacheKey | None = None
+    prompt_cache_retention: CacheRetention | None = None
     prompt_cache_options: dict[str, Any] | None = None
     prediction: dict[str, Any] | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
@@ -94,12 +102,7 @@ class ChatRequest(OperationRequest):
     def _check_together(self) -> Self:
         check_conversation(self.messages)
         check_tool_choice(self.tool_choice, self.tools)
-        if self.stream_options is not None and not self.stream:
-            raise refusal(
-                "invalid_value",
-                "The '{param}' parameter is only allowed when 'stream' is enabled.",
-                "stream_options",
-            )
+        check_stream_options(self.stream_options, self.stream)
         if self.top_logprobs and not self.logprobs:
             raise refusal(
                 "invalid_value",
@@ -118,13 +121,7 @@ class ChatRequest(OperationRequest):
         return self
 
     def _check_supported(self) -> None:
-        for name in _UNSUPPORTED:
-            if getattr(self, name) is not None:
-                raise refusal(
-                    "unsupported_parameter",
-                    "Unsupported parameter: '{param}' is not supported with this model.",
-                    name,
-                )
+        check_unsupported(self, _UNSUPPORTED, "with this model")
         if self.modalities and "audio" in self.modalities:
             raise refusal(
                 "unsupported_value",
@@ -167,11 +164,6 @@ class ChatRequest(OperationRequest):
         return self.n or 1
 
     @property
-    def is_stream(self) -> bool:
-        """Whether the answer is to be streamed."""
-        return bool(self.stream)
-
-    @property
     def has_images(self) -> bool:
         """Whether the model must be able to see."""
         return any(map(num_images, self.messages))
@@ -198,7 +190,7 @@ class ChatRequest(OperationRequest):
 
     def prompt_texts(self) -> list[str]:
         """Return every piece of text in the messages, in their order."""
-        return [text for message in self.messages for text in texts_of(message) if text]
+        return [text for message in self.messages for text in texts_of(message)]
 
     def affinity_prefix(self) -> str:
         """Return text that is the same for requests that begin alike: key, tools, system text, first user text.

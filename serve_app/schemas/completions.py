@@ -19,6 +19,7 @@ from serve_app.schemas.base import (
     StreamOptions,
     Temperature,
     TopP,
+    check_stream_options,
     refusal,
 )
 from serve_app.schemas.prompts import Input, count_inputs, count_tokens, texts_in
@@ -66,12 +67,7 @@ class CompletionRequest(OperationRequest):
                 "Unsupported value: '{param}' does not support values other than 1 or that of 'n'.",
                 "best_of",
             )
-        if self.stream_options is not None and not self.stream:
-            raise refusal(
-                "invalid_value",
-                "The '{param}' parameter is only allowed when 'stream' is enabled.",
-                "stream_options",
-            )
+        check_stream_options(self.stream_options, self.stream)
         if self.max_tokens == 0 and not self.echo:
             raise refusal(
                 "integer_below_min_value",
@@ -91,11 +87,6 @@ class CompletionRequest(OperationRequest):
     def num_choices(self) -> int:
         """How many completions are asked for, those of all prompts together."""
         return (self.n or 1) * count_inputs(self.prompt)
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether the answer is to be streamed."""
-        return bool(self.stream)
 
     def max_tokens_bound(self) -> int:
         """Return how many tokens each choice may have at most."""

@@ -15,7 +15,8 @@ from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.values import StoredTurn
 from serve_app.errors.api import BadRequest
-from serve_app.operations.chat import ChatOperation, cost_of
+from serve_app.operations.chat import ChatOperation
+from serve_app.operations.generation import cost_of
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.dialect import GenerationChat, create_chat_request

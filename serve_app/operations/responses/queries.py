@@ -13,7 +13,8 @@ from deployments.models.contract.render import parse_events
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import ApiError, BadRequest
 from serve_app.errors.translate import translate_engine_error
-from serve_app.operations.chat import ChatOperation, cost_of
+from serve_app.operations.chat import ChatOperation
+from serve_app.operations.generation import cost_of
 from serve_app.operations.outcome import Cost
 from serve_app.operations.responses.events.state import usage_to_wire
 from serve_app.operations.responses.events.writer import Item, new_id

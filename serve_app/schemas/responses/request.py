@@ -9,15 +9,23 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, Tag, model_validator
 
 from serve_app.schemas.base import (
+    CacheKey,
+    CacheRetention,
+    Effort,
     MaxTokens,
     Metadata,
     ModelId,
     Name,
     OperationRequest,
     Penalty,
+    SafetyIdentifier,
+    ServiceTier,
     Temperature,
+    TopLogprobs,
     TopP,
     WireModel,
+    check_stream_options,
+    check_unsupported,
     refusal,
 )
 from serve_app.schemas.formats import JsonObjectFormat, TextFormat
@@ -60,7 +68,7 @@ class TextConfig(WireModel):
 class Reasoning(WireModel):
     """How much the model thinks before it answers."""
 
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    effort: Effort | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
     context: Literal["auto", "current_turn", "all_turns"] | None = None
@@ -130,7 +138,7 @@ class ResponseRequest(PromptedRequest):
     frequency_penalty: Penalty | None = 0.0
     max_output_tokens: MaxTokens | None = None
     max_tool_calls: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = 0
+    top_logprobs: TopLogprobs | None = 0
     include: Annotated[list[Include], Field(fail_fast=True, max_length=16)] | None = None
     store: bool | None = True
     stream: bool | None = False
@@ -140,10 +148,10 @@ class ResponseRequest(PromptedRequest):
 
     # Accepted, and of no effect on the answer.
     user: str | None = None
-    safety_identifier: Annotated[str, Field(max_length=64)] | None = None
-    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
-    prompt_cache_key: Annotated[str, Field(max_length=1024)] | None = None
-    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    safety_identifier: SafetyIdentifier | None = None
+    service_tier: ServiceTier | None = None
+    prompt_cache_key: CacheKey | None = None
+    prompt_cache_retention: CacheRetention | None = None
     prompt_cache_options: dict[str, Any] | None = None
     access_programs: dict[str, Any] | None = None
     image: dict[str, Any] | None = None
@@ -157,17 +165,8 @@ class ResponseRequest(PromptedRequest):
     def _check_together(self) -> Self:
         if self.input is None and self.prompt is None and self.previous_response_id is None and not self.conversation:
             raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", "input")
-        for name in ("prompt", "moderation", "context_management"):
-            if getattr(self, name) is not None:
-                raise refusal(
-                    "unsupported_parameter",
-                    "Unsupported parameter: '{param}' is not supported by this service.",
-                    name,
-                )
-        if self.stream_options is not None and not self.stream:
-            raise refusal(
-                "invalid_value", "The '{param}' parameter is only allowed when 'stream' is enabled.", "stream_options"
-            )
+        check_unsupported(self, ("prompt", "moderation", "context_management"), "by this service")
+        check_stream_options(self.stream_options, self.stream)
         if self.background and self.store is False:
             raise refusal(
                 "invalid_parameter_combination",
@@ -176,11 +175,6 @@ class ResponseRequest(PromptedRequest):
                 "background",
             )
         return self
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether the answer is to be streamed."""
-        return bool(self.stream)
 
     @property
     def wants_logprobs(self) -> bool:
@@ -208,10 +202,10 @@ class CompactRequest(WireModel):
     input: Input | None = None
     instructions: str | None = None
     previous_response_id: Id | None = None
-    prompt_cache_key: Annotated[str, Field(max_length=1024)] | None = None
-    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    prompt_cache_key: CacheKey | None = None
+    prompt_cache_retention: CacheRetention | None = None
     prompt_cache_options: dict[str, Any] | None = None
-    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
+    service_tier: ServiceTier | None = None
     image: dict[str, Any] | None = None
     metadata: Metadata | None = None
 

@@ -1,0 +1,108 @@
+"""What chat and completions have in common: an engine that writes text, maybe under a safety policy."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, ModelCard, ModelDirectory
+from deployments.models.contract.events import Event
+from deployments.models.contract.render import Renderer
+from deployments.operations import Operation
+from deployments.state.identity.principal import Principal
+from serve_app.operations.outcome import Cost, Outcome
+from serve_app.operations.routing import CacheSalt, affinity_of, find_engine
+from serve_app.operations.safety.policy import SafetyPolicy
+from serve_app.operations.safety.stream import SafeStream, Watched
+from serve_app.schemas.chat import ChatRequest
+from serve_app.schemas.completions import CompletionRequest
+
+Body = TypeVar("Body", ChatRequest, CompletionRequest)
+
+
+class GenerationOperation(Generic[Body]):
+    """An operation whose engine writes text.
+
+    `policies` holds the safety policy of each model that has one, by model id. Under a policy the answer is rendered
+    here, by `_whole` or `_chunks`, from events that have been checked; `_parse` reads them from the engine's pieces.
+    """
+
+    name: Operation
+    _id_prefix: ClassVar[str]
+    _whole: ClassVar[Callable[..., Renderer]]
+    _chunks: ClassVar[Callable[..., Renderer]]
+    _parse: ClassVar["staticmethod[[bytes], Sequence[Event]]"]
+
+    def __init__(
+        self, directory: ModelDirectory, salt: CacheSalt, policies: Mapping[str, SafetyPolicy] | None = None
+    ) -> None:
+        self._directory = directory
+        self._salt = salt
+        self._policies = policies or {}
+
+    def cost(self, body: Body, principal: Principal) -> Cost:
+        """Return what a body may take.
+
+        Raises:
+            ApiError: this key may not use the model, or the model cannot do what the body asks.
+        """
+        return cost_of(body, self._engine(body, principal).card)
+
+    def run(self, body: Body, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0) -> Outcome:
+        """Return the answer to a body, not begun yet; `raw` are the bytes that the body was parsed from.
+
+        Raises:
+            ApiError: this key may not use the model, or the model cannot do what the body asks.
+        """
+        engine = self._engine(body, principal)
+        request = self._request(body, raw, principal, request_id=request_id, priority=priority)
+        policy = self._policies.get(engine.card.id)
+        if policy is None:
+            return Outcome(engine.run(request), body.is_stream)
+        renderer = self._renderer(body, engine.card.id, request_id)
+        return Outcome(self._run_safely(engine, policy, request, body, renderer), body.is_stream)
+
+    def _engine(self, body: Body, principal: Principal) -> Engine:
+        return find_engine(self._directory, body.model, self.name, principal)
+
+    def _request(
+        self, body: Body, raw: bytes, principal: Principal, *, request_id: str, priority: int
+    ) -> EngineRequest:
+        return EngineRequest(
+            operation=self.name,
+            request_id=request_id,
+            body=body.to_engine_body(raw),
+            stream=body.is_stream,
+            cache_salt=self._salt(principal.account),
+            priority=priority,
+            affinity=affinity_of(principal.account, body.affinity_prefix()),
+        )
+
+    def _run_safely(
+        self, engine: Engine, policy: SafetyPolicy, request: EngineRequest, body: Body, renderer: Renderer
+    ) -> EngineStream:
+        watched = Watched(
+            request=request,
+            prompt_text="\n".join(body.prompt_texts()),
+            num_choices=body.num_choices,
+            parse=self._parse,
+            renderer=renderer,
+        )
+        return SafeStream(engine, policy, watched)
+
+    def _renderer(self, body: Body, model: str, request_id: str) -> Renderer:
+        head: tuple[Any, ...] = self._id_prefix + request_id.removeprefix("req_"), model, int(time.time())
+        if not body.is_stream:
+            return self._whole(*head)
+        return self._chunks(*head, include_usage=bool(body.stream_options and body.stream_options.include_usage))
+
+
+def cost_of(body: ChatRequest | CompletionRequest, card: ModelCard) -> Cost:
+    """Return what a body may take."""
+    prompt_tokens = body.prompt_estimate_tokens()
+    bound = body.max_tokens_bound()
+    return Cost(
+        model=card.id,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=None if bound is None else bound * body.num_choices,
+        max_completion_tokens=max(1, card.max_model_len - prompt_tokens) * body.num_choices,
+    )
