@@ -8,8 +8,8 @@ import pytest
 from openai import OpenAI
 from websockets.sync.client import connect
 
-from tests.serve.ingress import PROMPT, Ingress, frames_of, kill_ingress, two
-from tests.service import CHAT, COLOUR, Service, eventually
+from tests.serve.ingress import PROMPT, Ingress, outlive_ingress, two
+from tests.service import CHAT, COLOUR, Service
 from tests.twins.legal import fold, split
 
 __all__ = ["two"]
@@ -85,22 +85,7 @@ def test_another_replica_continues_and_reuses_the_cached_prefix(two: list[Ingres
 
 
 def test_a_background_response_outlives_its_ingress_replica(service: Service, two: list[Ingress]) -> None:
-    one, other = two
-    begun = one.create(input=PROMPT, background=True, max_output_tokens=2000)
-    with other.http.stream("GET", f"/v1/responses/{begun['id']}?stream=true") as answer:
-        frames = frames_of(answer)
-        seen = [next(frames) for _ in range(60)]
-    kill_ingress(service, one.url)
-
-    def has_ended() -> bool:
-        return other.retrieve(begun["id"])["status"] not in ("queued", "in_progress")
-
-    eventually(has_ended, 90, "the response ends", 0.5)
-    events = other.events(begun["id"])
-    assert events[: len(seen)] == seen
-    final = fold(events)
-    assert final["incomplete_details"] == {"reason": "max_output_tokens"}, final["error"]
-    assert final["usage"]["output_tokens"] == 2000
+    outlive_ingress(service, *two, 2000)
 
 
 def test_a_socket_carries_turn_after_turn_through_the_proxy(service: Service, key: str) -> None:

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.service import CANARY, CHAT, Service, eventually
-from tests.twins.legal import read_frame, split
+from tests.twins.legal import fold, read_frame, split
 
 PROMPT = f"{CANARY} tells the river about the hills behind it, and the hills about the sea. " * 4
 
@@ -70,6 +70,26 @@ def kill_ingress(service: Service, url: str) -> None:
             psutil.Process(replica.pid).kill()
             return
     raise AssertionError(f"nobody listens on {port}")
+
+
+def outlive_ingress(service: Service, one: Ingress, other: Ingress, num_tokens: int) -> dict[str, Any]:
+    """Begin a background response in a replica and kill it; return the response as the other shows it at its end."""
+    begun = one.create(input=PROMPT, background=True, max_output_tokens=num_tokens)
+    with other.http.stream("GET", f"/v1/responses/{begun['id']}?stream=true") as answer:
+        frames = frames_of(answer)
+        seen = [next(frames) for _ in range(60)]
+    kill_ingress(service, one.url)
+
+    def has_ended() -> bool:
+        return other.retrieve(begun["id"])["status"] not in ("queued", "in_progress")
+
+    eventually(has_ended, 90, "the response ends", 0.5)
+    events = other.events(begun["id"])
+    assert events[: len(seen)] == seen
+    final = fold(events)
+    assert final["incomplete_details"] == {"reason": "max_output_tokens"}, final["error"]
+    assert final["usage"]["output_tokens"] == num_tokens
+    return final
 
 
 def frames_of(answer: httpx2.Response) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,17 @@ import time
 import httpx2
 import pytest
 
-from tests.serve.ingress import PROMPT, Ingress, answer_to, frames_of, kill_ingress, serving, text_of, two
+from tests.serve.ingress import (
+    PROMPT,
+    Ingress,
+    answer_to,
+    frames_of,
+    kill_ingress,
+    outlive_ingress,
+    serving,
+    text_of,
+    two,
+)
 from tests.service import CHAT, Service, eventually
 from tests.twins.legal import fold
 
@@ -45,22 +55,7 @@ def test_a_background_response_outlives_its_client(two: list[Ingress]) -> None:
 
 
 def test_a_background_response_outlives_its_ingress_replica(service: Service, two: list[Ingress]) -> None:
-    one, other = two
-    begun = one.create(input=PROMPT, background=True, max_output_tokens=800)
-    with other.http.stream("GET", f"/v1/responses/{begun['id']}?stream=true") as answer:
-        frames = frames_of(answer)
-        seen = [next(frames) for _ in range(60)]
-    kill_ingress(service, one.url)
-
-    def has_ended() -> bool:
-        return other.retrieve(begun["id"])["status"] not in ("queued", "in_progress")
-
-    eventually(has_ended, 90, "the response ends", 0.5)
-    events = other.events(begun["id"])
-    assert events[: len(seen)] == seen
-    final = fold(events)
-    assert final["incomplete_details"] == {"reason": "max_output_tokens"}, final["error"]
-    assert final["usage"]["output_tokens"] == 800
+    final = outlive_ingress(service, *two, 800)
     assert text_of(final) == answer_to(PROMPT, 800)
 
 
