@@ -1,7 +1,8 @@
-"""From the items of a conversation to the messages of a chat, in the order that chat templates want.
+"""From the items of a conversation to the messages of a chat, in the order that chat templates need.
 
 An assistant's reasoning, text and calls that follow each other are one message; the outputs of its calls come right
-after it, wherever they stood. What is cut off to fit is whole turns, so a call is never parted from its output.
+after it, wherever they stood. Only whole turns are dropped to fit, so a call is never parted from its output.
+`reading` calls it for a prompt, `run` where one is too long.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +37,8 @@ class _Call:
 
 
 @dataclass(slots=True)
-class _Said:
-    """What the assistant said in one go."""
+class _AssistantMessage:
+    """One message of the assistant: what it thought, what it wrote, and the functions that it called."""
 
     reasoning: list[str] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
@@ -46,7 +47,7 @@ class _Said:
 
 @dataclass(frozen=True, slots=True)
 class ServerRun:
-    """What a tool of the service was asked and what it answered: its item alone does not say."""
+    """A call of a tool of the service: what the model asked for and what it read, which the item does not show."""
 
     name: str
     arguments: str
@@ -54,15 +55,18 @@ class ServerRun:
 
 
 class History:
-    """Reads items, whose files are text by now, into messages. `runs` tells by item id of tools that the service ran.
+    """Reads items, whose files are text by now, into messages. `runs` has, by item id, calls of the service's tools.
 
-    `own_from` is where the request's own items begin: what is wrong with one of those is named by its place.
+    `own_from` is where the request's own items begin: an error about one of those names its place.
+
+    Raises:
+        BadRequest: an output or an approval has no call.
     """
 
     def __init__(self, items: Sequence[Item], own_from: int = 0, runs: Mapping[str, ServerRun] | None = None) -> None:
         self._own_from = own_from
         self._runs = runs or {}
-        self._entries: list[Message | _Said] = []
+        self._entries: list[Message | _AssistantMessage] = []
         self._waiting: dict[str, _Call] = {}
         self._requests: dict[str, _Call] = {}
         self._answered: set[str] = set()
@@ -72,17 +76,17 @@ class History:
     def _read(self, index: int, item: Item) -> None:
         match item["type"]:
             case "message" if item["role"] == "assistant":
-                said = self._said(starts_anew=True)
-                said.text.append("".join(part.get("text") or part.get("refusal") or "" for part in item["content"]))
+                message = self._assistant(starts_anew=True)
+                message.text.append("".join(part.get("text") or part.get("refusal") or "" for part in item["content"]))
             case "message":
                 self._entries.append({"role": item["role"], "content": _content(item["content"])})
             case "reasoning":
                 thought = "\n".join(part["text"] for part in item.get("content") or item["summary"])
                 if thought:
-                    self._said(starts_anew=True).reasoning.append(thought)
+                    self._assistant(starts_anew=True).reasoning.append(thought)
             case "function_call":
                 call = _Call(item["call_id"], item["name"], item["arguments"], item["status"] == "completed")
-                self._said(starts_anew=False).calls.append(call)
+                self._assistant(starts_anew=False).calls.append(call)
                 self._waiting[call.call_id] = call
                 self._answered.discard(call.call_id)
             case "function_call_output":
@@ -98,13 +102,13 @@ class History:
                 self._add_run(item["id"], *shown)
 
     def _add_run(self, item_id: str, name: str, arguments: str, output: str) -> _Call:
-        """Take in a call of a tool that the service runs."""
+        """Read a call of a tool that the service runs."""
         call = _Call(f"call_{item_id}", name, arguments, output=output)
-        self._said(starts_anew=False).calls.append(call)
+        self._assistant(starts_anew=False).calls.append(call)
         return call
 
     def _read_remote(self, index: int, item: Item) -> None:
-        """Take in what became of a call of a remote server's tool."""
+        """Read an item about a call of a remote server's tool."""
         match item["type"]:
             case "mcp_approval_request":
                 self._requests[item["id"]] = self._add_run(item["id"], *_call_of(item), NOT_DECIDED)
@@ -114,7 +118,7 @@ class History:
                 self._read_remote_call(item)
 
     def _decide(self, index: int, item: Item) -> None:
-        """Take in the client's word on a call; one that is approved and not made yet is left out."""
+        """Read the client's approval or refusal of a call; one that is approved and not made yet is left out."""
         request_id = item["approval_request_id"]
         call = self._requests.get(request_id)
         if call is None:
@@ -126,7 +130,7 @@ class History:
         call.is_whole, call.output = not item["approve"], None if item["approve"] else declined(item)
 
     def _read_remote_call(self, item: Item) -> None:
-        """Take in a call of a remote server's tool: in the place of the request to approve it, if there was one.
+        """Read a call of a remote server's tool: in the place of the request to approve it, if there was one.
 
         One in which the model was cut off is left out, as it was never made.
         """
@@ -140,17 +144,21 @@ class History:
         else:
             self._add_run(item["id"], *_call_of(item), output)
 
-    def _said(self, *, starts_anew: bool) -> _Said:
-        """Return what the assistant is saying; text after a call, and a thought after text, begin something new."""
+    def _assistant(self, *, starts_anew: bool) -> _AssistantMessage:
+        """Return the assistant's message that an item belongs to.
+
+        Anything after an output begins a new one; so does, where it `starts_anew`, what follows text or a call.
+        """
         last = self._entries[-1] if self._entries else None
-        if not isinstance(last, _Said) or any(call.output is not None for call in last.calls):
-            last = None
-        if last is not None and starts_anew and (last.calls or last.text):
-            last = None
-        if last is None:
-            last = _Said()
-            self._entries.append(last)
-        return last
+        if (
+            isinstance(last, _AssistantMessage)
+            and not any(call.output is not None for call in last.calls)
+            and not (starts_anew and (last.calls or last.text))
+        ):
+            return last
+        new = _AssistantMessage()
+        self._entries.append(new)
+        return new
 
     def _answer(self, index: int, item: Item) -> None:
         call_id = item["call_id"]
@@ -174,44 +182,44 @@ class History:
         """
         messages: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
         for entry in self._entries:
-            if isinstance(entry, _Said):
-                messages += _render(entry)
-            else:
-                messages.append(entry)
+            messages += _render(entry) if isinstance(entry, _AssistantMessage) else [entry]
         return messages
 
 
 def _call_of(item: Item) -> tuple[str, str]:
-    """Return the name and the arguments of a remote tool's call, as the model has written them."""
+    """Return the name and the arguments of a remote tool's call, as the model wrote them."""
     return function_name(item["server_label"], item["name"]), item["arguments"]
 
 
 def _error_of(item: Item) -> str:
-    """Return what the model is told of a remote tool's call that has no output."""
+    """Return the text that the model reads as the output of a remote tool's call that has none."""
     error = item.get("error")
     return f"{CALL_WENT_WRONG} {orjson.dumps(error).decode()}" if error else NO_OUTPUT
 
 
-def _render(said: _Said) -> list[Message]:
-    calls = [call for call in said.calls if call.is_whole or call.output is not None]
+def _render(message: _AssistantMessage) -> list[Message]:
+    """Return an assistant's message and the outputs of its calls as a chat has them.
+
+    Raises:
+        BadRequest: a call has no output.
+    """
+    calls = [call for call in message.calls if call.is_whole or call.output is not None]
     for call in calls:
         if call.output is None:
             raise BadRequest(f"No tool output found for function call {shorten(call.call_id)}.", param="input")
-    text = "".join(said.text)
+    text = "".join(message.text)
     if not text and not calls:
-        if not said.text:
-            return []
-        return [{"role": "assistant", "content": ""}]
-    message: Message = {"role": "assistant", "content": text or None}
-    if said.reasoning:
-        message["reasoning"] = "\n".join(said.reasoning)
+        return [{"role": "assistant", "content": ""}] if message.text else []
+    rendered: Message = {"role": "assistant", "content": text or None}
+    if message.reasoning:
+        rendered["reasoning"] = "\n".join(message.reasoning)
     if not calls:
-        return [message]
-    message["tool_calls"] = [
+        return [rendered]
+    rendered["tool_calls"] = [
         {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in calls
     ]
-    return [message, *({"role": "tool", "tool_call_id": call.call_id, "content": call.output} for call in calls)]
+    return [rendered, *({"role": "tool", "tool_call_id": call.call_id, "content": call.output} for call in calls)]
 
 
 def _content(parts: Sequence[Item]) -> str | list[Item]:
@@ -231,7 +239,7 @@ def _detail(detail: str) -> str:
 
 
 def drop_oldest_turns(messages: Sequence[Message], max_tokens: int) -> list[Message]:
-    """Return messages that take about `max_tokens` at most, without the oldest turns where they are too many.
+    """Return messages that take about `max_tokens` at most: the oldest turns go first.
 
     A turn begins where the user speaks and ends before the user speaks again. Instructions always stay, and so does
     the last turn.
