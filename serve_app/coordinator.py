@@ -36,7 +36,7 @@ class ClusterCoordinator:
         start_coordinator(batch_setup(config, state, handles, tools))
 
     def wake(self) -> None:
-        """Have it look for new batches now, without waiting."""
+        """Make it look for new batches now; returns at once."""
         self._bell.ring()
 
 

@@ -37,7 +37,7 @@ class Coordinator(Protocol):
         ...
 
     def wake(self) -> None:
-        """Have it look for new batches now, without waiting."""
+        """Make it look for new batches now; returns at once."""
         ...
 
 

@@ -30,7 +30,7 @@ def _do_nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The objects behind the routes. `wake_batches` tells the coordinator of batches that there is something new.
+    """The objects behind the routes. `wake_batches` makes the coordinator of batches look for new ones.
 
     `containers` and `file_search` are None where the code interpreter and the search over files are switched off.
     """

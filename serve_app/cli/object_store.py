@@ -19,7 +19,7 @@ def adopt_object_store(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Have the database and the object store of a configuration belong together, where a start says they do not.
+    """Mark the database and the object store of a configuration as a pair, where a start refuses them.
 
     Files that the database knows and that are not in the object store stay lost. What is in the object store and not in
     the database is deleted within hours of the next start. An object store belongs to one database only.

@@ -28,7 +28,7 @@ class Standing:
 
 @contextmanager
 def explain_stop(message: str) -> Iterator[Standing]:
-    """Have a signal end the command with what stands by then, and with the status that shells expect: 130 or 143.
+    """Let a signal end the command with the output so far, and with the status that shells expect: 130 or 143.
 
     A second signal ends it at once.
     """

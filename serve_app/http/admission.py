@@ -41,7 +41,7 @@ class CompletionEstimator:
         return max(1, round(mean + 2 * deviation))
 
     def learn(self, key_id: str, model: str, completion_tokens: int) -> None:
-        """Take in what one request did generate."""
+        """Learn from the tokens that one request generated."""
         place = (key_id, model)
         seen = self._seen.get(place)
         if seen is None:
@@ -72,7 +72,7 @@ class PromptEstimator:
         return self._seen.get(("", model), 1.0) if seen is None else seen
 
     def learn(self, key_id: str, model: str, estimated: int, actual: int) -> None:
-        """Take in what one prompt did take."""
+        """Learn from the tokens that one prompt took."""
         ratio = actual / max(1, estimated)
         for place in ((key_id, model), ("", model)):
             seen = self._seen.get(place, ratio)

@@ -50,6 +50,6 @@ def cache_salts(secret: bytes) -> CacheSalt:
 
 
 def affinity_of(account: str, prefix: str) -> str:
-    """Return a short name for a prompt's prefix that tells nothing of it and differs between accounts."""
+    """Return a short name for a prompt's prefix that reveals nothing of it and differs between accounts."""
     digest = hashlib.blake2b(prefix.encode(), digest_size=8, key=hashlib.sha256(account.encode()).digest())
     return digest.hexdigest()

@@ -22,5 +22,5 @@ def check_operation(principal: Principal, operation: Operation) -> None:
 
 
 def may_use_model(principal: Principal, model_id: str) -> bool:
-    """Say whether the key's scopes let it know of the model at all."""
+    """Return whether the key's scopes allow the model; otherwise it does not exist for this key."""
     return principal.models is None or any(fnmatchcase(model_id, pattern) for pattern in principal.models)

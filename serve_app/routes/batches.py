@@ -74,7 +74,7 @@ async def retrieve_batch(request: Request) -> Response:
 
 @answers("openai.types.Batch")
 async def cancel_batch(request: Request) -> Response:
-    """Have a batch stop; what is done is kept."""
+    """Stop a batch; what is done is kept."""
     principal = await _caller(request)
     batch_id = request.path_params["batch_id"]
     services = services_of(request)

@@ -54,7 +54,7 @@ async def create_response(request: Request) -> ASGIApp:
 
 
 def _note_failure(trace: RequestTrace) -> None:
-    """Have the log say that it failed: the answer's own status was sent before that was known."""
+    """Record a failure that is known only after the status was sent."""
     trace.status, trace.code = 500, "server_error"
 
 

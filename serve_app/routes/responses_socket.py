@@ -146,9 +146,9 @@ class _Session:
 
 
 def _read(raw: bytes) -> tuple[ResponseRequest, bytes, bool]:
-    """Return the request that a message holds, its bytes, and whether the model is to be asked.
+    """Return the request that a message holds, its bytes, and whether the model is asked.
 
-    One that is not to be asked only gets ready for a later turn, and may come without input.
+    Where it is not, the request only prepares a later turn, and may come without input.
 
     Raises:
         BadRequest: it is no `response.create` message, or asks for what a socket does not have.

@@ -113,7 +113,7 @@ async def retrieve_batch(request: Request) -> Response:
 
 @answers("openai.types.vector_stores.VectorStoreFileBatch")
 async def cancel_batch(request: Request) -> Response:
-    """Have the files of a batch that are not indexed yet not be indexed."""
+    """Stop indexing the files of a batch that are not indexed yet."""
     principal, desk = await store_caller(request)
     batch = await desk.cancel_batch(principal.account, store_id_of(request), _batch_id_of(request))
     return json_response(store_batch_to_wire(batch))

@@ -70,7 +70,7 @@ class StoreCreateRequest(WireModel):
 
 
 class StoreUpdateRequest(WireModel):
-    """What is to be different about a vector store; null takes an expiry away."""
+    """A change of a vector store; null takes an expiry away."""
 
     name: Annotated[str, Field(max_length=256)] | None = None
     expires_after: ExpiresAfterUse | None = None

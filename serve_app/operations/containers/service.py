@@ -26,7 +26,7 @@ AUTO_NAME = "auto"
 
 @dataclass(frozen=True, slots=True)
 class NewContainer:
-    """A container to be made; what is None is as the operator has it."""
+    """The options of a new container; None stands for the operator's default."""
 
     name: str = AUTO_NAME
     idle_minutes: int | None = None
@@ -35,12 +35,12 @@ class NewContainer:
 
 
 def new_container_id() -> str:
-    """Return the id of a container that is yet to be made: 128 random bits after the prefix."""
+    """Return the id of a new container: 128 random bits after the prefix."""
     return f"cntr_{secrets.token_hex(16)}"
 
 
 class Containers:
-    """The containers of all accounts, over those who hold them."""
+    """The containers of all accounts, over the replicas that hold them."""
 
     def __init__(
         self, store: ContainerStore, hosts: RemoteHosts, uploads: FileStore, config: CodeInterpreterConfig
@@ -53,12 +53,12 @@ class Containers:
     async def create(
         self, principal: Principal, new: NewContainer, container_id: str | None = None, param: str | None = None
     ) -> StoredContainer:
-        """Make a container, with copies of files in it; `param` is where a request says what it is to be.
+        """Make a container, with copies of files in it; errors name its options as fields of `param`.
 
         Raises:
-            BadRequest, NotFound: it cannot be as it is wanted.
-            QuotaExceeded: the account has as many as it may.
-            Unavailable: none can be had.
+            BadRequest, NotFound: one of the options is not possible.
+            QuotaExceeded: the account has as many containers as it may.
+            Unavailable: no container is free.
         """
         self.check_memory(new.memory_limit, _within(param, "memory_limit"))
         uploads = await self.files.find_uploads(principal, new.file_ids, _within(param, "file_ids"))

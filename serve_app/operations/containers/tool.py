@@ -234,7 +234,7 @@ class CodeInUse(WritingTool, CheckedTool, CitingTool):
         return outputs
 
     def _forget(self) -> None:
-        """Have the next call make a new container, where one may be made; what was written is gone."""
+        """Forget the container: the next call makes a new one, where it may."""
         self._container, self._has_files = None, False
         self._written.clear()
         if self._auto is not None:

@@ -1,6 +1,6 @@
 """Remote MCP servers within responses: their tools are listed once for a conversation, and called by the service.
 
-What a server says is for the model and the client. That it fails ends no response: the items say so.
+A server's words are for the model and the client. Its failure ends no response: an item shows it.
 """
 
 import asyncio
@@ -261,7 +261,7 @@ def _is_read_only(tool: Item) -> bool:
 
 
 def _is_possible(tool: Item) -> bool:
-    """Say whether a tool is within the bounds of functions that clients send."""
+    """Return whether a tool is within the bounds of functions that clients send."""
     try:
         check_json_schema(tool["input_schema"], "")
     except PydanticCustomError:

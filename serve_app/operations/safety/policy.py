@@ -102,7 +102,7 @@ class SafetyPolicy:
     guard: "Guard | None"
 
     async def prompt_breaks(self, text: str, request: EngineRequest) -> bool:
-        """Say whether a prompt's text breaks the policy.
+        """Return whether a prompt's text breaks the policy.
 
         Raises:
             EngineDied: the guard model could not be asked.
@@ -125,7 +125,7 @@ class Guard:
         self._directory = directory
 
     async def objects(self, text: str, request: EngineRequest) -> bool:
-        """Say whether the guard model finds that a text, the last part of it if it is long, breaks the policy.
+        """Return whether the guard model finds that a text breaks the policy; of a long one it sees the last part.
 
         Raises:
             EngineDied: it could not be asked; what it has not seen must not go out.

@@ -160,7 +160,7 @@ class HeldChoice:
         return self._tail
 
     def note_verdict(self, breaks: bool) -> None:
-        """Take in what the guard model said of the text so far."""
+        """Note the guard model's verdict on the text so far."""
         if breaks:
             self._break_at(self._guarded_until)
         self._guarded_until = self._end

@@ -23,7 +23,7 @@ MODEL_AWAY = "The embedding model of this vector store cannot be asked right now
 _MAX_CALL_TOKENS = 250_000
 _PATIENT_TRIES = 60
 _SHARE_OF_CONTEXT = 0.4
-"""How much of what a model reads at once a passage has: the longer the text, the less of it a vector tells."""
+"""How much of a model's context a passage fills: the longer the text, the less of it a vector captures."""
 
 
 class Embedder:

@@ -1,7 +1,7 @@
-"""Indexes what is put into vector stores, and tidies their indexes, behind requests.
+"""Indexes files that are put into vector stores, and tidies their indexes, behind requests.
 
-What is to be done stands in the database and is claimed under a lease, so that any replica does it and another goes on
-where one dies: what it had not finished is begun again. A file that fails says why; the others go on.
+Work stands in the database and is claimed under a lease: any replica may do it, and another begins a file again where
+one dies. A file that fails says why; the others go on. `wiring` makes one indexer for each ingress replica.
 """
 
 import asyncio
@@ -203,7 +203,7 @@ class Indexer:
         return None
 
     async def _index_group(self, claim: Claim, group: Sequence[_ReadFile]) -> None:
-        """Have files indexed together: few files in a store are as many calls of the model as one large one."""
+        """Index files together, so that many small ones take few calls of the model."""
         store = claim.store
         principal = group[0].claimed.principal
         request_id = f"vsidx_{secrets.token_hex(8)}"

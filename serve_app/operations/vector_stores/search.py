@@ -32,7 +32,7 @@ Candidate = tuple[str, ChunkKey]
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How a search is to be done; `filters` is a condition on files as clients write it."""
+    """The options of a search; `filters` is a condition on files as clients write it."""
 
     max_num_results: int = 10
     filters: Mapping[str, Any] | None = None
@@ -174,7 +174,7 @@ class FileSearch:
         options: SearchOptions,
         ranking: _Rankings,
     ) -> None:
-        """Have both halves look for a query in one store."""
+        """Run both halves of a search for a query in one store."""
         among = files if options.filters is not None else None
         limit = max(_MIN_CANDIDATES, 4 * options.max_num_results)
         place = (store.store_id, store.revision)

@@ -170,7 +170,7 @@ class VectorStoreService:
             return await self.files.find_batch(account, store_id, batch_id)
 
     async def cancel_batch(self, account: str, store_id: str, batch_id: str) -> StoredStoreBatch:
-        """Have the files of a batch that are not indexed yet not be indexed; return the batch."""
+        """Stop indexing the files of a batch that are not indexed yet; return the batch."""
         with translated(store_id, batch_id):
             return await self.files.cancel_batch(account, store_id, batch_id)
 

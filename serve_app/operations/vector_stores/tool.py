@@ -140,7 +140,7 @@ class FileSearchInUse(CheckedTool, CitingTool):
             self._markers[call, number] = (file_id, filename)
 
     def _told(self, call: int, hits: Sequence[Hit]) -> str:
-        """Return results as the model reads them: as many as take half of its context at most, but always one."""
+        """Return results as the model reads them: within half of its context, but always one."""
         lines: list[str] = []
         left = self._context.max_model_len // 2
         for number, hit in enumerate(hits, 1):

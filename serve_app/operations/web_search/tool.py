@@ -1,7 +1,7 @@
 """The web search as a tool within a response: the model searches, opens pages, and finds text in them.
 
 What comes from the web is marked as such for the model, between lines that no page can know. And the model opens only
-addresses that the conversation has named: a page that tells it to carry something away in an address gets nowhere.
+addresses that the conversation has named: a page cannot make it carry something away in an address.
 """
 
 import re
@@ -206,7 +206,7 @@ class SearchInUse(CitingTool):
         return page
 
     def _is_named(self, url: str) -> bool:
-        """Say whether an address has come up: in a search, on a page that was opened, or in the conversation.
+        """Return whether an address has come up: in a search, on a page that was opened, or in the conversation.
 
         A part of one that has come up says nothing of its own, so it counts too.
         """

@@ -41,7 +41,7 @@ class BuiltInItem(WireModel):
 
     @classmethod
     def show(cls, item: Mapping[str, Any]) -> Shown | None:
-        """Return such an item as a call for the model, as far as it tells; None leaves it out.
+        """Return an item of this type as a call for the model, None to leave it out.
 
         It is asked for items that clients kept. Of those that are stored here, the model's own call is known.
         """

@@ -1,4 +1,4 @@
-"""Remote MCP servers in requests: the tool, how it is chosen, and the items that tell of it.
+"""Remote MCP servers in requests: the tool, how it is chosen, and its items.
 
 The values of `headers` and `authorization`, and what follows the host in `server_url`, may be secrets. They are used,
 and neither shown nor stored; but the path of a `server_url` is kept, sealed, for as long as a background response runs.
@@ -70,7 +70,7 @@ class McpToolFilter(WireModel):
         return self.tool_names is None and self.read_only is None
 
     def matches(self, name: str, *, is_read_only: bool) -> bool:
-        """Say whether a tool is one of them."""
+        """Return whether a tool is one of them."""
         if self.tool_names is not None and name not in self.tool_names:
             return False
         return self.read_only is None or self.read_only == is_read_only
@@ -132,7 +132,7 @@ class McpTool(BuiltInTool):
         return {**(self.headers or {}), **token}
 
     def is_allowed(self, name: str, *, is_read_only: bool) -> bool:
-        """Say whether the model may call a tool of the server."""
+        """Return whether the model may call a tool of the server."""
         match self.allowed_tools:
             case None:
                 return True
@@ -142,7 +142,7 @@ class McpTool(BuiltInTool):
                 return name in names
 
     def needs_approval(self, name: str, *, is_read_only: bool) -> bool:
-        """Say whether the client must approve each call of a tool: so it is with all that no filter speaks of."""
+        """Return whether the client must approve each call of a tool; it must where no filter names the tool."""
         match self.require_approval:
             case McpApprovalFilter(always=always, never=never):
                 if always is not None and not always.is_empty and always.matches(name, is_read_only=is_read_only):

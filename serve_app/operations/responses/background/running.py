@@ -193,7 +193,7 @@ class RunningResponse:
 
 
 async def give_up(store: BackgroundStore, claimed: ClaimedResponse, message: str) -> None:
-    """End a response that nobody can go on with: as cancelled where it was, otherwise as failed with a message."""
+    """End a response that cannot go on: as cancelled where it was, otherwise as failed with a message."""
     state = reopen(claimed.turn.response, claimed.events)
     events = state.cancel() if claimed.is_cancelled else state.fail("server_error", message)
     turn = StoredTurn(state.response, claimed.turn.input, {}, state.cuts)

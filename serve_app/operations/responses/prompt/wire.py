@@ -177,7 +177,7 @@ def _tools_of(request: PromptedRequest, offered: Sequence[OfferedFunction]) -> t
 
 
 def _is_wanted(wanted: BuiltInChoice | McpChoice | AllowedMcp, offered: OfferedFunction) -> bool:
-    """Say whether a function is the one that is named, or of the tool that is named."""
+    """Return whether a function is the one that a choice names, or belongs to the tool that it names."""
     if isinstance(wanted, BuiltInChoice):
         return offered.type == wanted.type
     is_theirs = offered.server_label == wanted.server_label

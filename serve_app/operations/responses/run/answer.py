@@ -46,7 +46,7 @@ class ResponseAnswer:
         """Yield one server-sent event a piece, or the response object as one.
 
         Raises:
-            ApiError: what the response is to be made from is not there; before the first piece.
+            ApiError: something that the request refers to is not there; before the first piece.
             EngineError: the model refused or failed before its first event.
         """
         self._pieces = self._frames() if self._is_stream else self._body()
@@ -100,7 +100,7 @@ class ResponseAnswer:
         yield orjson.dumps(run.state.response)
 
     async def _kept(self, run: ResponseRun, terminal: bytes) -> bytes:
-        """Store the response where it is to be; return the terminal event, that of a failure where it could not be."""
+        """Store the response if it must be; return its terminal event, or that of a failure if storing failed."""
         expires_at = run.turn.expires_at
         if expires_at is None:
             return terminal
@@ -111,7 +111,7 @@ class ResponseAnswer:
                 expires_at=expires_at,
                 conversation_id=run.turn.conversation_id,
             )
-        except Exception as error:  # Whatever its reason: the caller must not believe that it can go on from here.
+        except Exception as error:  # For any reason: the client must not believe that it can go on from here.
             log_bug(run.turn.request_id, error)
             return run.state.fail_instead(NOT_STORED)[-1]
         return terminal

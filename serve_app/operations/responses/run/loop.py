@@ -198,12 +198,12 @@ class ResponseRun:
                 calls += self.state.next_generation()
 
     def _is_client_next(self, reason: str) -> bool:
-        """Say whether the last generation has left something for the client to do."""
+        """Return whether the last generation has left something for the client to do."""
         kinds = {item["type"] for item in self.state.items[self._generation.num_items_before :]}
         return "mcp_approval_request" in kinds or (reason == "tool_calls" and "function_call" in kinds)
 
     async def _prepare(self) -> AsyncGenerator[list[bytes]]:
-        """Have remote tools list their functions, and carry out the calls that the client has approved."""
+        """Let remote tools list their functions, and carry out the calls that the client has approved."""
         for tool in self._tools.remote:
             item = tool.begin_list()
             if item is not None:

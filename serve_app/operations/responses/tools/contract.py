@@ -121,7 +121,7 @@ class RemoteTool(ToolInUse):
 
     @abstractmethod
     def approved(self) -> Sequence[ApprovedCall]:
-        """Return the calls that the client has approved, which are to be made before the model is asked."""
+        """Return the calls that the client has approved; they run before the model is asked."""
 
 
 @dataclass(frozen=True, slots=True)

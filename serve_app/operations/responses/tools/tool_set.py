@@ -138,7 +138,7 @@ class ToolSet:
         return tool.write(tool.begin(name, ""))
 
     async def list_functions(self) -> None:
-        """Have all functions listed, without events for a client."""
+        """List the functions of remote tools, without events for a client."""
         for tool in self.remote:
             item = tool.begin_list()
             if item is not None:
