@@ -85,7 +85,7 @@ async def wire(
     # What runs beside requests.
     startup = ModelStartup([engine for engine, model in with_models if model.is_kept_running])
     background = BackgroundRunner(operations.responses, assembly.storage, gatekeeper, observer)
-    indexer = Indexer(search.desk, search.index, search.embedder, gatekeeper, observer) if search else None
+    indexer = Indexer(search.service, search.index, search.embedder, gatekeeper, observer) if search else None
 
     # It ends in the reverse order: first what still works, last what it works with.
     closing = AsyncExitStack()

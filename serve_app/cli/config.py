@@ -1,4 +1,4 @@
-"""`manta config`: whether configuration files can be deployed, and what may be in them."""
+"""`manta config`: checks configuration files, and shows their schema."""
 
 import json
 from pathlib import Path

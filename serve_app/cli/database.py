@@ -1,4 +1,4 @@
-"""Which database a command works on, and how it ends when that does not work."""
+"""The database that a command works on, and the message where it cannot be used."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ class Stores:
 
 
 def run(place: Place, work: Callable[[Stores], Awaitable[T]], *, may_create: bool = False) -> T:
-    """Return what `work` returns on the database at `place`; anything that is the caller's to mend ends the command.
+    """Return what `work` returns on the database at `place`; errors that the operator can mend end the command.
 
     Where there is no SQLite file yet, only a command that `may_create` makes one.
     """
@@ -77,10 +77,10 @@ def run(place: Place, work: Callable[[Stores], Awaitable[T]], *, may_create: boo
 
 
 def find_state(place: Place, *, may_create: bool, environ: Mapping[str, str] | None = None) -> ResolvedState:
-    """Return the state that is meant, from the configuration file and what overrides it.
+    """Return the state of the service, from the configuration file and the options that override it.
 
     Raises:
-        ConfigError: there is no such file, or what it says cannot be used.
+        ConfigError: there is no such file, or its state cannot be used.
     """
     config = StateConfig() if place.config is None else _read_config(place.config)
     if place.state_dir is not None:

@@ -1,4 +1,4 @@
-"""How commands print: tables for people, JSON for programs, and durations and times as both read them."""
+"""The output of commands: tables for people, JSON for programs, durations and times for both."""
 
 import json
 import re

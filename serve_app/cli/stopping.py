@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an end that explains itself: what was begun, what goes on without the command, what is next."""
+"""Ctrl-C and SIGTERM end a command with a message: what was begun, what goes on without it, what to do next."""
 
 import signal
 import threading
@@ -20,7 +20,7 @@ class _Stopped(BaseException):
 
 
 class Standing:
-    """How things stand: what a command that is stopped now has to say."""
+    """The message of a command that is stopped now; the command changes it as it goes."""
 
     def __init__(self, message: str) -> None:
         self.message = message

@@ -1,4 +1,4 @@
-"""`manta usage` and `manta requests`: what keys used by day and model, and their latest requests, without content."""
+"""`manta usage` and `manta requests`: the usage of keys by day and model, and their latest requests."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated

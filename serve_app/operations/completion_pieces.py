@@ -1,4 +1,4 @@
-"""Legacy completions as events and back, for an operation that must look at the text before it lets it go."""
+"""Legacy completions as events and back, for answers under a safety policy, whose text is checked first."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -67,13 +67,13 @@ class CompletionBody:
         return self.events([TextDelta("text", choice, text)])
 
     def events(self, events: Sequence[Event]) -> bytes:
-        """Keep what the events say; return nothing."""
+        """Keep the events for the body; return nothing."""
         for event in events:
-            said = _choice_of(event)
+            more = _choice_of(event)
             kept = self._choices.setdefault(event.choice, _choice_of(None, event.choice))
-            kept["text"] += said["text"]
-            kept["logprobs"] = said["logprobs"] or kept["logprobs"]
-            kept["finish_reason"] = said["finish_reason"] or kept["finish_reason"]
+            kept["text"] += more["text"]
+            kept["logprobs"] = more["logprobs"] or kept["logprobs"]
+            kept["finish_reason"] = more["finish_reason"] or kept["finish_reason"]
         return b""
 
     def finish(self, usage: Usage) -> bytes:

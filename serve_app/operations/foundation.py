@@ -1,4 +1,4 @@
-"""What the tools of the service are made from; the same at both doors."""
+"""What `create_built_in` of each tool gets; the same at both doors."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -15,9 +15,9 @@ from serve_app.operations.routing import CacheSalt
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """What tools stand on: their configuration, the stores, the models, and where the object store is.
+    """What tools are made from: their configuration, the stores, the models, and the object store.
 
-    `choosers` lead to the deployments of those that have one, by type. What a tool holds open, it puts on `closing`.
+    `choosers` lead to the deployments of tools that have one, by type. A tool registers on `closing` what it opens.
     """
 
     config: ToolsConfig

@@ -1,4 +1,4 @@
-"""What an operation returns: before it runs what a request may cost, then an answer that has not begun yet."""
+"""The values that an operation returns: the cost of a request before it runs, then an answer that has not begun."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ from deployments.models.contract.engine import EngineStream
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a request may take, in tokens, before it has run.
+    """The most that a request may take, in tokens, before it has run.
 
-    `completion_tokens` is the bound that the caller set, over all choices, None where the caller set none;
+    `completion_tokens` is the client's own bound, over all choices, None where it set none;
     `max_completion_tokens` is what the model could generate at all, 0 for one that generates nothing.
     """
 

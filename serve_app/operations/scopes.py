@@ -1,4 +1,4 @@
-"""What a key may do: which operations it may ask for and of which models; the same at both doors."""
+"""The scopes of a key: the operations and the models that it may use; the same at both doors."""
 
 from fnmatch import fnmatchcase
 

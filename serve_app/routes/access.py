@@ -1,4 +1,4 @@
-"""What every endpoint needs from its request: the services, who is calling, the body; and JSON to answer with."""
+"""What every endpoint needs: the services, the record and the principal of its request, and JSON answers."""
 
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from serve_app.telemetry.trace import RequestTrace
 
 
 class Deleted(TypedDict):
-    """What is said of an object that is no more."""
+    """The answer about an object that was deleted."""
 
     id: str
     object: str
@@ -23,13 +23,13 @@ class Deleted(TypedDict):
 
 
 def services_of(request: Request) -> Services:
-    """Return what the application was created with."""
+    """Return the services that the application was created with."""
     services: Services = request.app.state.services
     return services
 
 
 def trace_of(request: Request) -> RequestTrace:
-    """Return what is known of the request so far."""
+    """Return the record of the request so far."""
     trace: RequestTrace = request.scope[TRACE]
     return trace
 
@@ -64,6 +64,6 @@ def json_response(content: Any, status: int = 200) -> Response:
 
 
 def deleted_response(object_id: str, kind: str) -> Response:
-    """Return that an object is no more."""
+    """Return the answer about an object that was deleted."""
     deleted: Deleted = {"id": object_id, "object": kind, "deleted": True}
     return json_response(deleted)

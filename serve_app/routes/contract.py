@@ -1,7 +1,7 @@
-"""What an endpoint takes and answers with, written beside it; the OpenAPI document is made of nothing else.
+"""The contract of an endpoint, written beside it: what it takes and answers with. OpenAPI is made from it.
 
-The types of the `openai` package go by their names here: importing it takes half a second and 20 MB, which a process
-that serves requests spends only when it is asked for the document.
+Types of the `openai` package are given by name: importing it takes half a second and 20 MB, which a process spends
+only when a client asks for the document.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""GET /livez, /readyz and /metrics: for operators; they need no key and contain nothing about callers."""
+"""GET /livez, /readyz and /metrics: for operators; they need no key and contain nothing about clients."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""GET /v1/models and /v1/models/{id}: which models the caller may use."""
+"""GET /v1/models and /v1/models/{id}: the models that the key may use."""
 
 from starlette.requests import Request
 from starlette.responses import Response

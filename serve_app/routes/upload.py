@@ -59,7 +59,7 @@ async def form_events(request: Request) -> AsyncIterator[FormEvent]:
 
 
 class Upload:
-    """One form on its way in: its text fields so far, and the file that is being written."""
+    """One form while it is read: its text fields so far, and the file that is being written."""
 
     def __init__(self, stack: AsyncExitStack, store: FileStore, rules: FilesConfig, principal: Principal) -> None:
         self._stack = stack
@@ -108,7 +108,7 @@ class Upload:
             raise BadRequest("Only one 'file' can be uploaded at a time.", param="file")
         self._field = None
         self._filename = _clean(part.filename)
-        if "purpose" in self._fields:  # What can be refused already need not be read first.
+        if "purpose" in self._fields:  # A wrong name is refused before the file is read.
             _check_name(self._filename, self._check_fields().purpose)
         account = self._principal.account
         self._room_bytes = self._rules.max_account_bytes - await self._store.num_bytes_of(account)

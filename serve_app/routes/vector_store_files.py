@@ -38,10 +38,10 @@ class FileTexts(TypedDict, Generic[Text]):
 @answers("openai.types.vector_stores.VectorStoreFile", body=StoreFileRequest)
 async def create_file(request: Request) -> Response:
     """Put a file into a vector store; it is indexed after the answer."""
-    principal, desk = await store_caller(request)
+    principal, service = await store_caller(request)
     body, store_id = parse_json_body(await request.body(), StoreFileRequest), store_id_of(request)
-    await desk.attach(principal, store_id, [body], "file_id")
-    file = await desk.find_file(principal.account, store_id, body.file_id)
+    await service.attach(principal, store_id, [body], "file_id")
+    file = await service.find_file(principal.account, store_id, body.file_id)
     return json_response(store_file_to_wire(file))
 
 
@@ -54,26 +54,26 @@ async def list_files(request: Request) -> Response:
 @answers("openai.types.vector_stores.VectorStoreFile")
 async def retrieve_file(request: Request) -> Response:
     """Return what is known of a file in a vector store."""
-    principal, desk = await store_caller(request)
-    file = await desk.find_file(principal.account, store_id_of(request), _file_id_of(request))
+    principal, service = await store_caller(request)
+    file = await service.find_file(principal.account, store_id_of(request), _file_id_of(request))
     return json_response(store_file_to_wire(file))
 
 
 @answers("openai.types.vector_stores.VectorStoreFile", body=StoreFileUpdateRequest)
 async def update_file(request: Request) -> Response:
     """Give a file in a vector store other attributes."""
-    principal, desk = await store_caller(request)
+    principal, service = await store_caller(request)
     body = parse_json_body(await request.body(), StoreFileUpdateRequest)
-    file = await desk.set_attributes(principal.account, store_id_of(request), _file_id_of(request), body.attributes)
+    file = await service.set_attributes(principal.account, store_id_of(request), _file_id_of(request), body.attributes)
     return json_response(store_file_to_wire(file))
 
 
 @answers(Deleted)
 async def delete_file(request: Request) -> Response:
     """Take a file out of a vector store; the file itself stays."""
-    principal, desk = await store_caller(request)
+    principal, service = await store_caller(request)
     file_id = _file_id_of(request)
-    await desk.detach(principal.account, store_id_of(request), file_id)
+    await service.detach(principal.account, store_id_of(request), file_id)
     return deleted_response(file_id, "vector_store.file.deleted")
 
 
@@ -95,45 +95,45 @@ async def show_content(request: Request) -> Response:
 @answers("openai.types.vector_stores.VectorStoreFileBatch", body=StoreBatchRequest)
 async def create_batch(request: Request) -> Response:
     """Put files into a vector store together; they are indexed after the answer."""
-    principal, desk = await store_caller(request)
+    principal, service = await store_caller(request)
     body, store_id = parse_json_body(await request.body(), StoreBatchRequest), store_id_of(request)
     param = "file_ids[{index}]" if body.files is None else "files[{index}].file_id"
-    batch_id = await desk.attach(principal, store_id, body.wanted, param, batch=True)
-    batch = await desk.find_batch(principal.account, store_id, batch_id)
+    batch_id = await service.attach(principal, store_id, body.wanted, param, batch=True)
+    batch = await service.find_batch(principal.account, store_id, batch_id)
     return json_response(store_batch_to_wire(batch))
 
 
 @answers("openai.types.vector_stores.VectorStoreFileBatch")
 async def retrieve_batch(request: Request) -> Response:
     """Return how far a batch of files is."""
-    principal, desk = await store_caller(request)
-    batch = await desk.find_batch(principal.account, store_id_of(request), _batch_id_of(request))
+    principal, service = await store_caller(request)
+    batch = await service.find_batch(principal.account, store_id_of(request), _batch_id_of(request))
     return json_response(store_batch_to_wire(batch))
 
 
 @answers("openai.types.vector_stores.VectorStoreFileBatch")
 async def cancel_batch(request: Request) -> Response:
     """Stop indexing the files of a batch that are not indexed yet."""
-    principal, desk = await store_caller(request)
-    batch = await desk.cancel_batch(principal.account, store_id_of(request), _batch_id_of(request))
+    principal, service = await store_caller(request)
+    batch = await service.cancel_batch(principal.account, store_id_of(request), _batch_id_of(request))
     return json_response(store_batch_to_wire(batch))
 
 
 @answers(Page, of="openai.types.vector_stores.VectorStoreFile", query=StoreFileQuery)
 async def list_batch_files(request: Request) -> Response:
     """Return the files of a batch, in pages."""
-    principal, desk = await store_caller(request)
-    await desk.find_batch(principal.account, store_id_of(request), _batch_id_of(request))
+    principal, service = await store_caller(request)
+    await service.find_batch(principal.account, store_id_of(request), _batch_id_of(request))
     return json_response(await _list(request, _batch_id_of(request)))
 
 
 async def _list(request: Request, batch_id: str | None) -> Page[dict[str, Any]]:
-    principal, desk = await store_caller(request)
+    principal, service = await store_caller(request)
     query, store_id = parse_query(request, StoreFileQuery), store_id_of(request)
     page = StoreFilePage(query.limit, query.is_ascending, query.after, query.filter, batch_id)
     with translated(store_id):
         try:
-            found, has_more = await desk.list_files(principal.account, store_id, page)
+            found, has_more = await service.list_files(principal.account, store_id, page)
         except StoreFileMissing:
             raise unknown_after(query.after or "") from None
     return list_to_wire([store_file_to_wire(file) for file in found], has_more=has_more)

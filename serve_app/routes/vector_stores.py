@@ -44,19 +44,19 @@ class SearchResults(TypedDict, Generic[Result]):
 @answers("openai.types.VectorStore", body=StoreCreateRequest)
 async def create_store(request: Request) -> Response:
     """Make a vector store; the files in it are indexed after the answer."""
-    principal, desk = await store_caller(request)
+    principal, service = await store_caller(request)
     body = parse_json_body(await request.body() or b"{}", StoreCreateRequest)
-    return json_response(store_to_wire(await desk.create(principal, body)))
+    return json_response(store_to_wire(await service.create(principal, body)))
 
 
 @answers(Page, of="openai.types.VectorStore", query=PageQuery)
 async def list_stores(request: Request) -> Response:
     """Return the account's vector stores, in pages."""
-    principal, desk = await store_caller(request)
+    principal, service = await store_caller(request)
     query = parse_query(request, PageQuery)
     try:
         page = StorePage(query.limit, query.is_ascending, query.after)
-        found, has_more = await desk.list_stores(principal.account, page)
+        found, has_more = await service.list_stores(principal.account, page)
     except StoreMissing:
         raise unknown_after(query.after or "") from None
     return json_response(list_to_wire([store_to_wire(store) for store in found], has_more=has_more))
@@ -65,24 +65,24 @@ async def list_stores(request: Request) -> Response:
 @answers("openai.types.VectorStore")
 async def retrieve_store(request: Request) -> Response:
     """Return a vector store."""
-    principal, desk = await store_caller(request)
-    return json_response(store_to_wire(await desk.find(principal.account, store_id_of(request))))
+    principal, service = await store_caller(request)
+    return json_response(store_to_wire(await service.find(principal.account, store_id_of(request))))
 
 
 @answers("openai.types.VectorStore", body=StoreUpdateRequest)
 async def update_store(request: Request) -> Response:
     """Change a vector store's name, metadata or expiry."""
-    principal, desk = await store_caller(request)
+    principal, service = await store_caller(request)
     body = parse_json_body(await request.body(), StoreUpdateRequest)
-    return json_response(store_to_wire(await desk.update(principal.account, store_id_of(request), body)))
+    return json_response(store_to_wire(await service.update(principal.account, store_id_of(request), body)))
 
 
 @answers(Deleted)
 async def delete_store(request: Request) -> Response:
     """Destroy a vector store; the files that were in it stay."""
-    principal, desk = await store_caller(request)
+    principal, service = await store_caller(request)
     store_id = store_id_of(request)
-    await desk.delete(principal.account, store_id)
+    await service.delete(principal.account, store_id)
     return deleted_response(store_id, "vector_store.deleted")
 
 
@@ -118,7 +118,7 @@ async def search_store(request: Request) -> Response:
 async def store_caller(request: Request) -> tuple[Principal, VectorStoreService]:
     """Return who asks, and the vector stores; raises as `search_caller` does."""
     principal, search = await search_caller(request)
-    return principal, search.desk
+    return principal, search.service
 
 
 async def search_caller(request: Request) -> tuple[Principal, FileSearch]:

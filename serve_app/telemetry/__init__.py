@@ -1,1 +1,1 @@
-"""What is known of requests, and where it goes: the logs and the metrics. Never content."""
+"""The record of each request, on its way into the logs and the metrics. Never content."""

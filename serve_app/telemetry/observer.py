@@ -1,4 +1,7 @@
-"""Takes note of every request: in the logs, in the request log and in the metrics."""
+"""Records every request: in the JSON log, in the request log and in the metrics.
+
+The middleware calls it for requests; background responses, sockets and indexing call it for their own.
+"""
 
 import logging
 from typing import Protocol
@@ -23,18 +26,18 @@ class Metrics(Protocol):
 
 
 class Observer:
-    """Takes note of every request: in the JSON log, in the request log and in the metrics."""
+    """Records requests as they begin and end."""
 
     def __init__(self, request_log: RequestLog, metrics: Metrics) -> None:
         self._request_log = request_log
         self._metrics = metrics
 
     def begin(self) -> None:
-        """Take note that a request has come in."""
+        """Record that a request has come in."""
         self._metrics.begin()
 
     def end(self, trace: RequestTrace, *, route: str, ended: float) -> None:
-        """Take note that a request has ended."""
+        """Record that a request has ended."""
         record = record_of(trace, route=route, ended=ended)
         self._metrics.end(record)
         self._request_log.record(record)

@@ -36,7 +36,7 @@ class PrometheusMetrics:
             add(amount)
 
     def _adder_of(self, series: Series, values: tuple[str, ...]) -> Callable[[float], None]:
-        """Look up what counts under these labels, once: that costs more than counting."""
+        """Return what counts under these labels, and keep it: looking it up costs more than counting."""
         child = self._metrics[series].labels(*values)
         add = child.observe if isinstance(child, Histogram) else child.inc
         self._adders[series, values] = add

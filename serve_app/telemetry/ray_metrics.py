@@ -1,8 +1,7 @@
-"""Measurements of the whole cluster: every ingress replica's and every batch worker's, exported by Ray's own metrics
-agent on each node.
+"""Measurements of every ingress replica and batch worker, exported by Ray's own metrics agent on each node.
 
-`/metrics` shows the one process that answers it; these carry the replica as a label and are what a dashboard reads.
-Only works inside a process of Ray's.
+`/metrics` shows only the process that answers it; these carry the replica as a label, and dashboards read them. Works
+only in a process of Ray's.
 """
 
 from ray.serve import metrics
@@ -13,7 +12,7 @@ from serve_app.telemetry.series import SERIES, samples_of
 
 
 class ClusterCounts:
-    """What has been answered, in Ray's metrics."""
+    """Counts of answers in Ray's metrics."""
 
     def __init__(self) -> None:
         self._counters = {
@@ -40,10 +39,10 @@ class ClusterCounts:
 
 
 class ClusterMetrics:
-    """Keeps `observability.Metrics` over Ray's metrics."""
+    """Measurements of this process, and the same in Ray's metrics; keeps `observer.Metrics`."""
 
     def __init__(self, local: Metrics) -> None:
-        """Measure in the cluster as well as in `local`."""
+        """Count in `local` too."""
         self._local = local
         self._counts = ClusterCounts()
 

@@ -40,7 +40,7 @@ SERIES = (REQUESTS, TOKENS, DURATION, TTFT, INTER_TOKEN)
 
 def samples_of(record: RequestRecord) -> Iterator[tuple[Series, tuple[str, ...], float]]:
     """Yield what an answered request adds: a series, the values of its labels, and how much or how long."""
-    # Lines of batches wait their turn, so they stand apart.
+    # Lines of batches wait for free places, so their times are counted apart.
     route = record.route if record.batch_id is None else f"batch:{record.route}"
     model, tier = record.model or "", record.tier or ""
     yield REQUESTS, (route, model, tier, str(record.status), record.code or ""), 1

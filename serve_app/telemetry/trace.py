@@ -1,4 +1,4 @@
-"""What is known of a request while it is answered, and the record that is left of it. Never content."""
+"""What is known of a request while it is answered, and its record in the request log. Never content."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ CLIENT_CLOSED_REQUEST = 499
 class RequestTrace:
     """One request and its answer, as far as they got: one over HTTP, or the line of a batch that `batch_id` names.
 
-    `at` is in Unix seconds, `started` and `first_piece_at` on the monotonic clock. `model` is only set to the id of
-    a model that exists, since what a client wrote there may be anything. `server_send` is the server's own send: once
-    the head of an answer has passed the middleware, the rest may go there directly. One that `goes_on` after its answer
-    is recorded by its new holder.
+    `at` is in Unix seconds, `started` and `first_piece_at` on the monotonic clock. `model` is set only to the id of a
+    model that exists, never to the text that a client sent. `server_send` is the server's own send: once the head of an
+    answer has passed the middleware, the rest may go there directly. A request that `goes_on` after its answer is
+    recorded where it ends.
     """
 
     request_id: str

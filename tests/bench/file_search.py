@@ -87,14 +87,14 @@ class Bench:
             now = time.time()
             row = writer.row(purpose="assistants", filename=name, created_at=now, expires_at=now + 86_400)
             ids.append((await self.files.record(row)).file_id)
-        made = await self.search.desk.create(WHO, StoreCreateRequest())
+        made = await self.search.service.create(WHO, StoreCreateRequest())
         wanted = [StoreFileRequest(file_id=file_id, chunking_strategy=chunking) for file_id in ids]
-        await self.search.desk.attach(WHO, made.store_id, wanted, "files")
+        await self.search.service.attach(WHO, made.store_id, wanted, "files")
         started = time.perf_counter()
         while await self.indexer.step():
             pass
         took_s = time.perf_counter() - started
-        store = await self.search.desk.find(WHO.account, made.store_id)
+        store = await self.search.service.find(WHO.account, made.store_id)
         assert store.counts.completed == len(ids), store.counts
         return store, took_s
 
@@ -118,7 +118,7 @@ async def open_bench(folder: Path, engine: LocalEmbeddings) -> AsyncIterator[Ben
     assert search is not None
     observer = Observer(MemoryRequestLog(), PrometheusMetrics())
     gatekeeper = MemoryGatekeeper({}, TestClock())
-    indexer = Indexer(search.desk, search.index, search.embedder, gatekeeper, observer)
+    indexer = Indexer(search.service, search.index, search.embedder, gatekeeper, observer)
     yield Bench(search, indexer, files, engine)
     await database.close()
 

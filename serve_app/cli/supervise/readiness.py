@@ -1,4 +1,4 @@
-"""How far a starting service has come, as its HTTP front and Ray's dashboard tell it."""
+"""How far a starting service is, read from its HTTP door and Ray's dashboard."""
 
 import json
 import os
@@ -17,7 +17,7 @@ Phase = Literal["starting", "ready", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the service is. `waiting_for` names what has not started; `problem` is Serve's word on a failure."""
+    """How far the service is. `waiting_for` names what has not started, `problem` is Serve's message of a failure."""
 
     phase: Phase
     waiting_for: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What an operator reads once the service runs: the address, a key, and lines that work as pasted."""
+"""The text for the operator once the service runs: the address, a key, and lines that work as pasted."""
 
 import json
 from collections.abc import Sequence

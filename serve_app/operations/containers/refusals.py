@@ -1,4 +1,4 @@
-"""The errors that callers get about containers."""
+"""The errors that clients get about containers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,12 +17,12 @@ EXPIRED = "container_expired"
 
 @contextmanager
 def translated(container_id: str, file_id: str = "") -> Iterator[None]:
-    """A block in which what goes wrong with a container becomes an answer.
+    """Context manager that translates errors of containers into API errors.
 
     Raises:
         NotFound: the container has ended, or has no such file.
         BadRequest: what was asked of its files cannot be done.
-        Unavailable: no container can be had.
+        Unavailable: the code interpreter cannot answer.
     """
     try:
         yield

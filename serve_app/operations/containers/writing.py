@@ -1,6 +1,6 @@
-"""The code of a call while the model writes it: read out of the JSON text of its arguments as that comes.
+"""The code of a call while the model writes it, read piece by piece from the JSON text of its arguments.
 
-Does not check that text: whether it is whole and an object is known at its end, and for `tool` to see.
+Does not check that text: only its end shows whether it is a whole object, and `tool` checks that.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Safety policies: what a model may not be asked and may not say, found by patterns or by a guard model.
+"""Safety policies: forbidden prompts and answers of a model, found by patterns or by a guard model.
 
-Patterns run in linear time (RE2). How a stream is held back and ended is in `stream`.
+Patterns run in linear time (RE2). `stream` holds answers back and ends them.
 """
 
 import secrets
@@ -128,7 +128,7 @@ class Guard:
         """Return whether the guard model finds that a text breaks the policy; of a long one it sees the last part.
 
         Raises:
-            EngineDied: it could not be asked; what it has not seen must not go out.
+            EngineDied: it could not be asked; unchecked text must not go out.
         """
         engine = self._directory.find(self._model)
         if engine is None:
@@ -155,8 +155,8 @@ class Guard:
             raise EngineDied("The guard model of this safety policy did not answer.") from None
         finally:
             await stream.aclose()
-        said = answer["choices"][0]["message"]["content"] or ""
-        return find(self._verdict, said) is not None
+        verdict = answer["choices"][0]["message"]["content"] or ""
+        return find(self._verdict, verdict) is not None
 
 
 def create_policies(configs: Mapping[str, SafetyConfig], directory: ModelDirectory) -> dict[str, SafetyPolicy]:

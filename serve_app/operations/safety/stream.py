@@ -25,7 +25,7 @@ _FILTERED: Literal["content_filter"] = "content_filter"
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a safe stream must know of its request: the prompt's text, how its pieces read, what to render them with."""
+    """A request under a policy: the prompt's text, the parser of its pieces, and the renderer of its answer."""
 
     request: EngineRequest
     prompt_text: str
@@ -35,7 +35,7 @@ class Watched:
 
 
 class SafeStream:
-    """The answer of `engine`, as far as the policy lets it through. Keeps the contract of EngineStream."""
+    """The answer of `engine`, up to where it breaks the policy. Keeps the contract of EngineStream."""
 
     def __init__(self, engine: Engine, policy: SafetyPolicy, watched: Watched) -> None:
         self.summary = Summary()
@@ -169,7 +169,7 @@ class HeldChoice:
         self._broken_at = position if self._broken_at is None else min(position, self._broken_at)
 
     def release(self) -> list[Event]:
-        """Return the events that may go out now; after a breach, what came before it and the end."""
+        """Return the events that may go out now; after a breach, those before it and the end."""
         free_until = self._scan() if self._matcher is not None else self._end
         if self._guard_every:
             free_until = min(free_until, self._guarded_until)
@@ -191,7 +191,7 @@ class HeldChoice:
         return self._broken_at is not None and isinstance(event, Finished)
 
     def _cut(self, position: int) -> list[Event]:
-        """Return what is left to say of a choice that broke the policy at a position."""
+        """Return the last events of a choice that broke the policy at a position."""
         cut: list[Event] = []
         if self._held:
             start, _, event = self._held[0]

@@ -1,4 +1,7 @@
-"""Vectors of texts, from the service's own embedding models by the operation behind /v1/embeddings."""
+"""Vectors of texts, from the service's own embedding models by the operation behind /v1/embeddings.
+
+`indexing` asks for those of passages, `search` for those of queries.
+"""
 
 import asyncio
 import base64
@@ -21,13 +24,13 @@ from serve_app.schemas.embeddings import EmbeddingRequest
 
 MODEL_AWAY = "The embedding model of this vector store cannot be asked right now. Please retry your request."
 _MAX_CALL_TOKENS = 250_000
-_PATIENT_TRIES = 60
+_MAX_TRIES = 60
 _SHARE_OF_CONTEXT = 0.4
 """How much of a model's context a passage fills: the longer the text, the less of it a vector captures."""
 
 
 class Embedder:
-    """The embedding models of this service. A key that may search files need not be allowed to ask them itself."""
+    """The embedding models of this service. A key that may search files needs no scope for them."""
 
     def __init__(
         self, directory: ModelDirectory, salt: CacheSalt, inputs_per_call: int = 256, retry_s: float = 1.0
@@ -56,11 +59,11 @@ class Embedder:
         *,
         request_id: str,
         priority: int = 0,
-        is_patient: bool = False,
+        retries: bool = False,
     ) -> tuple[Vectors, int]:
         """Return a vector for each text, as rows, and the tokens that were read.
 
-        A call carries so many texts at most, and so many tokens. Who `is_patient` waits where the model is busy.
+        A call of the model carries so many texts and tokens at most. With `retries` it waits while the model is busy.
 
         Raises:
             ApiError: the model is gone, busy, or failed.
@@ -69,7 +72,7 @@ class Embedder:
         num_tokens = 0
         for number, some in enumerate(self._calls(texts)):
             body: dict[str, object] = {"model": model, "input": some, "encoding_format": "base64"}
-            tries = _PATIENT_TRIES if is_patient else 1
+            tries = _MAX_TRIES if retries else 1
             rows, used = await self._call(body, principal, f"{request_id}-{number}", priority, tries)
             vectors.append(rows)
             num_tokens += used

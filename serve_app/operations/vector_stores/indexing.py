@@ -52,7 +52,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """When what happens, in seconds, and how much is taken at once.
+    """How often each thing happens, in seconds, and how much is claimed at once.
 
     `look_s` is how often a replica looks for work of other replicas.
     """
@@ -65,7 +65,7 @@ class Timing:
 
 @dataclass(slots=True)
 class _ReadFile:
-    """A file whose text has been read, and what the index is to hold of it."""
+    """A file whose text has been read, with its rows for the index."""
 
     claimed: ClaimedFile
     chunks: list[Chunk]
@@ -81,36 +81,36 @@ class Indexer:
 
     def __init__(
         self,
-        desk: VectorStoreService,
+        service: VectorStoreService,
         index: SearchIndex,
         embedder: Embedder,
         gatekeeper: Gatekeeper,
         observer: Observer,
         timing: Timing | None = None,
     ) -> None:
-        self._work = VectorStoreWork(desk.stores)
-        self._files = desk.uploads
+        self._work = VectorStoreWork(service.stores)
+        self._files = service.uploads
         self._index = index
         self._embedder = embedder
-        self._config = config = desk.config
+        self._config = config = service.config
         self._gatekeeper = gatekeeper
         self._observer = observer
         self._timing = timing or Timing()
         self._limits = ReadingLimits(config.read_memory_mib * _MIB, config.read_timeout_s)
         self._has_news = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
-        desk.poke = self.poke
+        service.wake = self.wake
 
-    def poke(self) -> None:
-        """Say that there is something to do."""
+    def wake(self) -> None:
+        """Look for work now."""
         self._has_news.set()
 
     def watch(self) -> None:
-        """Do what there is to do, from now on."""
+        """Look for work from now on."""
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Stop; what is under way is let go, and another replica begins it again."""
+        """Stop; another replica begins again what is under way."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
@@ -218,7 +218,7 @@ class Indexer:
                 principal,
                 request_id=request_id,
                 priority=PRIORITY,
-                is_patient=True,
+                retries=True,
             )
             trace.usage = Usage(prompt_tokens=num_tokens)
             self._charge(principal, num_tokens)

@@ -1,4 +1,4 @@
-"""The errors that callers get about vector stores."""
+"""The errors that clients get about vector stores."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +18,9 @@ EXPIRED = "vector_store_expired"
 
 @contextmanager
 def translated(store_id: str, other_id: str = "", most: int = 0, param: str | None = None) -> Iterator[None]:
-    """A block in which what goes wrong with a vector store becomes an answer.
+    """Context manager that translates errors of vector stores into API errors.
 
-    `other_id` is of the file or the batch that is asked for in it, `most` how many files it may hold.
+    `other_id` is the id of a file or a batch in the store, `most` how many files it may hold.
 
     Raises:
         NotFound: there is no such store, file or batch.

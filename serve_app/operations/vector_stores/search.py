@@ -1,7 +1,7 @@
 """The search over vector stores: by meaning and by words, fused into one ranking.
 
-What is found belongs to files that count now: those that left a store a moment ago are passed over, whether or not
-the index still holds them. Texts are opened for the results only.
+Only files that are in a store now are found, whatever the index still holds. Texts are opened for the results only.
+The route of a search calls it, and the tool.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class Found:
 
 @dataclass(slots=True)
 class _Rankings:
-    """What the halves of a search have found for one query, in all stores: candidates with what ranks them."""
+    """The candidates of both halves of a search for one query, in all stores, each with its rank."""
 
     near: dict[Candidate, float] = field(default_factory=dict)
     matching: dict[Candidate, float] = field(default_factory=dict)
@@ -68,8 +68,8 @@ class _Rankings:
 class FileSearch:
     """Searches the vector stores of all accounts."""
 
-    def __init__(self, desk: VectorStoreService, index: SearchIndex, embedder: Embedder) -> None:
-        self.desk = desk
+    def __init__(self, service: VectorStoreService, index: SearchIndex, embedder: Embedder) -> None:
+        self.service = service
         self.index = index
         self.embedder = embedder
         self._files: OrderedDict[str, tuple[int, dict[str, StoredStoreFile]]] = OrderedDict()
@@ -81,7 +81,7 @@ class FileSearch:
             NotFound: the account does not have one.
             BadRequest: one has expired.
         """
-        found = await self.desk.stores.find_all(account, store_ids)
+        found = await self.service.stores.find_all(account, store_ids)
         for index, store_id in enumerate(store_ids):
             at = None if param is None else f"{param}[{index}]"
             if store_id not in found:
@@ -127,7 +127,7 @@ class FileSearch:
         except IndexUnavailable:
             raise Unavailable(INDEX_AWAY) from None
         for store in stores:
-            await self.desk.stores.touch(store)
+            await self.service.stores.touch(store)
         return Found(hits, num_tokens)
 
     async def content(self, account: str, store_id: str, file_id: str) -> list[str]:
@@ -137,10 +137,10 @@ class FileSearch:
             NotFound: there is no such store or file.
             Unavailable: the index is away.
         """
-        file = await self.desk.find_file(account, store_id, file_id)
+        file = await self.service.find_file(account, store_id, file_id)
         if file.status != "completed":
             return []
-        store = (await self.desk.stores.find_all(account, [store_id])).get(store_id)
+        store = (await self.service.stores.find_all(account, [store_id])).get(store_id)
         if store is None:
             raise no_store(store_id)
         try:
@@ -153,12 +153,12 @@ class FileSearch:
         """Return the files of a store that are searched, by id."""
         kept = self._files.get(store.store_id)
         if kept is None or kept[0] != store.revision:
-            kept = (store.revision, {file.file_id: file for file in await self.desk.files.searchable(store)})
+            kept = (store.revision, {file.file_id: file for file in await self.service.files.searchable(store)})
             self._files[store.store_id] = kept
         self._files.move_to_end(store.store_id)
         while len(self._files) > 1 and sum(len(files) for _, files in self._files.values()) > _MAX_KEPT_FILES:
             self._files.popitem(last=False)
-        now = self.desk.stores.clock()
+        now = self.service.stores.clock()
         return {
             file_id: file
             for file_id, file in kept[1].items()
@@ -252,14 +252,14 @@ def _without_neighbours(
 ) -> list[tuple[Candidate, float]]:
     """Return the best results, the best first, and neighbours of better ones only where there are not enough others.
 
-    Chunks that overlap say much of their neighbours again.
+    Chunks that overlap repeat much of their neighbours.
     """
     chosen: dict[Candidate, float] = {}
     others: dict[Candidate, float] = {}
     for (store_id, key), score in ranked:
         overlaps = files[store_id][key.file_id].chunking["static"]["chunk_overlap_tokens"] > 0
         sides = [(store_id, key._replace(number=key.number + step)) for step in (-1, 1)]
-        is_said = overlaps and any(side in chosen for side in sides)
-        (others if is_said else chosen)[store_id, key] = score
+        is_repeated = overlaps and any(side in chosen for side in sides)
+        (others if is_repeated else chosen)[store_id, key] = score
     best = [*chosen.items(), *others.items()][:most]
     return sorted(best, key=lambda one: -one[1])

@@ -30,9 +30,9 @@ WHAT = "vector stores, which keep what is put into them"
 
 
 class VectorStoreService:
-    """The vector stores of all accounts; every method that names one raises NotFound where the account has none such.
+    """The vector stores of all accounts. Methods that name one raise NotFound where the account does not have it.
 
-    `poke` says that there is something to be indexed or tidied.
+    `wake` makes the indexer look for work; the indexer sets it.
     """
 
     def __init__(self, stores: VectorStores, uploads: FileStore, config: FileSearchConfig) -> None:
@@ -40,7 +40,7 @@ class VectorStoreService:
         self.files = VectorStoreFiles(stores)
         self.config = config
         self.uploads = uploads
-        self.poke = _do_nothing
+        self.wake = _do_nothing
 
     async def create(self, principal: Principal, body: StoreCreateRequest) -> StoredStore:
         """Make a store, and put files into it.
@@ -98,7 +98,7 @@ class VectorStoreService:
         """Destroy a store and all that it holds; the files themselves stay."""
         with translated(store_id):
             await self.stores.delete(account, store_id)
-        self.poke()
+        self.wake()
 
     async def attach(
         self, principal: Principal, store_id: str, wanted: Sequence[StoreFileRequest], param: str, batch: bool = False
@@ -126,7 +126,7 @@ class VectorStoreService:
         most = self.config.max_files_per_store
         with translated(store_id, most=most):
             await self.files.attach(principal, store_id, new, most, batch_id or None)
-        self.poke()
+        self.wake()
 
     async def _new_files(
         self, principal: Principal, wanted: Sequence[StoreFileRequest], param: str
@@ -162,7 +162,7 @@ class VectorStoreService:
         """Take a file out of a store; the file itself stays."""
         with translated(store_id, file_id):
             await self.files.detach(account, store_id, file_id)
-        self.poke()
+        self.wake()
 
     async def find_batch(self, account: str, store_id: str, batch_id: str) -> StoredStoreBatch:
         """Return a batch of files."""

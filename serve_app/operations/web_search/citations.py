@@ -1,4 +1,4 @@
-"""What a conversation has said and found, and where a message cites a page that was found."""
+"""The texts and pages of a conversation, and the places where a message cites a page."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,7 +44,7 @@ def cite(text: str, titles: Mapping[str, str]) -> list[Item]:
 
 
 def texts_of(items: Iterable[Item]) -> Iterator[str]:
-    """Yield what people and the caller's functions said in a conversation; not what the model did."""
+    """Yield the texts of a conversation that come from people and the client's functions, not from the model."""
     for item in items:
         if item.get("role") == "assistant":
             continue

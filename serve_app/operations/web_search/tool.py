@@ -1,7 +1,7 @@
 """The web search as a tool within a response: the model searches, opens pages, and finds text in them.
 
-What comes from the web is marked as such for the model, between lines that no page can know. And the model opens only
-addresses that the conversation has named: a page cannot make it carry something away in an address.
+Text from the web is marked as such for the model, between lines that no page can know. The model opens only addresses
+that the conversation has named, so that a page cannot make it send data away in an address.
 """
 
 import re
@@ -45,7 +45,7 @@ class Depth:
     page_chars: int
 
     def within(self, max_model_len: int) -> "Depth":
-        """Return what leaves a model of so many tokens of context room: about a quarter of it, at four a token."""
+        """Return a depth that fills about a quarter of a model's context, at four characters a token."""
         result_chars = min(self.result_chars, max_model_len // self.num_results)
         return replace(self, result_chars=result_chars, page_chars=min(self.page_chars, max_model_len))
 
@@ -208,17 +208,17 @@ class SearchInUse(CitingTool):
     def _is_named(self, url: str) -> bool:
         """Return whether an address has come up: in a search, on a page that was opened, or in the conversation.
 
-        A part of one that has come up says nothing of its own, so it counts too.
+        A part of such an address carries nothing new, so it counts too.
         """
         if same(url) in self._titles:
             return True
         address = url.partition("#")[0].rstrip("/")
-        said = (
+        sources = (
             (page.text for page in self._pages.values()),
             texts_of(self._context.items),
             (output for name, output in self._context.outputs if name in _FUNCTIONS),
         )
-        return any(address in text for texts in said for text in texts)
+        return any(address in text for texts in sources for text in texts)
 
     def _shown(self, page: PageText) -> str:
         text = page.text[: self._depth.page_chars]

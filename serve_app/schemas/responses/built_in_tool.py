@@ -1,4 +1,4 @@
-"""What the schemas of the tools that the service runs itself have in common."""
+"""The base classes of the schemas of the service's own tools and their items."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
@@ -43,6 +43,6 @@ class BuiltInItem(WireModel):
     def show(cls, item: Mapping[str, Any]) -> Shown | None:
         """Return an item of this type as a call for the model, None to leave it out.
 
-        It is asked for items that clients kept. Of those that are stored here, the model's own call is known.
+        Called for items that clients kept; for those that are stored here, the model's own call is known.
         """
         return None

@@ -66,7 +66,7 @@ class McpToolFilter(WireModel):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """Whether it has no condition."""
         return self.tool_names is None and self.read_only is None
 
     def matches(self, name: str, *, is_read_only: bool) -> bool:

@@ -205,7 +205,7 @@ async def test_an_expired_store_is_searched_no_more_and_its_index_is_emptied(wor
     with pytest.raises(openai.BadRequestError) as caught:
         await client.search(store.id, query="moon")
     assert caught.value.code == "vector_store_expired"
-    stores = world.file_search.desk.stores
+    stores = world.file_search.service.stores
     assert await stores.sweep() == 1
     await run(indexer)
     assert await world.file_search.index.written(store.id) == set()
@@ -232,7 +232,7 @@ async def test_another_replica_goes_on_where_one_has_died(world, vector_stores, 
     dying = asyncio.create_task(indexer.step())
     await eventually(lambda: world.embeddings.requests, 30)
     search = world.file_search
-    heir = Indexer(search.desk, search.index, search.embedder, world.gatekeeper, indexer._observer)
+    heir = Indexer(search.service, search.index, search.embedder, world.gatekeeper, indexer._observer)
     assert not await heir.step()
     world.embeddings.script = embed
     world.clock.advance(Timing().lease_s + 1)
