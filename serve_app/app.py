@@ -44,4 +44,5 @@ def build(args: ServiceConfig) -> Application:
     tools = {}
     if config.tools.code_interpreter is not None:
         tools[Operation.CODE_INTERPRETER] = build_code_interpreter(config.tools.code_interpreter)
-    return ingress.bind(config, resolve_state(config.state), handles, tools, batch_handles, ClusterCoordinator())
+    state = resolve_state(config.state)
+    return ingress.bind(config, state, handles, tools, batch_handles, ClusterCoordinator(config, state))

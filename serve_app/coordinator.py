@@ -14,18 +14,14 @@ from serve_app.config import ServiceConfig
 
 
 class ClusterCoordinator:
-    """The one coordinator of the cluster; keeps `ingress.Coordinator`."""
+    """The one coordinator of the cluster, for this configuration; keeps `ingress.Coordinator`."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: ServiceConfig, state: ResolvedState) -> None:
+        self._config = config
+        self._state = state
         self._bell = CoordinatorBell()
 
-    def start(
-        self,
-        config: ServiceConfig,
-        state: ResolvedState,
-        handles: Mapping[str, DeploymentHandle],
-        tools: Mapping[str, DeploymentHandle],
-    ) -> None:
+    def start(self, handles: Mapping[str, DeploymentHandle], tools: Mapping[str, DeploymentHandle]) -> None:
         """Start it, unless it runs with this configuration already.
 
         `handles` lead to the deployment that runs the lines of each model, by model id.
@@ -33,7 +29,7 @@ class ClusterCoordinator:
         Raises:
             ConfigError: something else keeps replacing it.
         """
-        start_coordinator(batch_setup(config, state, handles, tools))
+        start_coordinator(batch_setup(self._config, self._state, handles, tools))
 
     def wake(self) -> None:
         """Make it look for new batches now; returns at once."""

@@ -26,13 +26,7 @@ from serve_app.wiring import wire
 class Coordinator(Protocol):
     """What runs batches, as the ingress reaches it."""
 
-    def start(
-        self,
-        config: ServiceConfig,
-        state: ResolvedState,
-        handles: Mapping[str, DeploymentHandle],
-        tools: Mapping[str, DeploymentHandle],
-    ) -> None:
+    def start(self, handles: Mapping[str, DeploymentHandle], tools: Mapping[str, DeploymentHandle]) -> None:
         """Start it, unless it runs with this configuration already; `handles` are for the lines of each model."""
         ...
 
@@ -59,7 +53,7 @@ class Ingress:
         """
         keep_handlers_open()
         await asyncio.to_thread(start_gatekeeper, state)
-        await asyncio.to_thread(coordinator.start, config, state, {**handles, **batch_handles}, tools)
+        await asyncio.to_thread(coordinator.start, {**handles, **batch_handles}, tools)
         self._wired = await wire(config, state, handles, tools, coordinator.wake)
 
     async def __serve_build_asgi_app__(self) -> ASGIApp:

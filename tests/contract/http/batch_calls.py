@@ -28,6 +28,15 @@ async def submit(client, content, endpoint=CHAT, **more):
     return await client.batches.create(input_file_id=file.id, endpoint=endpoint, completion_window="24h", **more)
 
 
+async def run_responses(world, num_lines=1, **body) -> bytes:
+    """Return the output of a batch whose every line asks for a response with this body."""
+    lines = [line(number, "/v1/responses", body={"model": MODEL, "input": "x", **body}) for number in range(num_lines)]
+    client = world.client()
+    batch = await finish(client, await submit(client, jsonl(*lines), endpoint="/v1/responses"), timeout_s=90)
+    assert batch.status == "completed"
+    return (await client.files.content(batch.output_file_id)).content
+
+
 async def until(client, batch, *statuses, timeout_s=60):
     async with asyncio.timeout(timeout_s):
         while batch.status not in statuses:

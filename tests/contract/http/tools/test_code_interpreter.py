@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
+from tests.contract.http.batch_calls import run_responses
 from tests.contract.http.code_interpreter_calls import OUTPUTS, TOOL, calls_of, respond, runs, stream
 from tests.contract.http.conftest import serve
 from tests.contract.http.response_calls import WEATHER, calling, messages, script
@@ -343,18 +344,7 @@ async def test_lines_of_a_batch_wait_for_room_and_leave_no_container_behind(worl
         return Script(pieces(request, said("Done.") if has_run else runs("6 * 7")), USAGE)
 
     world.chat.script = play
-    body = {"model": MODEL, "input": "x", "tools": [TOOL], "include": OUTPUTS}
-    lines = [
-        orjson.dumps({"custom_id": str(number), "method": "POST", "url": "/v1/responses", "body": body})
-        for number in range(8)
-    ]
-    client = world.client()
-    file = await client.files.create(file=("lines.jsonl", b"\n".join(lines)), purpose="batch")
-    batch = await client.batches.create(input_file_id=file.id, endpoint="/v1/responses", completion_window="24h")
-    async with asyncio.timeout(90):
-        while (batch := await client.batches.retrieve(batch.id)).status != "completed":  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    told = (await client.files.content(batch.output_file_id)).content.splitlines()
+    told = (await run_responses(world, 8, tools=[TOOL], include=OUTPUTS)).splitlines()
     calls = [calls_of(orjson.loads(line)["response"]["body"])[0] for line in told]
     assert [call["outputs"] for call in calls] == [[{"type": "logs", "logs": "42\n"}]] * 8
     assert interpreter.replicas[0].holder.num_containers == 0

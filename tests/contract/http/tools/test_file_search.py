@@ -8,6 +8,7 @@ import pytest
 
 from deployments.models.contract.errors import EngineDied
 from tests.contract.http.answers import MODEL, USAGE, pieces, said
+from tests.contract.http.batch_calls import run_responses
 from tests.contract.http.file_search_calls import (
     NOTES,
     calls_of,
@@ -174,18 +175,7 @@ async def test_in_lines_of_a_batch(world, store, batching):
         return Script(pieces(request, said("Cheese 【1.1】.") if has_run else searches("moon")), USAGE)
 
     world.chat.script = play
-    body = {"model": MODEL, "input": "x", "tools": [tool_of(store)]}
-    lines = [
-        orjson.dumps({"custom_id": str(number), "method": "POST", "url": "/v1/responses", "body": body})
-        for number in range(3)
-    ]
-    client = world.client()
-    file = await client.files.create(file=("lines.jsonl", b"\n".join(lines)), purpose="batch")
-    batch = await client.batches.create(input_file_id=file.id, endpoint="/v1/responses", completion_window="24h")
-    async with asyncio.timeout(90):
-        while (batch := await client.batches.retrieve(batch.id)).status != "completed":  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    for line in (await client.files.content(batch.output_file_id)).content.splitlines():
+    for line in (await run_responses(world, 3, tools=[tool_of(store)])).splitlines():
         told = orjson.loads(line)["response"]["body"]
         assert told["output"][-1]["content"][0]["annotations"][0]["filename"] == "moon.md"
 

@@ -6,6 +6,7 @@ import logging
 import orjson
 
 from tests.contract.http.answers import MODEL, USAGE, pieces, said
+from tests.contract.http.batch_calls import run_responses
 from tests.contract.http.mcp_calls import NAILS, ORDER, ORDERING, PRINT, STOCK, decide, offered, respond, stream, tool
 from tests.contract.http.response_calls import WEATHER, calls, messages, of_type, script
 from tests.contract.http.tool_calls import SEARCHING, ScriptedTool
@@ -272,15 +273,7 @@ async def test_lines_of_a_batch_call_it_too(world, mcp_server, batching):
         return Script(pieces(request, said("Seven.") if has_run else NAILS), USAGE)
 
     world.chat.script = play
-    body = {"model": MODEL, "input": "x", "tools": [tool(mcp_server, authorization=CANARY)]}
-    line = orjson.dumps({"custom_id": "1", "method": "POST", "url": "/v1/responses", "body": body})
-    client = world.client()
-    file = await client.files.create(file=("lines.jsonl", line), purpose="batch")
-    batch = await client.batches.create(input_file_id=file.id, endpoint="/v1/responses", completion_window="24h")
-    async with asyncio.timeout(60):
-        while (batch := await client.batches.retrieve(batch.id)).status != "completed":  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    told = (await client.files.content(batch.output_file_id)).content
+    told = await run_responses(world, tools=[tool(mcp_server, authorization=CANARY)])
     assert CANARY.encode() not in told
     answer = orjson.loads(told)["response"]["body"]
     assert of_type(answer, "mcp_call")[0]["output"] == "There are 7 nails."

@@ -9,6 +9,7 @@ from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import Finished, TextDelta
 from serve_app.operations.responses.tools.contract import CALL_FAILED, CUT, NO_MORE_CALLS, TIME_IS_UP, ToolBounds
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
+from tests.contract.http.batch_calls import run_responses
 from tests.contract.http.conftest import serve
 from tests.contract.http.response_calls import WEATHER, calling, messages, script
 from tests.contract.http.tool_calls import SEARCH, SEARCHING, ScriptedTool
@@ -303,13 +304,5 @@ async def test_a_response_that_another_replica_takes_over_still_has_its_tools(wo
 
 async def test_a_batch_line_calls_the_tool_too(world, tool, batching, file_store):
     script(world, SEARCH, said("Found."))
-    body = {"model": MODEL, "input": "x", "tools": [SEARCHING]}
-    line = orjson.dumps({"custom_id": "1", "method": "POST", "url": "/v1/responses", "body": body})
-    client = world.client()
-    file = await client.files.create(file=("lines.jsonl", line), purpose="batch")
-    batch = await client.batches.create(input_file_id=file.id, endpoint="/v1/responses", completion_window="24h")
-    async with asyncio.timeout(20):
-        while (batch := await client.batches.retrieve(batch.id)).status != "completed":  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    told = orjson.loads((await client.files.content(batch.output_file_id)).content)
+    told = orjson.loads(await run_responses(world, tools=[SEARCHING]))
     assert [item["type"] for item in told["response"]["body"]["output"]] == ["message", "web_search_call", "message"]

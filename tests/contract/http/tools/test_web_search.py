@@ -6,13 +6,14 @@ import re
 
 import httpx2
 import openai
+import orjson
 import pytest
 from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, WebSearchTool
 from openai.types.responses.web_search_tool import Filters
 
 from serve_app.schemas.responses.built_in_tool import RESULTS_NOT_KEPT
 from tests.contract.http.answers import MODEL, SECRET, said
-from tests.contract.http.batch_calls import finish, jsonl, lines_of, submit
+from tests.contract.http.batch_calls import run_responses
 from tests.contract.http.conftest import serve
 from tests.contract.http.response_calls import WEATHER, calling, calls, messages, script
 from tests.contract.http.web_search_calls import (
@@ -259,11 +260,7 @@ async def test_the_agents_sdk_searches(world, web):
 
 async def test_a_line_of_a_batch_searches(world, web, batching):
     script(world, searches(), said("Sunny."))
-    client = world.client()
-    body = {"model": MODEL, "input": "x", "tools": [TOOL], "include": SOURCES}
-    line = {"custom_id": "one", "method": "POST", "url": "/v1/responses", "body": body}
-    batch = await finish(client, await submit(client, jsonl(line), endpoint="/v1/responses"))
-    (result,) = await lines_of(client, batch.output_file_id)
+    result = orjson.loads(await run_responses(world, tools=[TOOL], include=SOURCES))
     call, message = result["response"]["body"]["output"]
     assert call["action"]["sources"][0]["url"] == web.url(LISBON)
     assert message["content"][0]["text"] == "Sunny."
