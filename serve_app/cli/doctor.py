@@ -1,4 +1,4 @@
-"""`manta doctor`: finds what would keep a configuration from being served on this machine, before it is tried."""
+"""`manta doctor`: what on this machine would keep a configuration from being served, before it is tried."""
 
 import asyncio
 import importlib.metadata
@@ -40,7 +40,7 @@ _MIN_OPEN_FILES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check, and what to do about it."""
+    """One thing that was looked at: whether it is right, and if not, what to do."""
 
     state: Literal["ok", "warning", "fault"]
     text: str
@@ -157,7 +157,7 @@ def _state(config: ServiceConfig) -> Iterator[Finding]:
 
 
 async def _look_at_state(state: ResolvedState) -> list[Finding]:
-    """Check the database and the object store.
+    """Return what is found of the database and the object store.
 
     Raises:
         ConfigError: the database cannot be used.

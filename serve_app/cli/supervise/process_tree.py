@@ -1,8 +1,8 @@
-"""A child process with all of its descendants: found however they detached themselves, and stopped together.
+"""A child process together with everything it starts: found again however it detached itself, and stopped whole.
 
-Ray's processes leave their parent's group, and some of them outlive their parent. So this process becomes the parent
-of its orphaned descendants, and each carries a mark in its environment, by which a later start finds what a killed one
-has left behind. `serve` starts one; `doctor` looks for what is left.
+Ray's processes leave their parent's group, and some of them outlive their parent. So this process becomes the
+parent of its orphaned descendants, and each of them carries a mark in its environment, by which a later run
+finds what an earlier one that was killed has left behind.
 """
 
 import ctypes
@@ -52,7 +52,7 @@ class ProcessTree:
 
     @property
     def exit_status(self) -> int | None:
-        """The command's exit status; None while it runs."""
+        """What the command ended with; None while it runs."""
         return self._process.poll()
 
     def interrupt(self) -> None:
@@ -60,10 +60,10 @@ class ProcessTree:
         if self.exit_status is None:
             self._process.send_signal(signal.SIGINT)
 
-    def end(self, grace_s: float = 5.0) -> int:
-        """End every process that is left, politely for `grace_s` seconds; return how many there were."""
+    def end(self, patience_s: float = 5.0) -> int:
+        """End every process that is left, politely for `patience_s` seconds; return how many there were."""
         ended = 0
-        deadline = time.monotonic() + grace_s
+        deadline = time.monotonic() + patience_s
         while processes := self._living():
             ended = max(ended, len(processes))
             end_processes(processes, max(0.0, deadline - time.monotonic()))
@@ -92,13 +92,13 @@ def abandoned_processes() -> list[psutil.Process]:
     return [process for process, mark in _all_marks() if not _mark_is_held(mark)]
 
 
-def end_processes(processes: Iterable[psutil.Process], grace_s: float) -> None:
-    """Ask processes to end, and kill those that are still there after `grace_s` seconds."""
+def end_processes(processes: Iterable[psutil.Process], patience_s: float) -> None:
+    """Ask processes to end, and kill those that are still there after `patience_s` seconds."""
     processes = list(processes)
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
-    _, alive = psutil.wait_procs(processes, timeout=grace_s)
+    _, alive = psutil.wait_procs(processes, timeout=patience_s)
     for process in alive:
         with suppress(psutil.NoSuchProcess):
             process.kill()

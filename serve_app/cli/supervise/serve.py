@@ -1,7 +1,7 @@
-"""`manta serve`: one command from a configuration to a running service, which leaves nothing behind when it ends.
+"""`manta serve`: one command from a configuration to a running service, and back to a machine as it was before.
 
-It starts `serve run` on a Ray cluster of its own, waits until every model answers, and shows how to call it. On a
-cluster that runs already, deploy with `serve deploy` instead.
+It starts `serve run` on a Ray cluster of its own, waits until every model answers, and says how to call it.
+On a cluster that others run, deploy with `serve deploy` instead.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _LOG_LINES = 40
 
 @dataclass(frozen=True)
 class ServePlan:
-    """One start: a configuration file, and what is read from it."""
+    """What one start needs to know of its configuration file."""
 
     path: Path
     host: str
@@ -68,7 +68,7 @@ def serve(
     """Serve the models of a configuration on this machine until Ctrl-C."""
     console = Console(stderr=True, highlight=False)
     plan = load_plan(config, console)
-    _check_machine(plan, console)
+    _clear_the_way(plan, console)
     with console.status("Preparing the models"):
         for model in plan.config.models:
             try:
@@ -91,7 +91,7 @@ def serve(
 
 
 def load_plan(path: Path, console: Console) -> ServePlan:
-    """Return the plan of a configuration file; print its faults and exit where it has any."""
+    """Read a configuration file; says what is wrong with it and exits if it cannot be served."""
     if faults := check_file(path):
         _fail(console, *faults)
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -105,14 +105,14 @@ def load_plan(path: Path, console: Console) -> ServePlan:
 
 
 def serving_environment(environ: Mapping[str, str], plan: ServePlan) -> dict[str, str]:
-    """Return the environment of everything that is started: `environ`, and defaults for what it does not set."""
+    """Return the environment of everything that is started: `environ`, and what it leaves open."""
     defaults = {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
         # Throughput's 1,000 hold back the last lines of each replica's log, and lose them when the replica ends. A line
         # costs as much one way as the other (17 µs); 1,000 at once stop a replica for 15 ms.
         "RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE": "1",
-        # How long an ingress replica goes on when it must end. Serve's 30 s are for load balancers outside of the
+        # How long an ingress replica goes on when it is to end. Serve's 30 s are for load balancers outside of the
         # cluster; its own HAProxy, which alone stands before them here, knows within one.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "3",
         # HAProxy is started anew whenever a replica comes or goes, and streams stay with the one they came through.
@@ -133,14 +133,14 @@ def serving_environment(environ: Mapping[str, str], plan: ServePlan) -> dict[str
     haproxy = Path(sys.executable).with_name("manta-haproxy")
     if haproxy.exists():
         defaults["RAY_SERVE_HAPROXY_BINARY_PATH"] = str(haproxy)
-    # RAY_ADDRESS names a cluster to join; this command starts its own.
+    # Where other programs said which cluster to join, this one still starts its own.
     return {**defaults, **{name: value for name, value in environ.items() if name != "RAY_ADDRESS"}}
 
 
-def _check_machine(plan: ServePlan, console: Console) -> None:
+def _clear_the_way(plan: ServePlan, console: Console) -> None:
     if processes := abandoned_processes():
         console.print(f"Ending {len(processes)} processes that an earlier start has left behind.")
-        end_processes(processes, grace_s=5.0)
+        end_processes(processes, patience_s=5.0)
     if not is_free(plan.port):
         _fail(
             console,
@@ -158,7 +158,7 @@ def _check_machine(plan: ServePlan, console: Console) -> None:
 
 
 async def _open_state(state: ResolvedState) -> str | None:
-    """Check the database and the object store; return the secret of a new key if there is no key yet, else None.
+    """Look at the database and the object store; return the secret of a new key if there is no key yet, else None.
 
     Raises:
         ConfigError: they cannot be used, or do not belong together.
@@ -177,7 +177,7 @@ async def _open_state(state: ResolvedState) -> str | None:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Context manager that collects the signals which ask this process to stop, in place of their effect."""
+    """Collect the signals that ask this process to stop, in place of their effect."""
     received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:

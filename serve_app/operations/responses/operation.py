@@ -50,10 +50,10 @@ class ResponseOperation:
         self._bounds = ToolBounds()
 
     def cost(self, body: ResponseRequest, principal: Principal) -> Cost:
-        """Return what a body may take by its own input alone, for a door that cannot wait for what it continues.
+        """Return what a body may take by its own input alone, without the conversation, which is not read yet.
 
         Raises:
-            ApiError: this key may not use the model, or asks for what only the HTTP door has.
+            ApiError: this key may not use the model, or the body asks for a background response.
         """
         card = self._engine_without_waiting(body, principal).card
         prompt_tokens = _estimate(body)
@@ -63,12 +63,12 @@ class ResponseOperation:
     def run(
         self, body: ResponseRequest, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0
     ) -> Outcome:
-        """Return the answer to a body, for a door that cannot wait: what it continues is read when it begins.
+        """Return the answer to a body; the conversation that it continues is read when the answer is first iterated.
 
         Iterating the answer may raise ApiError as `begin` does.
 
         Raises:
-            ApiError: this key may not use the model, or asks for what only the HTTP door has.
+            ApiError: this key may not use the model, or the body asks for a background response.
         """
         self._engine_without_waiting(body, principal)
 
@@ -100,7 +100,7 @@ class ResponseOperation:
         request_id: str,
         remembered: RememberedResponse | None = None,
     ) -> Turn:
-        """Return a response that can be run: everything that it is made from has been read.
+        """Return a response that can be run, with everything read.
 
         Raises:
             ApiError: the model, the key or what the request refers to does not allow it.
@@ -117,7 +117,7 @@ class ResponseOperation:
         *,
         request_id: str,
     ) -> Turn:
-        """Return a response that was begun in another process, as far as `journal` has it, so that it can run on.
+        """Return a response that was begun in another process, so that it can go on from its `journal`.
 
         Raises:
             ApiError: it cannot be run any more: its model, or what it continues, is gone.
@@ -127,7 +127,7 @@ class ResponseOperation:
         )
 
     def first_chat(self, turn: Turn) -> GenerationChat:
-        """Return what the model is asked first.
+        """Return the chat of the first generation.
 
         Raises:
             BadRequest: the model cannot do what the request asks.
@@ -139,13 +139,13 @@ class ResponseOperation:
         return cost_of(chat.body, turn.engine.card)
 
     def start(self, turn: Turn, chat: GenerationChat | None = None) -> ResponseRun:
-        """Return the response on its way; nothing runs yet. `chat` is its first one, if that is there already."""
+        """Return the run of a response, not begun yet; `chat` is that of its first generation, if it exists already."""
         return ResponseRun(turn, self._chat, self._bounds, self.storage.clock, chat)
 
     def start_journaled(
         self, turn: Turn, journal: Journal, retries: RetryPolicy, emitted: EmittedEvents | None = None
     ) -> ResponseRun:
-        """Return a response on its way which another process can go on with; it goes on after what was `emitted`."""
+        """Return a run that another process can continue; it goes on after the events that were `emitted`."""
         turn = replace(turn, engine=JournaledEngine(turn.engine, journal, retries))
         return ResponseRun(turn, self._chat, self._bounds, self.storage.clock, journal=journal, emitted=emitted)
 

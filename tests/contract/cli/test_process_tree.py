@@ -38,7 +38,7 @@ while not pid_file.exists() or not pid_file.read_text():
     time.sleep(0.05)
 if sys.argv[4] == "die":
     os.kill(os.getpid(), 9)
-print(tree.end(grace_s=0.5), tree.exit_status is not None, flush=True)
+print(tree.end(patience_s=0.5), tree.exit_status is not None, flush=True)
 """
 
 

@@ -19,8 +19,7 @@ FOLDER = "/mnt/data/"
 def in_use(*paths: str) -> CodeInUse:
     used = CodeInUse(None, ToolContext(WHO, ()), AutoContainer(type="auto"), None, [])  # type: ignore[arg-type]
     for path in paths:
-        used._written[path] = ("cntr_1", ContainerFile(f"cfile_{path}", path, 1, 0.0, "assistant"))
-        used._uncited[path] = None
+        used._written.add("cntr_1", [ContainerFile(f"cfile_{path}", path, 1, 0.0, "assistant")])
     return used
 
 

@@ -1,4 +1,4 @@
-"""One output item of the model while it is written, from its first event to its last; `state` opens and closes it."""
+"""An output item of the model while it is written, from its first event to its last; `state` opens and closes it."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -94,7 +94,7 @@ class OpenText:
 
 
 class OpenCall:
-    """A call of a function that the caller runs."""
+    """A call of a function that the client runs."""
 
     def __init__(self, writer: EventWriter, item: Item, output_index: int) -> None:
         self.item = item

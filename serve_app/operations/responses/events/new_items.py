@@ -1,6 +1,6 @@
-"""What a new item gets that no event of the engine holds: its id, and the seal of a thought.
+"""The id of a new item, and the seal of a thought, which no event of the engine has.
 
-`state` asks for it. A response that `resume` replays gives each item what it had the first time.
+`state` asks for them. In a response that `resume` replays, each item gets those of the first time.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ class NewItems:
         return self._seal(text) if self._seal is not None else None
 
     def begin_tool(self, item: Item) -> None:
-        """Change the next item of a tool, before it is shown, where it has been shown before."""
+        """Make the next item of a tool the one that was shown before, where there is one."""
 
 
 class RecordedItems(NewItems):

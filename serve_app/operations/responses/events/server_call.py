@@ -53,7 +53,7 @@ class OpenTool:
         return self._writer.write(kind, item_id=self.item["id"], output_index=self._output_index, **fields)
 
     def finish(self, item: Item) -> None:
-        """Make the item what the tool has made of it."""
+        """Replace the item with the tool's finished one."""
         self.item.clear()
         self.item.update(item)
 
@@ -61,9 +61,9 @@ class OpenTool:
         return [self.write_event(kind, **fields) for kind, fields in events]
 
     def close(self, status: Status) -> list[bytes]:
-        """Return the events that end the item; its status, if it has one, is the tool's word, "failed" by default.
+        """Return the events that end the item.
 
-        A call that the model was still writing is incomplete.
+        Its status is the tool's; one still in progress becomes failed, or incomplete where the model was still writing.
         """
         if self.item.get("status") == "in_progress":
             self.item["status"] = "failed" if self._written is None else "incomplete"

@@ -139,9 +139,9 @@ class ResponseState:
         return []
 
     def take_later(self, status: Status = "completed") -> list[bytes]:
-        """Return the events of what the model said after a call whose item was open; the last item of it has ended.
+        """Return the events of the model's output after a call whose item was open; its last item has ended.
 
-        There may be another such call in it, whose item is then open, and more to be taken later.
+        Another such call in it leaves its item open again, and more output for later.
         """
         later, self._later = self._later, []
         written: list[bytes] = []
@@ -238,7 +238,7 @@ class ResponseState:
     def end(self) -> list[bytes]:
         """Return the terminal event of a response that the last generation's finish reason completes or cuts.
 
-        A generation that ended without saying why has failed.
+        Without a finish reason the generation has failed.
         """
         if self.has_ended:
             return []
@@ -259,7 +259,7 @@ class ResponseState:
         return self._end("completed")
 
     def _say_nothing(self) -> list[bytes]:
-        """Return the events of a message without text: the model's answer was to say nothing."""
+        """Return the events of a message without text: the model generated nothing."""
         opened = self._open = self._new_text("message")
         return [*opened.begin(), *self._close_open("completed")]
 
@@ -271,14 +271,14 @@ class ResponseState:
         return self._end("failed")
 
     def cancel(self) -> list[bytes]:
-        """Return the events of a response that was taken back.
+        """Return the events of a response that was cancelled.
 
         There is no terminal event of that name: the stream ends as an incomplete one, its response says `cancelled`.
         """
         return self._end("incomplete", status="cancelled")
 
     def fail_instead(self, message: str) -> list[bytes]:
-        """Return the terminal event of a response that ended well and is not good after all.
+        """Return the terminal event of a response that ended well, and then could not be stored.
 
         It takes the place of the terminal event before it, which must not have been sent.
         """

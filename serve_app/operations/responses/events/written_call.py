@@ -1,4 +1,4 @@
-"""A call of one of the service's tools while the model writes it: what clients see of it before it is carried out."""
+"""A call of one of the service's tools while the model writes it, as clients see it before it is carried out."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -22,11 +22,11 @@ class WrittenCall(Protocol):
         ...
 
     def take(self, text: str) -> list[ToolEvent]:
-        """Return the events for more of the call's arguments, a piece of a JSON text that may be none."""
+        """Return the events for more of the call's arguments, a piece of a text that should be JSON."""
         ...
 
     def end(self) -> list[ToolEvent]:
-        """Put the whole into the item; return the events that end it. The model may have been stopped amid it."""
+        """Put the whole into the item; return the events that end it. The model may have stopped in the middle."""
         ...
 
 
@@ -37,7 +37,7 @@ Follow = Callable[[str], WrittenCall | None]
 class FieldInWriting:
     """A call of which one field of the item shows what the model writes; keeps `WrittenCall`.
 
-    `event` is the kind of its events without `.delta` and `.done`, `begins` that of the one which a call begins with.
+    `event` is the kind of its events without `.delta` and `.done`, `begins` the kind of the event that begins a call.
     """
 
     def __init__(self, item: Item, event: str, field: str, begins: str | None = None) -> None:
@@ -48,7 +48,7 @@ class FieldInWriting:
         self._pieces: list[str] = []
 
     def begin(self) -> list[ToolEvent]:
-        """Return the event that says that there is a call."""
+        """Return the event that begins the call."""
         return [(self._begins, {})] if self._begins is not None else []
 
     def take(self, text: str) -> list[ToolEvent]:

@@ -1,4 +1,4 @@
-"""The files that a prompt refers to or carries, read into it for one turn by `preparation`.
+"""The files that a prompt refers to or carries, as text and images for one turn; `reading` calls it.
 
 A stored turn has only the reference: a file that has been deleted since cannot be read through it.
 """
@@ -18,7 +18,7 @@ from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.items import READABLE_FILES
 
 MAX_BYTES = 32 * 1024 * 1024
-"""How much of stored files one prompt may take, each as often as it is named."""
+"""The most bytes of stored files in one prompt; a file counts as often as it is named."""
 MAX_FILES = 100
 
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF87a", "gif"), (b"GIF89a", "gif"))
@@ -119,7 +119,7 @@ def _decode(data_url: str, param: str) -> bytes:
 
 
 def _text(content: bytes, param: str) -> str:
-    """Return the text that a file holds, whatever it is called: UTF-8 without control characters of binary formats."""
+    """Return the text in a file, whatever its name: UTF-8 that is neither PDF nor has a zero byte."""
     try:
         if b"\0" not in content and not content.startswith(b"%PDF-"):
             return content.decode("utf-8-sig")

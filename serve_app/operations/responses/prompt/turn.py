@@ -24,9 +24,9 @@ class Turn:
     """A response that can be run: everything has been read and checked.
 
     `response` is the object as it begins, `input` the request's own items in stored form, `messages` the whole
-    conversation. `expires_at` is when the stored response goes, None when it is not to be stored. `tools` are those of
-    the service that the model may call. `seal_reasoning` makes the token that a client who keeps the conversation
-    itself sends back for a thought. One that is not generated only makes a place to go on from: its model is not asked.
+    conversation. `expires_at` is when the stored response is deleted, None when it is not stored. `tools` are those of
+    the service that the model may call. `seal_reasoning` makes the token of a thought, for clients that keep the
+    conversation themselves. Without `is_generated` no model is asked: the turn only prepares a later one.
     """
 
     request: ResponseRequest

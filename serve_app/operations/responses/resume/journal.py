@@ -1,9 +1,9 @@
 """The journal of a response: the answers of its engine and its tools, in order, so that another process can go on.
 
-A process that has the journal, and the events that were shown, replays the response as far as it went and goes on from
-there, amid a text, a thought or a call. Nothing is asked of the engine twice. A call of a tool is written down before
-it is carried out and never repeated: the model reads when its outcome is not known. `run` reads and writes the journal;
-its owner stores what `take_written` returns.
+A process with the journal and the events that were shown replays the response as far as it went, and goes on from
+there, amid a text, a thought or a call. The engine generates nothing twice. A call of a tool is in the journal before
+it is carried out, and is never repeated: the model reads that its outcome is not known. `run` reads and writes the
+journal; its owner stores what `take_written` returns.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class Journal:
 
 
 class JournalMismatch(Exception):
-    """A replayed response differs from what was shown of it."""
+    """A replayed response differs from the events that were shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +206,14 @@ class EmittedEvents:
         return any(item["type"] in MODELS_OWN for item in self._begun)
 
     def items(self, seal: Callable[[str], str] | None = None) -> RecordedItems:
-        """Return what gives the items that were shown the ids and seals they had, and new ones to those after them."""
+        """Return the ids and seals of the items that were shown, followed by new ones."""
         return RecordedItems(self._begun, self._sealed, seal)
 
     def leave_out(self, events: list[bytes]) -> list[bytes]:
         """Return those of the next events that were not shown.
 
         Raises:
-            JournalMismatch: others were shown instead.
+            JournalMismatch: other events were shown.
         """
         if not self._types:
             return events

@@ -32,7 +32,7 @@ _MAX_TRIMS = 12
 
 @dataclass(slots=True)
 class _Generation:
-    """What the next generation must know of one: its text, and the calls that the service has carried out for it."""
+    """What the next generation must know of one: its text, and the calls that the service carried out."""
 
     num_items_before: int = 0
     text: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class ResponseRun:
 
     @property
     def runs(self) -> dict[str, ServerRun]:
-        """What tools of the service did, by item id."""
+        """The calls of the service's tools, by item id."""
         return self._calls.runs
 
     def stored_turn(self) -> StoredTurn:
@@ -135,7 +135,7 @@ class ResponseRun:
         return self._end_generation() + self.state.fail("server_error", message)
 
     def _fail_as(self, error: ApiError) -> list[bytes]:
-        """Return the events of a failure; what is wrong with a prompt is the caller's as long as it is theirs alone."""
+        """Return the events of a failure; a prompt is the client's fault only while it has nothing of tools in it."""
         if error.status != 400:
             return self._fail(error.message)
         if self._num_generations > 1:
@@ -175,7 +175,7 @@ class ResponseRun:
     async def _call_tools(self) -> AsyncGenerator[list[bytes]]:
         """Carry out the calls that a generation has left, or ask the client about them.
 
-        Yields what the model said after a call too, which had to wait for it.
+        Yields also the model's output after a call, which had to wait for it.
         """
         calls = self.state.next_generation()
         while calls:
@@ -231,7 +231,7 @@ class ResponseRun:
         return self.state.end_generation(usage)
 
     async def _generate(self, may_call: bool) -> AsyncGenerator[list[bytes]]:
-        """Yield the events of one generation; where the conversation is too long and may be cut, of a shorter one."""
+        """Yield the events of one generation; a conversation that is too long and may be cut is shortened first."""
         self._generation = _Generation(len(self.state.items))
         for trim in range(_MAX_TRIMS):
             is_last = trim == _MAX_TRIMS - 1 or self.turn.request.truncation != "auto"
@@ -246,7 +246,7 @@ class ResponseRun:
                 return
 
     def _trim(self) -> bool:
-        """Take away some of the oldest turns; return whether there were any."""
+        """Drop some of the oldest turns; return whether there were any."""
         total = sum(map(message_tokens, self._messages))
         shorter = drop_oldest_turns(self._messages, total * 3 // 4)
         is_shorter = len(shorter) < len(self._messages)

@@ -1,4 +1,4 @@
-"""Input items as they are kept and shown: each with an id, a status, and its content as a list of parts."""
+"""Input items as they are stored and shown: each with an id, a status, and its content as a list of parts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ _PART_FIELDS = {
 
 
 def items_of(given: str | Iterable[Item] | None, make_id: Callable[[str], str] = new_id) -> list[Item]:
-    """Return a validated `input` as items to be kept; references stay as they are."""
+    """Return a validated `input` as items to store; references stay as they are."""
     if given is None:
         return []
     if isinstance(given, str):

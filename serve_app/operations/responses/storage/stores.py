@@ -1,4 +1,4 @@
-"""The stores of the responses interface, in one value, and how long they keep what is stored."""
+"""The stores of the responses interface, in one value, and the lifetimes of what they hold."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ STORED_S = 30 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where responses and conversations are kept, and the files that they refer to."""
+    """The stores of responses and conversations, and of the files that they refer to."""
 
     responses: ResponseStore
     background: BackgroundStore
@@ -29,7 +29,7 @@ class Storage:
     clock: Callable[[], float] = time.time
 
     def expires_at(self, principal: Principal) -> float | None:
-        """Return when what is stored now for this key goes, None if nothing may be stored."""
+        """Return when an object stored now for this key is deleted, None if nothing may be stored."""
         match principal.retention:
             case "strict":
                 return None
@@ -40,7 +40,7 @@ class Storage:
 
 
 def storage_in(database: Database, vault: Vault, files: FileStore) -> Storage:
-    """Return what is kept in a database, and the files beside it."""
+    """Return the stores in a database, with the files beside it."""
     return Storage(
         ResponseStore(database, vault),
         BackgroundStore(database, vault),

@@ -1,4 +1,4 @@
-"""Which calls of remote tools the client has approved, and which names those have as functions of a chat."""
+"""The calls of remote tools that the client has approved, and the names of remote tools as functions of a chat."""
 
 import hashlib
 import re
@@ -17,9 +17,9 @@ _NOT_THE_MODELS = frozenset({"mcp_approval_response", "function_call_output"})
 
 
 def function_name(server_label: str, name: str) -> str:
-    """Return what a tool of a remote server is called as a function: the same in every turn of a conversation.
+    """Return the name of a remote server's tool as a function: the same in every turn of a conversation.
 
-    Where the two names could be read in another way, or are no part of such a name, a hash makes it unique.
+    Where the two names do not fit or could be parted in another way, a hash makes it unique.
     """
     whole = f"{server_label}__{name}"
     plain = _NOT_IN_NAMES.sub("_", whole)
@@ -30,7 +30,7 @@ def function_name(server_label: str, name: str) -> str:
 
 
 def short_name(server_label: str, function: str) -> str:
-    """Return what a function of a remote server is called without the server; with it, where a hash is part of it."""
+    """Return the name of a remote server's function without the server; where it has a hash, it stays whole."""
     return function.removeprefix(f"{server_label}__")
 
 

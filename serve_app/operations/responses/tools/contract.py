@@ -1,7 +1,7 @@
-"""Tools that the service runs itself: what one must be able to do, and the bounds within which they run.
+"""The contract of the tools that the service runs itself, and the bounds within which they run.
 
-A `BuiltIn` is a tool as this deployment has it; `open` makes of it, for one response, a `ToolInUse`, which offers the
-model one function or several and carries its calls out. The loop is in `run`, and knows no tool by name.
+A `BuiltIn` is a tool of this deployment; its `open` makes a `ToolInUse` for one response, which offers the model
+functions and carries their calls out. `run` calls it and knows no tool by name.
 """
 
 from abc import abstractmethod
@@ -26,9 +26,9 @@ class SendEvent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What a call came to: the finished item for the client, the text for the model, the tokens that it took.
+    """The result of a call: the finished item for the client, the text for the model, the tokens that it took.
 
-    `cites` is what a `CitingTool` must know to cite from this call and those before it, as JSON.
+    `cites` is what a `CitingTool` needs to cite from this call and those before it, as JSON.
     """
 
     item: Item
@@ -38,7 +38,7 @@ class ToolAnswer:
 
 
 class ToolInUse(Protocol):
-    """A tool within one response; nothing that it needs is made before its first call."""
+    """A tool within one response; it makes what it needs at its first call."""
 
     def functions(self) -> Sequence[Item]:
         """Return the functions that the model is offered, as a chat has them."""
@@ -56,16 +56,16 @@ class ToolInUse(Protocol):
         ...
 
     def cite(self, text: str) -> list[Item]:
-        """Return the annotations of a message that the model has written: what of it comes from this tool."""
+        """Return the annotations of a message: the places that come from this tool."""
         ...
 
     async def close(self) -> None:
-        """Let go of what the response alone needed; the response has ended."""
+        """Release what the response needed; it has ended."""
         ...
 
 
 class WritingTool(ToolInUse):
-    """A tool whose calls are seen while the model writes them."""
+    """A tool whose calls the client sees while the model writes them."""
 
     @abstractmethod
     def write(self, item: Item) -> WrittenCall:
@@ -105,7 +105,7 @@ class ApprovedCall:
 
 
 class RemoteTool(ToolInUse):
-    """A tool whose functions others have: they are listed before the model is asked, and calls may need an approval."""
+    """A tool with functions elsewhere: they are listed before the model is asked, and calls may need an approval."""
 
     @abstractmethod
     def begin_list(self) -> Item | None:
@@ -113,7 +113,7 @@ class RemoteTool(ToolInUse):
 
     @abstractmethod
     async def list_functions(self, item: Item, send: SendEvent) -> ToolAnswer:
-        """Ask for the functions, which `functions` then returns; that it fails is for the item to say."""
+        """Ask for the functions, which `functions` then returns; a failure is shown in the item."""
 
     @abstractmethod
     def ask_approval(self, name: str, arguments: str) -> Item | None:
@@ -128,11 +128,10 @@ class RemoteTool(ToolInUse):
 class ToolContext:
     """What a tool may know of the response that it is opened for.
 
-    `items` are those of the whole conversation, `outputs` what functions of the service's tools answered in it, each
-    with its name, `include` what the caller wants to see of the answer, `param` the tool's place in the request, for
-    errors. Nobody waits for a line of a batch, `is_batch`, or comes back to it soon. `max_model_len` is the size of the
-    model's context, in tokens. `made` are the items of calls that this response has made already, where another process
-    goes on with it.
+    `items` are those of the whole conversation, `outputs` the outputs of the service's functions in it, each with its
+    name, `include` what the client wants to see of the answer, `param` the tool's place in the request, for errors.
+    `is_batch` marks a line of a batch, for which no client waits. `max_model_len` is the size of the model's context,
+    in tokens. `made` are the items of calls that this response has made in another process.
     """
 
     principal: Principal
@@ -145,7 +144,7 @@ class ToolContext:
     made: Sequence[Item] = ()
 
     def calls(self, kind: str) -> list[Item]:
-        """Return the items of calls of one type that there have been, in the conversation and in this response."""
+        """Return the items of calls of one type, in the conversation and in this response."""
         return [item for item in (*self.items, *self.made) if item["type"] == kind]
 
 
@@ -154,14 +153,14 @@ class BuiltIn(Protocol):
 
     @property
     def type(self) -> Operation:
-        """What the configuration and the scopes of keys call it."""
+        """Its name in the configuration and in the scopes of keys."""
         ...
 
     async def open(self, tool: Any, context: ToolContext) -> ToolInUse:
         """Return the tool for one response; `tool` is of the schema that goes with `type`.
 
         Raises:
-            ApiError: it cannot be used as the request asks; what is looked up for that belongs into a `CheckedTool`.
+            ApiError: it cannot be used as the request asks. Checks that look something up belong into a `CheckedTool`.
         """
         ...
 
@@ -172,7 +171,7 @@ BuiltIns = Mapping[str, BuiltIn]
 
 @dataclass(frozen=True, slots=True)
 class ToolBounds:
-    """How much the tools of one response may take, all calls together; what is longer of an output is cut off."""
+    """The bounds on all calls of a response together, and on the length of each output, which is cut off there."""
 
     max_calls: int = 20
     max_s: float = 120.0
