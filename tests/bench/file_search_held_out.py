@@ -51,7 +51,7 @@ HELD_OUT = [
     ("What does a forbidden system call return?", "is refused with EPERM"),
     ("Can the answers of the interpreter within the sandbox be believed?", "the service trusts nothing that comes out"),
     ("Who is the user of a sandbox when the service runs as root?", "Root is nobody inside and outside"),
-    ("What if a web page tells the model to send data away in a URL?", "in an address gets nowhere"),
+    ("What if a web page tells the model to send data away in a URL?", "cannot make it send data away in an address"),
     ("Why is HTML parsed in a separate process?", "Pages are hostile, and the parser is written in C++"),
     ("How often are the engine's own metrics reported?", "metrics four times a second instead of at every step"),
     ("What ends the engine's processes after a replica was killed?", "when the replica ends, also when it is killed"),
@@ -69,10 +69,10 @@ HELD_OUT = [
     ("Which library runs the patterns of safety policies?", "Patterns run in linear time (RE2)"),
     (
         "A background response was seen in part when its process died: what then?",
-        "replays the response as far as it went and goes on from",
+        "replays the response as far as it went, and goes on from",
     ),
     ("Can a deleted file be read again through an older turn?", "deleted since cannot be read through it"),
-    ("What is dropped when a conversation is too long?", "What is cut off to fit is whole turns"),
+    ("What is dropped when a conversation is too long?", "Only whole turns are dropped to fit"),
     (
         "How does a developer add a tool that the service runs itself?",
         "`create_built_in` in `serve_app/operations/NAME.py` makes it",
