@@ -1,4 +1,4 @@
-"""Every error that a caller can meet, with its status, its words and its one way onto the wire.
+"""Every error that a client can meet, with its status, its words and its one way onto the wire.
 
     ApiError                        500  the service failed; a bug unless a class below says otherwise
     ├── BadRequest                  400  the body or a parameter is at fault; `code` names the rule
@@ -20,13 +20,13 @@
     ├── UnsupportedMediaType        415  the body is not of the type that the path takes
     ├── RateLimited                 429  the key's minute is used up
     ├── QuotaExceeded               429  the account's quota is used up
-    ├── ClientGone                  499  the caller took the request back
+    ├── ClientGone                  499  the client took the request back
     ├── Unavailable                 503  something the service needs is away; try again
     │   ├── EngineOverloaded        503  every place in the engine is taken
     │   └── StoresAway              503  the database or the object store is away
     └── InsufficientStorage         507  there is no room left to store it
 
-A message is written for the caller: what was wrong, then what to do. It never holds request content beyond
+A message is written for the client: what was wrong, then what to do. It never holds request content beyond
 a short scalar, nor class names, paths or secrets. Nothing here knows the web framework.
 """
 
@@ -319,7 +319,7 @@ class QuotaExceeded(ApiError):
 
 
 class ClientGone(ApiError):
-    """The caller cancelled the request; only the log sees this error."""
+    """The client cancelled the request; only the log sees this error."""
 
     status = 499
     default_type = "invalid_request_error"

@@ -24,7 +24,7 @@ def render_duration(seconds: float) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return a caller's scalar fit to be shown: at most 64 characters, none of them a control character."""
+    """Return a client's scalar fit to be shown: at most 64 characters, none of them a control character."""
     shown = text if len(text) <= _MAX_SHOWN_CHARS else text[: _MAX_SHOWN_CHARS - 3] + "..."
     return shown if shown.isprintable() else "".join(c if c.isprintable() else "?" for c in shown)
 

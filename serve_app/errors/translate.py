@@ -28,7 +28,7 @@ _FULL = ("disk is full", "No space left", "could not extend file")  # SQLite, th
 
 
 def translate_engine_error(error: EngineError) -> ApiError:
-    """Return the caller's error for an engine's failure."""
+    """Return the client's error for an engine's failure."""
     match error:
         case ContextLengthExceeded():
             return api.ContextLengthExceeded(error.param, error.limit, error.num_tokens, error.is_lower_bound)

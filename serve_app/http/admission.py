@@ -165,7 +165,7 @@ class Ticket:
     def _worth(self, cost: Cost) -> int:
         """Return the tokens to hold.
 
-        A bound that the caller set is held in full, so that no number of concurrent requests passes the limit.
+        A bound that the client set is held in full, so that no number of concurrent requests passes the limit.
         Without one, what the key usually generates is held. Of what is only guessed, never so much is held that a
         prompt which fits into the limit is refused for it.
         """

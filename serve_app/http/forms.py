@@ -10,7 +10,7 @@ _MAX_NAME_CHARS = 256
 
 
 class FormRefused(ValueError):
-    """The body is not a multipart form within bounds; the message is a sentence fit for the caller."""
+    """The body is not a multipart form within bounds; the message is a sentence fit for the client."""
 
 
 class PartBegin(NamedTuple):

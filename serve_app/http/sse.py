@@ -76,7 +76,7 @@ class OutcomeResponse:
         except Exception as error:
             await send({"type": "http.response.body", "body": self._failure(error), "more_body": True})
         else:
-            self._settle()  # Before the end is sent, so that the caller's next request finds what is left.
+            self._settle()  # Before the end is sent, so that the client's next request finds what is left.
         await send({"type": "http.response.body", "body": b""})
 
     def _failure(self, error: Exception) -> bytes:

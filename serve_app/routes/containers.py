@@ -55,7 +55,7 @@ async def list_containers(request: Request) -> Response:
     query = parse_query(request, ContainerQuery)
     page = ContainerPage(query.limit, query.is_ascending, query.after, query.name)
     try:
-        found, has_more = await containers.list_containers(principal.account, page)
+        found, has_more = await containers.store.list_containers(principal.account, page)
     except KeyError:
         raise unknown_after(query.after or "") from None
     return json_response(list_to_wire([container_to_wire(one) for one in found], has_more=has_more))

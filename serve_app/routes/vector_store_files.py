@@ -133,7 +133,7 @@ async def _list(request: Request, batch_id: str | None) -> Page[dict[str, Any]]:
     page = StoreFilePage(query.limit, query.is_ascending, query.after, query.filter, batch_id)
     with translated(store_id):
         try:
-            found, has_more = await service.list_files(principal.account, store_id, page)
+            found, has_more = await service.files.list_files(principal.account, store_id, page)
         except StoreFileMissing:
             raise unknown_after(query.after or "") from None
     return list_to_wire([store_file_to_wire(file) for file in found], has_more=has_more)

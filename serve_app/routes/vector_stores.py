@@ -56,7 +56,7 @@ async def list_stores(request: Request) -> Response:
     query = parse_query(request, PageQuery)
     try:
         page = StorePage(query.limit, query.is_ascending, query.after)
-        found, has_more = await service.list_stores(principal.account, page)
+        found, has_more = await service.stores.list_stores(principal.account, page)
     except StoreMissing:
         raise unknown_after(query.after or "") from None
     return json_response(list_to_wire([store_to_wire(store) for store in found], has_more=has_more))

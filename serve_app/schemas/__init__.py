@@ -1,1 +1,1 @@
-"""What callers may send and what they get, one module per resource; says nothing of HTTP or engines."""
+"""What clients may send and what they get, one module per resource; says nothing of HTTP or engines."""

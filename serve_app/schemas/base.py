@@ -26,7 +26,7 @@ _TOKEN_ID = re.compile(r"[0-9]{1,10}")
 
 
 class WireModel(BaseModel):
-    """A JSON object that a caller sends; unknown keys are refused."""
+    """A JSON object that a client sends; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
 

@@ -1,4 +1,4 @@
-"""Tools that the model may call, how a caller steers their choice, and the functions that they replaced."""
+"""Tools that the model may call, how a client steers their choice, and the functions that they replaced."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ JsonSchema = dict[str, Any]
 
 
 class FunctionDefinition(WireModel):
-    """A function that the caller runs when the model asks for it; `parameters` is a JSON schema."""
+    """A function that the client runs when the model asks for it; `parameters` is a JSON schema."""
 
     name: Name
     description: str | None = None

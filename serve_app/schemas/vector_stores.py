@@ -42,7 +42,7 @@ class AutoChunking(WireModel):
 
 
 class StaticChunking(WireModel):
-    """Chunks of a size that the caller says."""
+    """Chunks of a size that the client sets."""
 
     type: Literal["static"]
     static: StaticSizes

@@ -47,7 +47,7 @@ class Containers:
     ) -> None:
         self.config = config
         self.files = ContainerFiles(store, hosts, uploads, config)
-        self._store = store
+        self.store = store
         self._hosts = hosts
 
     async def create(
@@ -63,25 +63,25 @@ class Containers:
         self.check_memory(new.memory_limit, _within(param, "memory_limit"))
         uploads = await self.files.find_uploads(principal, new.file_ids, _within(param, "file_ids"))
         account, most = principal.account, self.config.max_containers_per_account
-        if await self._store.count_running(account) >= most and not await self._make_room(account):
+        if await self.store.count_running(account) >= most and not await self._make_room(account):
             raise too_many(most)
         container_id = container_id or new_container_id()
         idle_s = 60.0 * (new.idle_minutes or self.config.idle_minutes)
         with translated(container_id):
             place = await self._hosts.create(container_id, idle_s)
-        now = self._store.clock()
+        now = self.store.clock()
         memory_limit = new.memory_limit or self.config.memory_limit
         made = StoredContainer(
             container_id, account, new.name, memory_limit, now, now, idle_s, True, cast(dict[str, Any], place)
         )
         try:
-            await self._store.add(made, most)
+            await self.store.add(made, most)
             for upload in uploads:
                 await self.files.copy(made, upload)
         except BaseException as error:
             with suppress(ContainerError):
                 await self._hosts.end(place, container_id)
-            await self._store.delete(account, container_id)
+            await self.store.delete(account, container_id)
             if isinstance(error, TooManyContainers):
                 raise too_many(most) from None
             raise
@@ -89,15 +89,15 @@ class Containers:
 
     async def _make_room(self, account: str) -> bool:
         """End the automatic container of an account that was used longest ago, if that is some time; say if so."""
-        found, _ = await self._store.list_containers(account, ContainerPage(limit=1000, name=AUTO_NAME))
-        idle_before = self._store.clock() - _SPARED_S - self.config.call_timeout_s
+        found, _ = await self.store.list_containers(account, ContainerPage(limit=1000, name=AUTO_NAME))
+        idle_before = self.store.clock() - _SPARED_S - self.config.call_timeout_s
         idle = [one for one in found if one.is_running and one.last_active_at < idle_before]
         if not idle:
             return False
         oldest = min(idle, key=lambda one: one.last_active_at)
         with suppress(ContainerError):
             await self._hosts.end(place_of(oldest), oldest.container_id)
-        await self._store.note_end(oldest.container_id)
+        await self.store.note_end(oldest.container_id)
         return True
 
     async def check_able(self) -> None:
@@ -129,7 +129,7 @@ class Containers:
         Raises:
             NotFound: it has none with this id.
         """
-        found = await self._store.find(account, container_id)
+        found = await self.store.find(account, container_id)
         if found is None:
             raise NotFound(f"Container with id '{shorten(container_id)}' not found.")
         return found
@@ -146,20 +146,12 @@ class Containers:
         try:
             await self._hosts.check(place_of(found), container_id)
         except ContainerGone:
-            await self._store.note_end(container_id)
+            await self.store.note_end(container_id)
             return replace(found, is_running=False)
         except ContainerError:
             return found
-        await self._store.touch(container_id)
-        return replace(found, last_active_at=self._store.clock())
-
-    async def list_containers(self, account: str, page: ContainerPage) -> tuple[list[StoredContainer], bool]:
-        """Return a page of an account's containers, and whether there are more.
-
-        Raises:
-            KeyError: `page.after` is none of them.
-        """
-        return await self._store.list_containers(account, page)
+        await self.store.touch(container_id)
+        return replace(found, last_active_at=self.store.clock())
 
     async def delete(self, account: str, container_id: str) -> None:
         """End a container and forget it.
@@ -170,7 +162,7 @@ class Containers:
         found = await self.find(account, container_id)
         with suppress(ContainerError):
             await self._hosts.end(place_of(found), container_id)
-        await self._store.delete(account, container_id)
+        await self.store.delete(account, container_id)
 
     async def run(self, container: StoredContainer, code: str) -> CodeRun:
         """Run code in a container.
@@ -181,12 +173,12 @@ class Containers:
         try:
             result = await self._hosts.run(place_of(container), container.container_id, code)
         except ContainerGone:
-            await self._store.note_end(container.container_id)
+            await self.store.note_end(container.container_id)
             raise
         if result.status == "died":
-            await self._store.note_end(container.container_id)
+            await self.store.note_end(container.container_id)
         else:
-            await self._store.touch(container.container_id)
+            await self.store.touch(container.container_id)
         return result
 
 

@@ -1,11 +1,14 @@
-"""Vector stores as accounts have them: made, changed, filled and emptied. What is put in is indexed behind requests."""
+"""Vector stores as accounts have them: made, changed, filled and emptied. Files are indexed behind requests.
+
+The routes of vector stores call it.
+"""
 
 import secrets
 from collections.abc import Sequence
 
 from deployments.state.files.store import FileStore
 from deployments.state.identity.principal import Principal
-from deployments.state.vector_stores.files import StoredStoreBatch, StoreFilePage, VectorStoreFiles
+from deployments.state.vector_stores.files import StoredStoreBatch, VectorStoreFiles
 from deployments.state.vector_stores.rows import (
     Attributes,
     NewStore,
@@ -14,7 +17,7 @@ from deployments.state.vector_stores.rows import (
     StoredStoreFile,
     StoreFull,
 )
-from deployments.state.vector_stores.store import StoreChange, StorePage, VectorStores
+from deployments.state.vector_stores.store import StoreChange, VectorStores
 from deployments.tools.config import FileSearchConfig
 from serve_app.errors.api import NotFound, RetentionForbids
 from serve_app.errors.text import shorten
@@ -79,10 +82,6 @@ class VectorStoreService:
         with translated(store_id):
             return await self.stores.find(account, store_id)
 
-    async def list_stores(self, account: str, page: StorePage) -> tuple[list[StoredStore], bool]:
-        """Return a page of an account's stores, and whether there are more; raises StoreMissing for `page.after`."""
-        return await self.stores.list_stores(account, page)
-
     async def update(self, account: str, store_id: str, body: StoreUpdateRequest) -> StoredStore:
         """Change what the body names; return the store."""
         change = StoreChange(
@@ -146,10 +145,6 @@ class VectorStoreService:
         """Return a file in a store."""
         with translated(store_id, file_id):
             return await self.files.find(account, store_id, file_id)
-
-    async def list_files(self, account: str, store_id: str, page: StoreFilePage) -> tuple[list[StoredStoreFile], bool]:
-        """Return a page of the files in a store, and whether there are more; StoreFileMissing is for `page.after`."""
-        return await self.files.list_files(account, store_id, page)
 
     async def set_attributes(
         self, account: str, store_id: str, file_id: str, attributes: Attributes | None

@@ -1,4 +1,4 @@
-"""The tools of a response, and how a caller steers their choice.
+"""The tools of a response, and how a client steers their choice.
 
 Whether a tool that the service runs itself is switched on in this deployment is asked later, by the operation.
 """
@@ -34,7 +34,7 @@ SUPPORTED_TOOLS = f"{', '.join(_SUPPORTED[:-1])} and {_SUPPORTED[-1]}"
 
 
 class FunctionTool(WireModel):
-    """A function that the caller runs when the model asks for it; `parameters` is a JSON schema."""
+    """A function that the client runs when the model asks for it; `parameters` is a JSON schema."""
 
     type: Literal["function"]
     name: Name

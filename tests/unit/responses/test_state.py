@@ -161,9 +161,9 @@ def test_other_choices_and_what_follows_the_end_add_nothing():
     assert machine.take(text("late")) == []
     machine.end_generation(USAGE)
     machine.end()
-    number = machine.num_events
+    number = machine._writer.number
     assert not machine.take(text("later")) + machine.fail("server_error", "x") + machine.cancel() + machine.end()
-    assert machine.num_events == number
+    assert machine._writer.number == number
 
 
 def test_arguments_of_a_finished_call_fail_the_response():
@@ -319,7 +319,7 @@ def test_any_sequence_is_legal_and_folds_to_the_final_object(steps, is_queued, i
                 machine.next_generation()
                 tool = None
             case "tool":
-                number = machine.num_events
+                number = machine._writer.number
                 tool, events = machine.open_tool({"id": f"xx_{number}", "type": "other_call", "status": "in_progress"})
                 written += events
             case "tell" if tool is not None:

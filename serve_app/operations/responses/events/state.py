@@ -37,43 +37,35 @@ _NO_TOOLS: Mapping[str, str] = MappingProxyType({})
 class ResponseState:
     """One response on its way. `response` is the object as it stands; `usage` adds up all of its generations.
 
-    `cuts` records how each finished item was chunked, so that `replay` can rebuild the stream.
+    `items` are finished, in order; `cuts` records how each was chunked, so that `replay` can rebuild the stream.
 
     A call of a function that the service runs, which `use_tools` names, becomes an entry of `calls` instead of an item.
-    The first of a generation, where its tool shows a call while the model writes it, becomes an item besides, which
-    stays open until the call is carried out; what the model says after it waits for `take_later`. `items` gives every
-    new item its id and seal. Once it has ended, every method returns no events.
+    The first of a generation, where its tool shows a call while the model writes it, becomes an item too, which stays
+    open until the call is carried out; the model's output after it waits for `take_later`. `new_items` gives each item
+    its id and seal. Once it has ended, every method returns no events.
     """
 
-    def __init__(self, response: Item, items: NewItems | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, response: Item, new_items: NewItems | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
         self.response = response
         self.usage = Usage()
         self.calls: list[ServerCall] = []
         self.finish_reason: str | None = None
         self.has_ended = False
-        self._new_items = items or NewItems()
+        self._new_items = new_items or NewItems()
         self._clock = clock
         self._function_names = _NO_TOOLS
         self._cite: Cite = lambda _: []
         self._writer = EventWriter()
         self.cuts: list[Any] = []
-        self._items: list[Item] = []
+        self.items: list[Item] = []
         self._open: OpenText | OpenCall | OpenTool | None = None
         self._call: int | None = None
         self._server_calls: dict[int, ServerCall] = {}
         self._follow: Follow = lambda _: None
         self._followed: int | None = None
         self._later: list[Event] = []
-
-    @property
-    def num_events(self) -> int:
-        """How many events have been written; the number of the next."""
-        return self._writer.number
-
-    @property
-    def items(self) -> list[Item]:
-        """The items that are finished, in order."""
-        return self._items
 
     def use_tools(self, names: Mapping[str, str], cite: Cite, follow: Follow) -> None:
         """Use these tools from now on.
@@ -95,11 +87,11 @@ class ResponseState:
         return [*events, self._writer.response("in_progress", self.response)]
 
     def continue_at(self, number: int) -> None:
-        """Give the next event this number: that many have been shown."""
+        """Number events from here on: so many have been shown."""
         self._writer.number = number
 
     def progress(self) -> list[bytes]:
-        """Return the event that says that a queued response runs now."""
+        """Return the event with which a queued response begins to run."""
         self.response["status"] = "in_progress"
         return [self._writer.response("in_progress", self.response)]
 
@@ -148,7 +140,7 @@ class ResponseState:
         for position in range(len(later)):
             if not self.has_ended:
                 written += self._take(later, position)
-        return written if self._followed is not None else written + self._close_open(status)
+        return written if self._followed is not None else written + self.close_item(status)
 
     def _take_text(self, text: str, logprobs: list[Any] | None = None, *, is_reasoning: bool = False) -> list[bytes]:
         if not text and not logprobs:
@@ -157,7 +149,7 @@ class ResponseState:
         events: list[bytes] = []
         opened = self._open
         if not isinstance(opened, OpenText) or opened.item["type"] != kind:
-            events = self._close_open("completed")
+            events = self.close_item()
             opened = self._open = self._new_text(kind)
             events += opened.begin()
         return [*events, opened.delta(text, logprobs)]
@@ -165,10 +157,10 @@ class ResponseState:
     def _new_text(self, kind: Literal["message", "reasoning"]) -> OpenText:
         new_id = self._new_items.new_id
         item = reasoning_item(new_id) if kind == "reasoning" else message_item(new_id)
-        return OpenText(self._writer, item, len(self._items), self._new_items.seal_reasoning, self._cite)
+        return OpenText(self._writer, item, len(self.items), self._new_items.seal_reasoning, self._cite)
 
     def _open_call(self, call: int, call_id: str, name: str) -> list[bytes]:
-        events = self._close_open("completed")
+        events = self.close_item()
         self._call = call
         if name in self._function_names:
             name = self._function_names[name]
@@ -181,7 +173,7 @@ class ResponseState:
             self._followed = call
             return events + begun
         item = call_item(self._new_items.new_id, call_id, name)
-        self._open = OpenCall(self._writer, item, len(self._items))
+        self._open = OpenCall(self._writer, item, len(self.items))
         return [*events, self._open.begin()]
 
     def _take_arguments(self, call: int, text: str) -> list[bytes]:
@@ -204,7 +196,7 @@ class ResponseState:
         if self._followed is not None and not is_cut:
             return []
         status: Status = "incomplete" if is_cut else "completed"
-        return self._close_open(status) + self.take_later(status)
+        return self.close_item(status) + self.take_later(status)
 
     def count(self, usage: Usage) -> None:
         """Add tokens to those that the response has taken."""
@@ -221,9 +213,9 @@ class ResponseState:
 
     def open_tool(self, item: Item, written: WrittenCall | None = None) -> tuple[OpenTool, list[bytes]]:
         """Begin the item of a tool that the service runs; return it, and the events so far."""
-        events = self._close_open("completed")
+        events = self.close_item()
         self._new_items.begin_tool(item)
-        opened = self._open = OpenTool(self._writer, item, len(self._items), written)
+        opened = self._open = OpenTool(self._writer, item, len(self.items), written)
         return opened, events + opened.begin()
 
     @property
@@ -232,8 +224,14 @@ class ResponseState:
         return self._open if isinstance(self._open, OpenTool) else None
 
     def close_item(self, status: Status = "completed") -> list[bytes]:
-        """Return the events that end the open item."""
-        return self._close_open(status)
+        """Return the events that end the open item, none where there is none."""
+        opened, self._open, self._followed = self._open, None, None
+        if opened is None:
+            return []
+        events = opened.close(status)
+        self.items.append(opened.item)
+        self.cuts.append(opened.cuts)
+        return events
 
     def end(self) -> list[bytes]:
         """Return the terminal event of a response that the last generation's finish reason completes or cuts.
@@ -243,10 +241,10 @@ class ResponseState:
         if self.has_ended:
             return []
         ended_well = self.finish_reason in ("stop", "tool_calls")
-        is_cut_off = any(item.get("status") == "incomplete" for item in self._items if item["type"] in MODELS_OWN)
+        is_cut_off = any(item.get("status") == "incomplete" for item in self.items if item["type"] in MODELS_OWN)
         if self.finish_reason is None or (ended_well and is_cut_off):
             return self.fail("server_error", SERVER_ERROR_MESSAGE)
-        if ended_well and not self._items and self._open is None:
+        if ended_well and not self.items and self._open is None:
             return [*self._say_nothing(), *self._end("completed")]
         if self.finish_reason in ("length", "content_filter"):
             reason = "max_output_tokens" if self.finish_reason == "length" else "content_filter"
@@ -261,7 +259,7 @@ class ResponseState:
     def _say_nothing(self) -> list[bytes]:
         """Return the events of a message without text: the model generated nothing."""
         opened = self._open = self._new_text("message")
-        return [*opened.begin(), *self._close_open("completed")]
+        return [*opened.begin(), *self.close_item()]
 
     def fail(self, code: ErrorCode, message: str) -> list[bytes]:
         """Return the events of a response that cannot go on."""
@@ -290,24 +288,15 @@ class ResponseState:
     def _end(self, kind: str, status: str | None = None) -> list[bytes]:
         if self.has_ended:
             return []
-        events = self._close_open("completed" if kind == "completed" else "incomplete")
+        events = self.close_item("completed" if kind == "completed" else "incomplete")
         self.has_ended = True
         self.response |= {
             "status": status or kind,
             "completed_at": int(self._clock()) if kind == "completed" else None,
-            "output": self._items,
+            "output": self.items,
             "usage": usage_to_wire(self.usage),
         }
         return [*events, self._writer.response(kind, self.response)]
-
-    def _close_open(self, status: Status) -> list[bytes]:
-        opened, self._open, self._followed = self._open, None, None
-        if opened is None:
-            return []
-        events = opened.close(status)
-        self._items.append(opened.item)
-        self.cuts.append(opened.cuts)
-        return events
 
 
 def usage_to_wire(usage: Usage) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def text_to_wire(text: TextConfig | None) -> Item:
 def tool_to_wire(tool: Tool) -> Item:
     """Return a tool as a response echoes it.
 
-    Functions are strict unless the caller says otherwise, as far as their schema lets them be.
+    Functions are strict unless the client says otherwise, as far as their schema lets them be.
     """
     if not isinstance(tool, FunctionTool):
         return tool.to_wire()
@@ -155,7 +155,7 @@ def _sampling_of(request: ResponseRequest) -> Item:
 
 
 def _tools_of(request: PromptedRequest, offered: Sequence[OfferedFunction]) -> tuple[list[Item], Any]:
-    """Return the tools of the chat, the caller's functions first, and the choice among them."""
+    """Return the tools of the chat, the client's functions first, and the choice among them."""
     own = [tool for tool in request.tools or () if isinstance(tool, FunctionTool)]
     choice: Any = "auto"
     match request.tool_choice:
