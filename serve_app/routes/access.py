@@ -7,9 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from serve_app.http.auth import authenticate, authenticate_admin
 from serve_app.http.middleware import TRACE
+from serve_app.operations.scopes import check_operation
 from serve_app.services import Services
 from serve_app.telemetry.trace import RequestTrace
 
@@ -34,14 +36,17 @@ def trace_of(request: Request) -> RequestTrace:
     return trace
 
 
-async def caller(request: Request) -> Principal:
+async def caller(request: Request, operation: Operation | None = None) -> Principal:
     """Return who holds the request's API key, and note it for the log and the headers.
 
     Raises:
         Unauthenticated, InvalidKey, Unavailable: as `authenticate` does.
+        PermissionDenied: the key may not use the operation.
     """
     principal = await authenticate(request, services_of(request).gatekeeper)
     trace_of(request).principal = principal
+    if operation is not None:
+        check_operation(principal, operation)
     return principal
 
 

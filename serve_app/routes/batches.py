@@ -21,7 +21,7 @@ from serve_app.validation.body import parse_json_body
 @answers("openai.types.Batch", body=BatchCreateRequest)
 async def create_batch(request: Request) -> Response:
     """Create a batch; whether its input is valid is found out afterwards."""
-    principal = await _caller(request)
+    principal = await caller(request, Operation.BATCHES)
     if principal.retention == "strict":
         raise RetentionForbids("batches, whose input and output are stored")
     body = parse_json_body(await request.body(), BatchCreateRequest)
@@ -52,7 +52,7 @@ async def create_batch(request: Request) -> Response:
 @answers(Page, of="openai.types.Batch", query=BatchQuery)
 async def list_batches(request: Request) -> Response:
     """Return the account's batches, newest first; `limit` and `after` page them."""
-    principal = await _caller(request)
+    principal = await caller(request, Operation.BATCHES)
     query = parse_query(request, BatchQuery)
     try:
         found, has_more = await services_of(request).batches.list_batches(principal.account, query.limit, query.after)
@@ -64,7 +64,7 @@ async def list_batches(request: Request) -> Response:
 @answers("openai.types.Batch")
 async def retrieve_batch(request: Request) -> Response:
     """Return a batch, with its progress."""
-    principal = await _caller(request)
+    principal = await caller(request, Operation.BATCHES)
     batch_id = request.path_params["batch_id"]
     try:
         return json_response(batch_to_wire(await services_of(request).batches.find(principal.account, batch_id)))
@@ -75,7 +75,7 @@ async def retrieve_batch(request: Request) -> Response:
 @answers("openai.types.Batch")
 async def cancel_batch(request: Request) -> Response:
     """Stop a batch; what is done is kept."""
-    principal = await _caller(request)
+    principal = await caller(request, Operation.BATCHES)
     batch_id = request.path_params["batch_id"]
     services = services_of(request)
     try:
@@ -86,12 +86,6 @@ async def cancel_batch(request: Request) -> Response:
         raise Conflict(f"Cannot cancel a batch with status '{refused.status}'.") from None
     services.wake_batches()
     return json_response(batch_to_wire(batch))
-
-
-async def _caller(request: Request) -> Principal:
-    principal = await caller(request)
-    check_operation(principal, Operation.BATCHES)
-    return principal
 
 
 def _check_endpoint(request: Request, principal: Principal, endpoint: str) -> None:

@@ -17,7 +17,6 @@ from serve_app.http.forms import FormEvent, PartBegin, PartData
 from serve_app.operations.containers.files import ContainerFiles, FileCopy, path_in
 from serve_app.operations.containers.refusals import expired
 from serve_app.operations.containers.service import Containers, NewContainer
-from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query, unknown_after
@@ -164,8 +163,7 @@ class _Upload:
 
 
 async def _caller(request: Request) -> tuple[Principal, Containers]:
-    principal = await caller(request)
-    check_operation(principal, Operation.CODE_INTERPRETER)
+    principal = await caller(request, Operation.CODE_INTERPRETER)
     containers = services_of(request).containers
     if containers is None:
         raise NotFound("The code interpreter is not switched on in this service. Ask the operator.")

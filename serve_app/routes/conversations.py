@@ -12,7 +12,6 @@ from deployments.state.responses.values import Conversation, ConversationMissing
 from serve_app.errors.api import NotFound, RetentionForbids
 from serve_app.errors.text import shorten
 from serve_app.operations.responses.operation import ResponseOperation
-from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
@@ -126,10 +125,8 @@ async def delete_item(request: Request) -> Response:
 
 
 async def _caller(request: Request) -> tuple[Principal, ResponseOperation, ConversationStore]:
-    principal = await caller(request)
     operation = services_of(request).operations.responses
-    check_operation(principal, operation.name)
-    return principal, operation, operation.storage.conversations
+    return await caller(request, operation.name), operation, operation.storage.conversations
 
 
 def _expires_at(principal: Principal, operation: ResponseOperation) -> float:

@@ -12,7 +12,6 @@ from deployments.state.identity.principal import Principal
 from serve_app.errors.api import Conflict, NotFound, RetentionForbids
 from serve_app.errors.text import shorten
 from serve_app.http.content import begin_content, parse_range
-from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query
@@ -23,7 +22,7 @@ from serve_app.schemas.files import FileQuery, FileUpload, file_to_wire
 @answers("openai.types.FileObject", form=FileUpload)
 async def create_file(request: Request) -> Response:
     """Store the file of a multipart form; its content is never held whole."""
-    principal = await _caller(request)
+    principal = await caller(request, Operation.FILES)
     if principal.retention == "strict":
         raise RetentionForbids("files to be stored")
     services = services_of(request)
@@ -34,7 +33,7 @@ async def create_file(request: Request) -> Response:
 @answers(Page, of="openai.types.FileObject", query=FileQuery)
 async def list_files(request: Request) -> Response:
     """Return the account's files, newest first; `purpose`, `limit`, `order` and `after` narrow and page them."""
-    principal = await _caller(request)
+    principal = await caller(request, Operation.FILES)
     query = parse_query(request, FileQuery)
     page = FilePage(query.purpose, query.limit, query.order, query.after)
     try:
@@ -47,14 +46,14 @@ async def list_files(request: Request) -> Response:
 @answers("openai.types.FileObject")
 async def retrieve_file(request: Request) -> Response:
     """Return what is known of a file."""
-    principal = await _caller(request)
+    principal = await caller(request, Operation.FILES)
     return json_response(file_to_wire(await _find(request, principal)))
 
 
 @answers(Deleted)
 async def delete_file(request: Request) -> Response:
     """Destroy a file."""
-    principal = await _caller(request)
+    principal = await caller(request, Operation.FILES)
     file_id = request.path_params["file_id"]
     try:
         await services_of(request).files.delete(principal.account, file_id)
@@ -73,7 +72,7 @@ async def delete_file(request: Request) -> Response:
 @answers(bytes, media_type="application/octet-stream", statuses=(200, 206))
 async def download_file(request: Request) -> Response:
     """Return a file's content as it was uploaded, or the range of it that is asked for."""
-    principal = await _caller(request)
+    principal = await caller(request, Operation.FILES)
     file = await _find(request, principal)
     span = parse_range(request.headers.get("range"), file.num_bytes)
     start, stop = span or (0, file.num_bytes)
@@ -90,12 +89,6 @@ async def download_file(request: Request) -> Response:
     except FileNotFound:  # Destroyed since it was found.
         raise _unknown(file.file_id) from None
     return StreamingResponse(content, 206 if span else 200, headers, media_type="application/octet-stream")
-
-
-async def _caller(request: Request) -> Principal:
-    principal = await caller(request)
-    check_operation(principal, Operation.FILES)
-    return principal
 
 
 async def _find(request: Request, principal: Principal) -> StoredFile:

@@ -7,7 +7,6 @@ from starlette.types import ASGIApp
 
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.registry import Body, EngineOperation, RunnableOperation
-from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import caller, services_of, trace_of
 from serve_app.routes.contract import answers
 from serve_app.validation.body import parse_json_body
@@ -25,8 +24,7 @@ def create_endpoint(operation: EngineOperation) -> Callable[[Request], Awaitable
 
 
 async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:
-    principal = await caller(request)
-    check_operation(principal, operation.name)
+    principal = await caller(request, operation.name)
     trace = trace_of(request)
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()

@@ -20,7 +20,6 @@ from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.queries import PromptQuery
 from serve_app.operations.responses.resume.replay import replay
-from serve_app.operations.scopes import check_operation
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query
@@ -42,7 +41,7 @@ async def create_response(request: Request) -> ASGIApp:
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
         body = parse_json_body(raw, ResponseRequest)
-        turn = await operation.begin(body, raw, principal, request_id=trace.request_id)
+        turn = await operation.preparation.begin(body, raw, principal, request_id=trace.request_id)
         chat = operation.first_chat(turn)
         cost = operation.cost_of_turn(turn, chat)
         trace.model, trace.stream = cost.model, body.is_stream
@@ -201,10 +200,8 @@ async def _run(query: PromptQuery, request: Request, ticket: Ticket) -> Item:
 
 
 async def _caller(request: Request) -> tuple[Principal, ResponseOperation]:
-    principal = await caller(request)
     operation = services_of(request).operations.responses
-    check_operation(principal, operation.name)
-    return principal, operation
+    return await caller(request, operation.name), operation
 
 
 async def _stored(request: Request) -> tuple[StoredTurn, Principal]:

@@ -113,7 +113,9 @@ class _Session:
         trace.principal = principal
         async with await self._services.admission.admit(principal) as ticket:
             body, raw, is_generated = _read(raw)
-            turn = await operation.begin(body, raw, principal, request_id=trace.request_id, remembered=self._remembered)
+            turn = await operation.preparation.begin(
+                body, raw, principal, request_id=trace.request_id, remembered=self._remembered
+            )
             trace.model = turn.engine.card.id
             chat = None
             if turn.messages:  # There is nothing to check in a turn that only says which tools there will be.

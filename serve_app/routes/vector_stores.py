@@ -14,7 +14,6 @@ from deployments.state.vector_stores.rows import StoreMissing
 from deployments.state.vector_stores.store import StorePage
 from serve_app.errors.api import BadRequest, NotFound
 from serve_app.operations.outcome import Cost
-from serve_app.operations.scopes import check_operation
 from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
 from serve_app.operations.vector_stores.service import VectorStoreService
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
@@ -128,8 +127,7 @@ async def search_caller(request: Request) -> tuple[Principal, FileSearch]:
         NotFound: there are none in this service.
         ApiError: the key is not valid, or may not search files.
     """
-    principal = await caller(request)
-    check_operation(principal, Operation.FILE_SEARCH)
+    principal = await caller(request, Operation.FILE_SEARCH)
     search = services_of(request).file_search
     if search is None:
         raise NotFound("File search is not switched on in this service. Ask the operator.")

@@ -225,10 +225,6 @@ class McpInUse(RemoteTool, WritingTool):
         send(f"{_CALL}.completed")
         return ToolAnswer({**item, "status": "completed", "output": text}, text or NO_OUTPUT)
 
-    def cite(self, text: str) -> list[Item]:
-        """Return nothing: where something comes from, servers do not say."""
-        return []
-
     async def close(self) -> None:
         """Let go of the server."""
         self._session.close()

@@ -13,7 +13,6 @@ import orjson
 from deployments.models.contract.engine import Engine
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
-from deployments.state.responses.values import StoredTurn
 from serve_app.errors.api import BadRequest
 from serve_app.operations.chat import ChatOperation
 from serve_app.operations.generation import cost_of
@@ -21,7 +20,6 @@ from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.dialect import GenerationChat, create_chat_request
 from serve_app.operations.responses.prompt.preparation import Preparation
-from serve_app.operations.responses.prompt.reading import RememberedResponse
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.queries import PromptQueries
 from serve_app.operations.responses.resume.journal import EmittedEvents, Journal, JournaledEngine, RetryPolicy
@@ -45,7 +43,7 @@ class ResponseOperation:
     def __init__(self, chat: ChatOperation, preparation: Preparation, storage: Storage) -> None:
         self.storage = storage
         self.queries = PromptQueries(chat, preparation, storage)
-        self._preparation = preparation
+        self.preparation = preparation
         self._chat = chat
         self._bounds = ToolBounds()
 
@@ -73,7 +71,7 @@ class ResponseOperation:
         self._engine_without_waiting(body, principal)
 
         async def prepare() -> ResponseRun:
-            turn = await self._preparation.begin(
+            turn = await self.preparation.begin(
                 body, raw, principal, request_id=request_id, priority=priority, is_batch=True
             )
             return self.start(turn)
@@ -82,7 +80,7 @@ class ResponseOperation:
         return Outcome(answer, body.is_stream)
 
     def _engine_without_waiting(self, body: ResponseRequest, principal: Principal) -> Engine:
-        engine = self._preparation.engine(body.model, principal)
+        engine = self.preparation.engine(body.model, principal)
         if body.background:
             raise BadRequest(
                 "Background responses are not available here. Leave 'background' out.",
@@ -90,41 +88,6 @@ class ResponseOperation:
                 code="unsupported_value",
             )
         return engine
-
-    async def begin(
-        self,
-        body: ResponseRequest,
-        raw: bytes,
-        principal: Principal,
-        *,
-        request_id: str,
-        remembered: RememberedResponse | None = None,
-    ) -> Turn:
-        """Return a response that can be run, with everything read.
-
-        Raises:
-            ApiError: the model, the key or what the request refers to does not allow it.
-        """
-        return await self._preparation.begin(body, raw, principal, request_id=request_id, remembered=remembered)
-
-    async def resume(
-        self,
-        body: ResponseRequest,
-        raw: bytes,
-        principal: Principal,
-        stored: StoredTurn,
-        journal: Journal,
-        *,
-        request_id: str,
-    ) -> Turn:
-        """Return a response that was begun in another process, so that it can go on from its `journal`.
-
-        Raises:
-            ApiError: it cannot be run any more: its model, or what it continues, is gone.
-        """
-        return await self._preparation.resume(
-            body, raw, principal, stored, calls=journal.calls(), request_id=request_id
-        )
 
     def first_chat(self, turn: Turn) -> GenerationChat:
         """Return the chat of the first generation.
@@ -163,7 +126,7 @@ class ResponseOperation:
         Raises:
             ApiError: one refers to what is not there, or was not sealed here for this account.
         """
-        return without_opened_text(await self._preparation.reader.resolve(principal, items_of(items), param))
+        return without_opened_text(await self.preparation.reader.resolve(principal, items_of(items), param))
 
 
 def _estimate(body: ResponseRequest) -> int:

@@ -167,9 +167,6 @@ class FileSearchInUse(CheckedTool, CitingTool):
             if marker in self._markers
         ]
 
-    async def close(self) -> None:
-        """Return at once: nothing is held."""
-
 
 def _queries_of(arguments: str) -> list[str]:
     """Return the queries that a model has written into its arguments; it may have written one only, or no JSON."""

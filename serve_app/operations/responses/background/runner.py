@@ -109,7 +109,9 @@ class BackgroundRunner:
             is_lost = emitted.has_items and not claimed.journal  # It was begun by a version that kept none.
             if claimed.is_cancelled or is_lost or claimed.epoch > _MAX_EPOCHS:
                 raise ApiError(INTERRUPTED)
-            turn = await self._operation.resume(request, raw, principal, claimed.turn, journal, request_id=request_id)
+            turn = await self._operation.preparation.resume(
+                request, raw, principal, claimed.turn, calls=journal.calls(), request_id=request_id
+            )
         except ApiError as error:
             await give_up(self._store, claimed, error.message)
             return

@@ -57,11 +57,10 @@ class ToolInUse(Protocol):
 
     def cite(self, text: str) -> list[Item]:
         """Return the annotations of a message: the places that come from this tool."""
-        ...
+        return []
 
     async def close(self) -> None:
         """Release what the response needed; it has ended."""
-        ...
 
 
 class WritingTool(ToolInUse):
