@@ -1,4 +1,7 @@
-"""The composition root: from the configuration to the Serve application. `serve run` calls `build`."""
+"""The composition root: from the configuration to the Serve application. `serve run` and `serve deploy` call `build`.
+
+The only module that may import everything.
+"""
 
 # No `from __future__ import annotations` here: Serve turns `args:` into the annotated type only if it is a class.
 

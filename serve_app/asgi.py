@@ -1,4 +1,7 @@
-"""The ASGI application: which path leads where, and what every request passes on its way."""
+"""The ASGI application: the table of routes, and the middleware that every request passes.
+
+`ingress` creates it over its services, tests over twins.
+"""
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException

@@ -1,4 +1,4 @@
-"""What a route may use, in one value; tests fill it with twins, the ingress with what it was bound to."""
+"""Everything that a route may use, in one value: `wiring` makes it for an ingress replica, tests with twins."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""`manta adopt-object-store`: says that a database and an object store belong together from now on."""
+"""`manta adopt-object-store`: marks a database and an object store as a pair from now on."""
 
 import asyncio
 from typing import Annotated

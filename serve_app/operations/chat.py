@@ -1,4 +1,4 @@
-"""The operation behind /v1/chat/completions."""
+"""The operation behind /v1/chat/completions; its events are also what responses are made from (`run_as_events`)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The operation behind /v1/embeddings."""
+"""The operation behind /v1/embeddings; vector stores ask it too, by `vector_stores.embedder`."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,7 @@
-"""What chat and completions have in common: an engine that writes text, maybe under a safety policy."""
+"""The common base of chat and completions: an engine writes text, under a safety policy where its model has one.
+
+Both doors price a body with `cost`, then `run` it.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""From a model id to the engine behind it, and the fields that an engine gets beside the body."""
+"""From a model id to its engine, and the fields that an engine gets beside the body: cache salt and affinity.
+
+Every operation calls it. Neither field reveals an account or a prompt.
+"""
 
 import hashlib
 import hmac

@@ -1,4 +1,7 @@
-"""The scopes of a key: the operations and the models that it may use; the same at both doors."""
+"""The scopes of a key: the operations and the models that it may use.
+
+Routes, batch lines and tools check them here, so that a key can do the same at both doors.
+"""
 
 from fnmatch import fnmatchcase
 

@@ -1,4 +1,4 @@
-"""What every endpoint needs: the services, the record and the principal of its request, and JSON answers."""
+"""What every endpoint needs: the services, the trace and the principal of its request, and JSON answers."""
 
 from typing import Any, Literal
 

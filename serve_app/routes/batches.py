@@ -1,4 +1,4 @@
-"""/v1/batches: created, shown, listed, cancelled. What runs them is in the package `batch`."""
+"""/v1/batches: create, list, retrieve, cancel. The package `batch` runs them."""
 
 from starlette.requests import Request
 from starlette.responses import Response

@@ -1,4 +1,4 @@
-"""/v1/containers: what the code interpreter runs in, made and ended by hand, and the files in it."""
+"""/v1/containers: create, list, retrieve, delete; their files: create, list, retrieve, download, delete."""
 
 from collections.abc import Callable
 from typing import Any

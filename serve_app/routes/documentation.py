@@ -1,4 +1,4 @@
-"""GET /openapi.json and /docs: the interface, for programs and for people. The page loads nothing from anywhere."""
+"""GET /openapi.json and /docs: the interface, for programs and for people. The page loads nothing from elsewhere."""
 
 import asyncio
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The query of a request, and the list objects that answer it."""
+"""Queries of requests, and the pages of lists that answer them."""
 
 import re
 from collections.abc import Callable, Sequence

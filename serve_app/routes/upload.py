@@ -1,4 +1,7 @@
-"""The upload of a file: from the pieces of a multipart form, as they come, to a stored file."""
+"""The upload of a file: from the pieces of a multipart form, as they come, to a stored file.
+
+No file is held whole. One that is refused, or whose client leaves, is not stored.
+"""
 
 import secrets
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""/v1/vector_stores/{id}/files and /file_batches: what is in a vector store, put in one by one or together."""
+"""The files of /v1/vector_stores/{id}, put in one by one (/files) or together (/file_batches)."""
 
 from typing import Any, Generic, Literal, TypeVar
 

@@ -1,4 +1,4 @@
-"""/v1/vector_stores: collections of files to be searched, made and ended by hand, and the search itself."""
+"""/v1/vector_stores: create, list, retrieve, update, delete, search."""
 
 from collections.abc import Sequence
 from typing import Any, Generic, Literal, TypeVar

@@ -1,4 +1,4 @@
-"""The wire model of batches: what may be asked for, and how a batch is shown."""
+"""The bodies of the batches API, and how a batch is shown."""
 
 from typing import Annotated, Any, Literal
 

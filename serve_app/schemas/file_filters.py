@@ -1,4 +1,4 @@
-"""What a search over files may ask for beside its words: conditions on their attributes, and how results are ranked."""
+"""The options of a search over files: conditions on their attributes, and how results are ranked."""
 
 from typing import Annotated, Any, Literal, Self
 

@@ -1,4 +1,4 @@
-"""The wire model of files: what an upload and a list may say, and how a file is shown."""
+"""The form of an upload, the query of a list, and how a file is shown."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Plain input for models: text, several texts, or tokens in their place."""
+"""Plain input for models, of completions and embeddings: text, several texts, or tokens."""
 
 from typing import Annotated, Any, LiteralString
 

@@ -1,4 +1,7 @@
-"""The service's logs, one JSON object a line, without the words of unexpected exceptions: they may quote a request."""
+"""The service's logs, one JSON object a line.
+
+Messages of unexpected exceptions are left out, as they may quote a request.
+"""
 
 import logging
 import traceback

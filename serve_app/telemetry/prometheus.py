@@ -1,4 +1,4 @@
-"""The measurements of one process, as Prometheus reads them."""
+"""The measurements of one process, as Prometheus reads them from /metrics."""
 
 from collections.abc import Callable
 

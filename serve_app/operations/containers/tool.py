@@ -1,4 +1,8 @@
-"""The code interpreter as a tool within a response: the model writes Python, a container runs it."""
+"""The code interpreter as a tool within a response: the model writes Python, a container runs it.
+
+A call never fails the response: where its container has ended, the model reads that. Containers that are made
+for a key which stores nothing, or for a line of a batch, end with the response.
+"""
 
 import asyncio
 import base64

@@ -1,4 +1,8 @@
-"""The search over files as a tool within a response: the model writes queries, and cites what it uses by its marker."""
+"""The search over files as a tool within a response.
+
+The model writes queries, reads passages with markers, and cites a passage by its marker; a message gets a citation for
+each marker that a search of this conversation has given out.
+"""
 
 import re
 from collections.abc import Sequence

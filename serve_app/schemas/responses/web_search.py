@@ -1,4 +1,4 @@
-"""The web search as a tool of a response: what it may find, for whom, how much is read; and its calls as items."""
+"""The web search as a tool of a response, with its filters, place and depth, and its calls as items."""
 
 import re
 from collections.abc import Mapping
