@@ -5,7 +5,6 @@ every step longer, and so the time that a new prompt waits. Here the content of 
 
 - One is being read, or is on its way: the step holds interactive requests only.
 - Answers are being generated: the step also holds as much background as makes it 10 % longer, at least one token.
-  Some steps hold none, so that steps are 5 % longer on average (`turns`).
 - None runs, but one came lately: the step holds background that takes no longer than a step of the second kind.
 - None came for `QUIET_S`: the background has the whole engine.
 
@@ -27,7 +26,6 @@ from deployments.replica.scheduling.notice import Notice
 from deployments.replica.scheduling.pieces import PiecewiseScheduler
 from deployments.replica.scheduling.preparing import QUIET_S
 from deployments.replica.scheduling.step_times import Kind, StepTimes
-from deployments.replica.scheduling.turns import Turns
 
 _STEPS_APART = 3
 """Minimum steps between two admissions. Staggering them avoids bursts of finishes that delay new requests."""
@@ -37,10 +35,10 @@ _FULL = 0.95
 
 
 class _Step(NamedTuple):
-    """A step during or between answers: its numbers of interactive and background tokens, and the ids that ran."""
+    """A step during or between answers: its number of tokens, and the ids that ran."""
 
     kind: Kind
-    held: tuple[int, int]
+    num_tokens: int
     ran: Set[str]
 
 
@@ -56,13 +54,11 @@ class InteractiveFirst(PiecewiseScheduler):
     _num_recent = 0  # They are among this many background requests at the start of `running`.
     _num_ran = 0
     _steps_until_next = 0
-    _rests = False  # Whether the last step held answers alone, as it was their turn.
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._notice = Notice.find()
         self._times = StepTimes()
-        self._turns = Turns()
         self._last_steps: deque[_Step] = deque(maxlen=_ALIKE)
         self._last_at = 0.0
         self._left_out: list[Request] = []  # The end of `running`, unless vLLM has changed the list.
@@ -82,14 +78,11 @@ class InteractiveFirst(PiecewiseScheduler):
         before; so the last steps must be alike. And a request of the first must still run, as otherwise the engine may
         have been idle in between.
         """
-        if len(self._last_steps) < _ALIKE or len({(step.kind, step.held) for step in self._last_steps}) > 1:
+        if len(self._last_steps) < _ALIKE or len({(step.kind, step.num_tokens) for step in self._last_steps}) > 1:
             return
         last = self._last_steps[-1]
         if any(request.request_id in self._last_steps[0].ran for request in self.running):
-            seconds = now - self._last_at
-            self._times.note(last.kind, sum(last.held), seconds)
-            if last.kind is Kind.BESIDE:
-                self._turns.note(*last.held, seconds)
+            self._times.note(last.kind, last.num_tokens, now - self._last_at)
 
     def _schedule(self, now: float, *args: Any, **kwargs: Any) -> SchedulerOutput:
         interactive, held, left_out = self._parted()
@@ -106,14 +99,13 @@ class InteractiveFirst(PiecewiseScheduler):
         # Interactive requests are first in the queue, so admitting as many as wait admits them alone.
         if num_waiting or is_on_its_way or any(map(_is_reading, interactive)):
             self._last_steps.clear()
-            self._rests = False
             most = self.max_num_scheduled_tokens
             step = self._schedule_among(interactive, held + left_out, num_waiting, most, *args, **kwargs)
         else:
             step = self._schedule_beside(interactive, held, left_out, *args, **kwargs)
-        # An empty step helps only for a request on its way or a turn of answers: both are short. Waiting for memory
-        # that the background holds would never end.
-        is_in_vain = num_waiting > 0 or not (is_on_its_way or self._rests)
+        # An empty step helps only for a request on its way, which is short. Waiting for memory that the background
+        # holds would never end.
+        is_in_vain = num_waiting > 0 or not is_on_its_way
         self._has_stood_still = step.total_num_scheduled_tokens == 0 and is_in_vain
         return step
 
@@ -140,21 +132,12 @@ class InteractiveFirst(PiecewiseScheduler):
         *args: Any,
         **kwargs: Any,
     ) -> SchedulerOutput:
-        """Return a step of interactive answers, with or without background, depending on the turn."""
+        """Return a step of interactive answers, if there are any, with some background."""
         kind = Kind.BESIDE if interactive else Kind.BETWEEN
         num_theirs = len(interactive) * (1 + self.num_spec_tokens)
         room = self._times.room(kind, num_theirs)
-        self._rests = bool(interactive) and not self._turns.has_background(room)
-        if self._rests:
-            left_out = held + left_out if held else left_out
-            step = self._schedule_among(interactive, left_out, 0, num_theirs, *args, **kwargs)
-            if not step.total_num_scheduled_tokens:
-                self._turns.end()
-        else:
-            step = self._schedule_some(interactive, held, left_out, num_theirs, room, *args, **kwargs)
-        ran = step.num_scheduled_tokens
-        num_theirs = sum(ran.get(request.request_id, 0) for request in interactive)
-        self._last_steps.append(_Step(kind, (num_theirs, step.total_num_scheduled_tokens - num_theirs), ran.keys()))
+        step = self._schedule_some(interactive, held, left_out, num_theirs, room, *args, **kwargs)
+        self._last_steps.append(_Step(kind, step.total_num_scheduled_tokens, step.num_scheduled_tokens.keys()))
         return step
 
     def _schedule_some(
