@@ -1,4 +1,7 @@
-"""What the operator says about batches."""
+"""The settings of batches, and the constants that used to be settings.
+
+`serve_app.config` makes `BatchConfig` a section of the configuration; coordinator and workers read it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,16 +12,16 @@ from pydantic import Field
 from deployments.config import Section
 
 MAX_JOBS = 4
-"""How many Ray Data jobs run at a time."""
+"""Ray Data jobs that run at a time."""
 MAX_RUNNING = 10
-"""How many batches a coordinator works on at a time."""
+"""Batches that one coordinator runs at a time."""
 SLICE_LINES = 1_000
-"""How many lines a worker of a job takes at a time."""
+"""Lines that a worker of a job takes at a time."""
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """Seconds between two looks for new batches, and between two commits of a worker."""
+    """Seconds between two polls for new batches, and between two commits of a worker."""
 
     poll_s: float = 0.5
     commit_s: float = 0.5
@@ -28,15 +31,30 @@ INTERVALS = Intervals()
 
 
 class BatchConfig(Section):
-    """How batches run. Times in seconds.
+    """How batches run.
 
-    The first `small_batch_lines` lines of a batch go to a worker that is always there and start at once; the rest of
-    larger ones get a Ray Data job with `num_workers` workers of their own, up to four jobs at a time. A job takes
-    seconds of several processors to start; one process runs 500 to 1,000 lines a second. Jobs share
-    `max_lines_in_flight`, the lines that may be with the models at once; there are fewer while replicas refuse them.
-    Keep it below the models' `max_concurrent_requests`, so that interactive requests always find a place. Where the
-    tokens of a step bound how many an engine runs, keep it some steps' worth of prompts above that, so that lines wait
-    to follow those that end. `priority` is vLLM's: higher runs later, interactive requests have 0.
+    The first `small_batch_lines` lines of a batch start at once on a worker that always runs. The rest of a larger
+    batch get a Ray Data job with workers of its own; up to four jobs run at a time. Starting a job takes several
+    processors some seconds.
+
+    Args:
+        max_unfinished_per_account: how many batches of one account may be unfinished at once; more are refused with
+            429. Raise it for accounts that submit many small batches.
+        max_requests: how many lines one batch may have.
+        max_line_bytes: the largest line of an input file. A worker holds every line in flight in memory; lower it
+            where that is too much.
+        priority: vLLM's priority of lines; higher runs later, interactive requests have 0.
+        max_lines_in_flight: how many lines the worker that always runs may have with the models at once, and all
+            jobs together again as many; fewer while replicas refuse lines. Keep it below the models'
+            `max_concurrent_requests`, so that interactive requests find a place. Where the tokens of a step bound how
+            many requests an engine runs, keep it some steps' worth of prompts above that, so that a line that ends is
+            followed at once by the next.
+        num_workers: worker processes of each Ray Data job. One runs 500 to 1,000 lines a second; raise it where the
+            models are faster.
+        num_cpus: how many CPUs each worker process reserves.
+        small_batch_lines: how many lines of a batch run on the worker that always runs; 0 gives every batch a job.
+        lease_s: after how many seconds another coordinator takes over the batches of one that died. Raise it where
+            the database is often away for longer.
     """
 
     retired: ClassVar[Mapping[str, str]] = {

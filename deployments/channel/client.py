@@ -1,4 +1,4 @@
-"""The client's end of the side channel: one connection to one process, and the answers that come over it."""
+"""The client's end of the side channel: one connection to one process, and the answers that arrive over it."""
 
 import asyncio
 import contextlib
@@ -9,14 +9,14 @@ import orjson
 
 from deployments.channel import frames
 from deployments.channel.errors import ChannelError, Lost, parse_error
-from deployments.channel.server import send_at_once
+from deployments.channel.server import set_nodelay
 
 CONNECT_TIMEOUT_S = 3.0
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
 
 
 class Address(TypedDict):
-    """Where a replica listens, as it published it."""
+    """Where a server listens: TCP host and port, the path of its Unix socket, and the secret of its connections."""
 
     host: str
     port: int
@@ -81,9 +81,9 @@ class ChannelStream:
                 await asyncio.wait_for(self._waiter, timeout_s)
 
     def feed(self, piece: bytes) -> None:
-        """Take in a piece; a reader that is far too slow loses the answer."""
+        """Add a piece; above MAX_UNREAD_BYTES unread bytes the request is cancelled and the answer fails."""
         if self._is_over:
-            return  # The request was cancelled while this was on the way.
+            return  # The piece was sent before the request was cancelled.
         self._pieces.append(piece)
         self._unread_bytes += len(piece)
         if self._unread_bytes > MAX_UNREAD_BYTES:
@@ -92,13 +92,13 @@ class ChannelStream:
         self._wake()
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Take in the end of the answer."""
+        """End the answer with its summary."""
         self.summary = summary
         self._is_over = self._has_ended = True
         self._wake()
 
     def fail(self, error: ChannelError) -> None:
-        """Take in that the answer breaks off."""
+        """Break the answer off with an error."""
         self._error = error
         self._is_over = self._has_ended = True
         self._wake()
@@ -110,7 +110,7 @@ class ChannelStream:
 
 
 class Channel(asyncio.Protocol):
-    """An open connection to a replica. Not made directly: `connect` does."""
+    """An open connection to a server; `connect` creates it."""
 
     def __init__(self, on_lost: Callable[[], None]) -> None:
         self._streams: dict[int, ChannelStream] = {}
@@ -121,7 +121,7 @@ class Channel(asyncio.Protocol):
 
     @property
     def num_open(self) -> int:
-        """How many answers are under way."""
+        """Number of unfinished answers."""
         return len(self._streams)
 
     @property
@@ -143,27 +143,27 @@ class Channel(asyncio.Protocol):
         return stream
 
     def cancel(self, number: int) -> None:
-        """Cancel a request at the replica; the end of the answer still comes, with its usage."""
+        """Cancel a request at the server; the end of the answer still arrives, with its usage."""
         if number in self._streams and self._transport is not None:
             self._transport.write(frames.render_frame(number, frames.CANCEL))
 
     def authenticate(self, secret: str) -> None:
-        """Send the secret, which must come first on a connection."""
+        """Send the secret, which must be the first frame of a connection."""
         assert self._transport is not None
         self._transport.write(frames.render_frame(0, frames.HELLO, secret.encode()))
 
     def close(self) -> None:
-        """Close the connection; answers under way break off."""
+        """Close the connection; unfinished answers break off."""
         if self._transport is not None:
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (called by the event loop)."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name.
-        send_at_once(self._transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not subclass it.
+        set_nodelay(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand each frame to the answer it belongs to (called by the event loop)."""
+        """Pass each frame to its answer (called by the event loop)."""
         streams = self._streams
         try:
             for number, kind, payload in self._parser.feed(data):
@@ -181,7 +181,7 @@ class Channel(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail every answer under way (called by the event loop)."""
+        """Fail every unfinished answer (called by the event loop)."""
         self._transport = None
         streams, self._streams = self._streams, {}
         for stream in streams.values():
@@ -190,7 +190,7 @@ class Channel(asyncio.Protocol):
 
 
 async def connect(address: Address, on_lost: Callable[[], None]) -> Channel:
-    """Connect to a replica: over its Unix socket when it lives on this node, over TCP otherwise.
+    """Return a connection to a server: over its Unix socket if it runs on this node, over TCP otherwise.
 
     Raises:
         Lost: no process listens there, or none answers within three seconds.
@@ -204,7 +204,7 @@ async def connect(address: Address, on_lost: Callable[[], None]) -> Channel:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             try:
                 _, channel = await loop.create_unix_connection(make, address["path"])
-            except (FileNotFoundError, ConnectionRefusedError):  # It lives on another node, or was on this one once.
+            except (FileNotFoundError, ConnectionRefusedError):  # It runs on another node, or left a stale socket here.
                 _, channel = await loop.create_connection(make, address["host"], address["port"])
     except (OSError, TimeoutError) as error:
         raise Lost("The replica cannot be reached.") from error

@@ -1,11 +1,11 @@
-"""How an answer over the side channel can fail, whatever was asked for.
+"""The errors of an answer over the side channel.
 
     ChannelError    the other end could not carry the request out
     ├── Refused     the request is at fault; asking again changes nothing
-    ├── Full        the other end is healthy and has no place; asking again later helps
+    ├── Full        the other end is healthy and at capacity; asking again later helps
     └── Lost        the other end, or the connection to it, went away
 
-Each user of the channel translates these into errors of its own; they reach no client as they are.
+Each user of the channel translates these into its own errors; no HTTP client sees them.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class ChannelError(Exception):
-    """The other end could not carry the request out; `message` is a sentence without anything of the request."""
+    """The other end could not carry the request out; `message` is a sentence that quotes nothing of the request."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -21,7 +21,7 @@ class ChannelError(Exception):
 
 
 class Refused(ChannelError):
-    """The other end will not carry this request out; `param` names the field at fault, `code` the rule it broke.
+    """The request is at fault; `param` names its wrong field, `code` the rule that it broke.
 
     `details` are JSON values that depend on the code.
     """
@@ -36,7 +36,7 @@ class Refused(ChannelError):
 
 
 class Full(ChannelError):
-    """Every place at the other end is taken; `retry_after_s` is a guess at when one is free, in seconds."""
+    """The other end is at capacity; `retry_after_s` estimates, in seconds, when it has room."""
 
     def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ _KINDS: dict[str, type[ChannelError]] = {kind.__name__: kind for kind in (Channe
 
 
 def render_error(error: ChannelError) -> bytes:
-    """Return an error as a JSON array: its class, then what the class is made from."""
+    """Return an error as a JSON array: the name of its class, then the arguments of the class."""
     parts: list[Any]
     match error:
         case Refused():

@@ -1,8 +1,8 @@
-"""Frames of the side channel: bytes on a connection, and nothing else.
+"""Frames of the side channel: the bytes on a connection.
 
 A frame is a header of nine bytes and a payload: its length (unsigned 32 bits, little-endian), the number of
-the request on this connection (the same), and the kind (one byte). `OPEN` and `CANCEL` go from the ingress to
-the model replica, the others come back. A connection starts with one `HELLO`, whose payload is the secret.
+the request on this connection (the same), and the kind (one byte). `OPEN` and `CANCEL` go from the client to
+the server, the others come back. A connection starts with one `HELLO`, whose payload is the secret.
 """
 
 import struct
@@ -22,7 +22,7 @@ MAX_PAYLOAD_BYTES: Final = 512 * 1024 * 1024
 
 
 class FrameError(Exception):
-    """The bytes on the connection are not frames; the connection is of no more use."""
+    """The bytes on the connection are not frames; the connection must be closed."""
 
 
 def render_frame(stream: int, kind: int, payload: bytes = b"") -> bytes:
@@ -31,7 +31,7 @@ def render_frame(stream: int, kind: int, payload: bytes = b"") -> bytes:
 
 
 class FrameParser:
-    """Cuts the bytes of one connection into frames, however they arrive."""
+    """Splits the bytes of one connection into frames."""
 
     def __init__(self, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         self._buffer = b""

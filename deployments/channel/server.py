@@ -1,7 +1,7 @@
-"""The replica's end of the side channel: takes requests in, sends pieces of answers out.
+"""The server's end of the side channel: accepts requests and sends the pieces of their answers.
 
-The replica itself refuses requests beyond its bound, however many ingress replicas there are. This module does not know
-what a request means; a `Runner` does.
+Model replicas, code interpreters and the gatekeeper run one each. The server refuses requests beyond its capacity,
+however many clients there are. What a request means only its `Runner` knows.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ logger = logging.getLogger(__name__)
 
 
 class Reply(Protocol):
-    """Where one request's answer goes. All methods return at once."""
+    """The answer of one request. No method waits."""
 
     def write(self, piece: bytes) -> None:
         """Send a piece of the answer."""
 
     def end(self, summary: dict[str, Any]) -> None:
-        """Say that the answer is complete; nothing may follow."""
+        """Complete the answer; nothing may follow."""
 
     def fail(self, error: ChannelError) -> None:
-        """Say that the answer breaks off here; nothing may follow."""
+        """Break the answer off; nothing may follow."""
 
 
 class Runner(Protocol):
@@ -47,21 +47,21 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """How many requests one replica takes: `running` at once, and `queued` beyond that."""
+class Capacity:
+    """How many requests a server accepts: `running` at once, and `queued` beyond that."""
 
     running: int
     queued: int
 
 
 class ChannelServer:
-    """One replica's listener: a Unix socket for its own node and a TCP port for the others."""
+    """Listens on a Unix socket for clients on its own node and on a TCP port for all others."""
 
-    def __init__(self, runner: Runner, bounds: Bounds) -> None:
+    def __init__(self, runner: Runner, capacity: Capacity) -> None:
         self.num_ongoing = 0
         self.is_draining = False
         self._runner = runner
-        self._bounds = bounds
+        self._capacity = capacity
         self._secret = os.urandom(32).hex().encode()
         self._servers: list[asyncio.Server] = []
         self._socket_path: str | None = None
@@ -71,7 +71,7 @@ class ChannelServer:
         self._idle.set()
 
     async def start(self, host: str, socket_path: str) -> dict[str, Any]:
-        """Listen, and return the address that `connect` takes, the secret included."""
+        """Start to listen; return the `Address` for `connect`, secret included."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(socket_path)
@@ -88,16 +88,16 @@ class ChannelServer:
         return _ServerConnection(self)
 
     def is_authentic(self, secret: bytes) -> bool:
-        """Return whether the first frame of a connection holds the secret."""
+        """Return whether this is the server's secret."""
         return hmac.compare_digest(secret, self._secret)
 
     def accept(self, connection: "_ServerConnection", stream: int, payload: bytes) -> None:
-        """Begin one request, or refuse it at once."""
+        """Start one request, or refuse it at once."""
         reply = _Reply(connection, stream)
         if self.is_draining:
             reply.fail(Full("This replica is shutting down.", retry_after_s=0.0))
             return
-        if self.num_ongoing >= self._bounds.running + self._bounds.queued:
+        if self.num_ongoing >= self._capacity.running + self._capacity.queued:
             reply.fail(Full("Every place is taken, please try again later", retry_after_s=1.0))
             return
         self.num_ongoing += 1
@@ -110,13 +110,13 @@ class ChannelServer:
     def _note_end(
         self, task: asyncio.Task[None], connection: "_ServerConnection", stream: int, reply: "_Reply"
     ) -> None:
-        """Forget a request. Not left to its task, which may be cancelled before its first line has run."""
+        """Forget a request. Its task cannot do so: it may be cancelled before its first line has run."""
         self._tasks.discard(task)
         connection.tasks.pop(stream, None)
         self.num_ongoing -= 1
         if not self.num_ongoing:
             self._idle.set()
-        if not reply.is_over:  # The client cancelled the request, and waits for its end.
+        if not reply.is_over:  # The client cancelled the request and waits for the end.
             reply.end({})
 
     async def _run(self, payload: bytes, reply: "_Reply") -> None:
@@ -130,17 +130,17 @@ class ChannelServer:
             reply.fail(Lost("The replica failed while it ran the request."))
 
     def attach(self, connection: "_ServerConnection") -> None:
-        """Remember a connection, to close it with the server."""
+        """Keep a connection, to close it with the server."""
         self._connections.add(connection)
 
     def detach(self, connection: "_ServerConnection") -> None:
-        """Forget a connection that is gone, and cancel its requests."""
+        """Drop a connection that was lost, and cancel its requests."""
         self._connections.discard(connection)
         for task in list(connection.tasks.values()):
             task.cancel()
 
     async def drain(self, timeout_s: float) -> None:
-        """Refuse new requests and wait until those that run have ended, at most `timeout_s` seconds."""
+        """Refuse new requests; wait at most `timeout_s` seconds for the running ones to end."""
         self.is_draining = True
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._idle.wait(), timeout_s)
@@ -159,12 +159,12 @@ class ChannelServer:
 
 
 def _without_text(error: Exception) -> tuple[type[Exception], Exception, Any]:
-    """Return exception info for the log whose text is gone: an engine's message may quote the request."""
+    """Return exception info without the message, which may quote the request."""
     return (RuntimeError, RuntimeError(type(error).__name__), error.__traceback__)
 
 
 class _Reply:
-    """One request's answer, on its way into the connection's next write."""
+    """Queues the frames of one answer for the connection's next write."""
 
     __slots__ = ("_connection", "_stream", "is_over")
 
@@ -186,7 +186,7 @@ class _Reply:
 
 
 class _ServerConnection(asyncio.Protocol):
-    """One ingress replica's connection."""
+    """The connection of one client."""
 
     def __init__(self, server: ChannelServer) -> None:
         self.tasks: dict[int, asyncio.Task[None]] = {}
@@ -198,8 +198,8 @@ class _ServerConnection(asyncio.Protocol):
         self._is_known = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name.
-        send_at_once(self._transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not subclass it.
+        set_nodelay(self._transport)
         self._server.attach(self)
 
     def data_received(self, data: bytes) -> None:
@@ -224,7 +224,7 @@ class _ServerConnection(asyncio.Protocol):
         self._server.detach(self)
 
     def queue(self, frame: bytes) -> None:
-        """Send the frame together with all others of this turn of the event loop."""
+        """Send the frame in one write with all others of this turn of the event loop."""
         if not self._outgoing:
             self._call_soon(self._flush)
         self._outgoing.append(frame)
@@ -239,14 +239,14 @@ class _ServerConnection(asyncio.Protocol):
             self._transport.abort()
 
     def finish(self) -> None:
-        """Close once all that was queued has been sent."""
+        """Close the connection after the queued frames are sent."""
         if self._transport is not None:
             self._flush()
             self._transport.close()
 
 
-def send_at_once(transport: asyncio.Transport) -> None:
-    """Switch off the kernel's own grouping of small writes on a TCP connection."""
+def set_nodelay(transport: asyncio.Transport) -> None:
+    """Set TCP_NODELAY, so that the kernel does not delay small writes."""
     connection = transport.get_extra_info("socket")
     if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -14,7 +14,7 @@ from deployments.background_loop import BackgroundLoop
 from deployments.channel.address import socket_path
 from deployments.channel.client import Address, Channel, connect
 from deployments.channel.errors import ChannelError, Lost
-from deployments.channel.server import Bounds, ChannelServer, Reply
+from deployments.channel.server import Capacity, ChannelServer, Reply
 from deployments.limits.messages import Ask, Lease, Posting, Standing, SyncReply, SyncRequest, TransportDown
 from deployments.limits.window import Shortage
 
@@ -31,7 +31,7 @@ class SyncListener:
         self.address: Address = self._loop.run(self._start(sync, host, name), _START_TIMEOUT_S)
 
     async def _start(self, sync: Callable[[SyncRequest], SyncReply], host: str, name: str) -> Any:
-        self._server = ChannelServer(_SyncRunner(sync), Bounds(_MAX_AT_ONCE, 0))
+        self._server = ChannelServer(_SyncRunner(sync), Capacity(_MAX_AT_ONCE, 0))
         return await self._server.start(host, socket_path(name))
 
     def close(self) -> None:

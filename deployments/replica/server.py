@@ -12,7 +12,7 @@ import ray
 from ray import serve
 
 from deployments.channel.address import socket_path
-from deployments.channel.server import Bounds, ChannelServer, Reply, Runner
+from deployments.channel.server import Capacity, ChannelServer, Reply, Runner
 from deployments.log_handlers import keep_handlers_open
 from deployments.models.config import VLLM, ModelConfig
 from deployments.models.contract.errors import EngineError, RequestRejected, to_channel
@@ -89,8 +89,8 @@ class ModelReplica:
         self._drain_s = model.drain_s
         self._engine = await find_engine(model.engine)(model)
         self._guard.add_children()
-        bounds = Bounds(model.max_concurrent_requests, model.max_queued_requests)
-        self._channel = ChannelServer(OperationRunner(self._engine.runners, model.id), bounds)
+        capacity = Capacity(model.max_concurrent_requests, model.max_queued_requests)
+        self._channel = ChannelServer(OperationRunner(self._engine.runners, model.id), capacity)
         path = socket_path(serve.get_replica_context().replica_id.unique_id)
         self._address = await self._channel.start(ray.util.get_node_ip_address(), path)
         gc.collect()

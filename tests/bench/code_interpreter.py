@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from deployments.channel.server import Bounds, ChannelServer
+from deployments.channel.server import Capacity, ChannelServer
 from deployments.tools.code_interpreter.client import RemoteHosts
 from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.messages import Place
@@ -48,7 +48,7 @@ async def _start(host: SandboxHost) -> None:
 async def _containers(name: str, host: SandboxHost, num_warm: int, rounds: int) -> list[list[str]]:
     pool = WarmPool(host.start, num_warm)
     holder = Holder(pool, 64)
-    server = ChannelServer(ContainerRunner(holder), Bounds(64, 0))
+    server = ChannelServer(ContainerRunner(holder), Capacity(64, 0))
     with tempfile.TemporaryDirectory() as folder:
         place: Place = await server.start("127.0.0.1", str(Path(folder, "replica.sock")))  # type: ignore[assignment]
 

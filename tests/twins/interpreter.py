@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployments.channel.server import Bounds, ChannelServer
+from deployments.channel.server import Capacity, ChannelServer
 from deployments.tools.code_interpreter.client import RemoteHosts
 from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.messages import Place
@@ -47,7 +47,7 @@ async def run_interpreter(folder: Path, num_replicas: int = 1, max_containers: i
     replicas = []
     for number in range(num_replicas):
         holder = Holder(WarmPool(host.start, 0), max_containers)
-        server = ChannelServer(ContainerRunner(holder), Bounds(64, 0))
+        server = ChannelServer(ContainerRunner(holder), Capacity(64, 0))
         place = await server.start("127.0.0.1", str(folder / f"replica{number}.sock"))
         holder.open()
         replicas.append(Replica(holder, server, place))  # type: ignore[arg-type]

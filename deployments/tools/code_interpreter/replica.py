@@ -12,7 +12,7 @@ from ray import serve
 from ray.serve.deployment import Application
 
 from deployments.channel.address import socket_path
-from deployments.channel.server import Bounds, ChannelServer
+from deployments.channel.server import Capacity, ChannelServer
 from deployments.log_handlers import keep_handlers_open
 from deployments.routing.autoscaling import ONGOING
 from deployments.tools.code_interpreter.holder import Holder
@@ -42,8 +42,8 @@ class CodeInterpreterReplica:
         num_warm = config.num_warm if self._host is not None else 0
         pool = WarmPool(self._start, num_warm)
         self._holder = Holder(pool, config.max_containers, is_able=self._host is not None)
-        bounds = Bounds(config.max_containers * _CALLS_PER_CONTAINER, 0)
-        self._channel = ChannelServer(ContainerRunner(self._holder), bounds)
+        capacity = Capacity(config.max_containers * _CALLS_PER_CONTAINER, 0)
+        self._channel = ChannelServer(ContainerRunner(self._holder), capacity)
         path = socket_path(serve.get_replica_context().replica_id.unique_id)
         self._address = await self._channel.start(ray.util.get_node_ip_address(), path)
         self._holder.open()

@@ -20,7 +20,7 @@ _USER_AGENT = "Manta (a reader on behalf of a person)"
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class FetchBounds:
     """How much one fetch may take, all its redirects together."""
 
     max_s: float = 20.0
@@ -50,11 +50,11 @@ class Fetcher:
     def __init__(
         self,
         rules: AddressRules,
-        bounds: Bounds | None = None,
+        bounds: FetchBounds | None = None,
         resolve: Resolve | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or FetchBounds()
         self._transport = GuardedTransport(rules, self._bounds.max_bytes, resolve, tls)
 
     async def fetch(self, url: str) -> Page:

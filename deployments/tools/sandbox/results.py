@@ -27,7 +27,7 @@ class WorkFile(NamedTuple):
 
 
 @dataclass(slots=True)
-class CallResult:
+class RunResult:
     """The result of a call: how it ended, its output, and the images (names and PNG bytes) of its figures."""
 
     status: Status = "ok"

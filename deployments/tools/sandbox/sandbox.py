@@ -15,7 +15,7 @@ from deployments.tools.sandbox.census import Census, any_left, used_inodes
 from deployments.tools.sandbox.frames import GONE, PIECE_BYTES, Frames
 from deployments.tools.sandbox.limits import MIB, Limits
 from deployments.tools.sandbox.process import START_TIMEOUT_S, SandboxProcess, start_process, widen
-from deployments.tools.sandbox.results import CallResult, SandboxDied, SandboxRefused, WorkFile
+from deployments.tools.sandbox.results import RunResult, SandboxDied, SandboxRefused, WorkFile
 from deployments.tools.sandbox.root import SCRATCH_FOLDER, WORK_FOLDER, Root, SandboxUnavailable
 from deployments.tools.sandbox.text import is_safe_path, printable
 
@@ -73,7 +73,7 @@ class Sandbox:
         if not head.get("ready"):
             self._stop("It did not start as it should.")
 
-    async def run(self, code: str, timeout_s: float | None = None) -> CallResult:
+    async def run(self, code: str, timeout_s: float | None = None) -> RunResult:
         """Run code and return its result, also if that is the end of the sandbox.
 
         Cancelling this interrupts the code; where that does not help, the sandbox ends.
@@ -97,14 +97,14 @@ class Sandbox:
         if not task.cancelled():
             task.exception()  # Reading it marks the error as retrieved.
 
-    async def _call_alone(self, code: str, timeout_s: float) -> CallResult:
+    async def _call_alone(self, code: str, timeout_s: float) -> RunResult:
         async with self._asking:
             return await self._call(code, timeout_s)
 
-    async def _call(self, code: str, timeout_s: float) -> CallResult:
+    async def _call(self, code: str, timeout_s: float) -> RunResult:
         if not self.is_running:
-            return CallResult("died", reason=self._reason or GONE)
-        result = CallResult()
+            return RunResult("died", reason=self._reason or GONE)
+        result = RunResult()
         self._output.clear()
         self._num_printed = 0
         calling = asyncio.create_task(self._exchange_run(code, result))
@@ -128,7 +128,7 @@ class Sandbox:
                 self._cpu_s_before = self._census.below(self.init_pid).cpu_s
         return self._finish(result)
 
-    def _finish(self, result: CallResult) -> CallResult:
+    def _finish(self, result: RunResult) -> RunResult:
         """Return the result with what was printed, as text that is harmless to show."""
         if self.is_running:
             self._drain()
@@ -141,7 +141,7 @@ class Sandbox:
         self._output.clear()
         return result
 
-    async def _exchange_run(self, code: str, result: CallResult) -> None:
+    async def _exchange_run(self, code: str, result: RunResult) -> None:
         await self._send({"op": "run"}, code.encode("utf-8", "replace"))
         while True:
             head, payload = await self._receive()

@@ -8,13 +8,13 @@ import httpx2
 
 from deployments.references import follow
 from deployments.tools.config import BraveConfig, SearXNGConfig, TavilyConfig, ToolsConfig
-from deployments.tools.outbound.fetching import Bounds, Fetcher
+from deployments.tools.outbound.fetching import FetchBounds, Fetcher
 from deployments.tools.web_search.providers import Brave, SearchProvider, SearXNG, Tavily
 from deployments.tools.web_search.reader import PageReader
 
 _API_KEY = "tools.web_search.provider.api_key"
-_SEARCH_BOUNDS = Bounds(max_s=15.0)
-_PAGE_BOUNDS = Bounds(max_s=20.0, max_bytes=5 * 1024 * 1024, max_redirects=5)
+_SEARCH_BOUNDS = FetchBounds(max_s=15.0)
+_PAGE_BOUNDS = FetchBounds(max_s=20.0, max_bytes=5 * 1024 * 1024, max_redirects=5)
 
 
 def create_provider(config: ToolsConfig, environ: Mapping[str, str] | None = None) -> SearchProvider:

@@ -8,7 +8,7 @@ import pytest
 
 from deployments.channel.client import connect
 from deployments.channel.errors import ChannelError, Full, Lost, Refused
-from deployments.channel.server import Bounds, ChannelServer
+from deployments.channel.server import Capacity, ChannelServer
 
 
 class ScriptedRunner:
@@ -48,7 +48,7 @@ class ScriptedRunner:
 @pytest.fixture
 async def channel_end(tmp_path):
     runner = ScriptedRunner()
-    server = ChannelServer(runner, Bounds(running=2, queued=1))
+    server = ChannelServer(runner, Capacity(running=2, queued=1))
     address = await server.start("127.0.0.1", str(tmp_path / "replica.sock"))
     yield server, runner, address
     await server.close()

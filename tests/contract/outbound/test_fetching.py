@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from deployments.tools.outbound.addresses import AddressRules, is_public
 from deployments.tools.outbound.errors import AddressRefused, AnswerTooLarge, AnswerUnreadable, NoAnswer
-from deployments.tools.outbound.fetching import Bounds, Fetcher
+from deployments.tools.outbound.fetching import FetchBounds, Fetcher
 from deployments.tools.outbound.transport import GuardedTransport
 from tests.contract.outbound.servers import answer_of, serving
 
@@ -203,7 +203,7 @@ async def test_no_more_is_taken_than_the_bound(kind):
 
     async with serving(_much) as server:
         with pytest.raises(AnswerTooLarge):
-            await fetch(f"http://127.0.0.1:{server.port}/", bounds=Bounds(max_bytes=BIG - 1, max_s=60))
+            await fetch(f"http://127.0.0.1:{server.port}/", bounds=FetchBounds(max_bytes=BIG - 1, max_s=60))
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity"])
@@ -254,7 +254,7 @@ async def test_whoever_is_slow_is_given_up(when):
 
     async with serving(_slow) as server:
         with pytest.raises(NoAnswer):
-            await fetch(f"http://127.0.0.1:{server.port}/", bounds=Bounds(max_s=0.5, max_redirects=1000))
+            await fetch(f"http://127.0.0.1:{server.port}/", bounds=FetchBounds(max_s=0.5, max_redirects=1000))
 
 
 async def test_a_name_that_is_never_found_is_given_up():
@@ -262,7 +262,7 @@ async def test_a_name_that_is_never_found_is_given_up():
         await asyncio.Event().wait()
 
     with pytest.raises(NoAnswer, match="too long"):
-        await fetch("http://a.example/", bounds=Bounds(connect_s=0.1), resolve=_never)
+        await fetch("http://a.example/", bounds=FetchBounds(connect_s=0.1), resolve=_never)
 
 
 @pytest.mark.parametrize("told", [b"", b"hello", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc"])
