@@ -1,4 +1,7 @@
-"""`manta batch`: files of requests run in the background, over the same interface that any OpenAI client uses."""
+"""`manta batch`: runs files of requests as batches, through OpenAI's client over HTTP.
+
+A command that is stopped leaves its batch running, and prints how to go on with it.
+"""
 
 import json
 import shlex
@@ -17,7 +20,7 @@ from serve_app.cli.database import JsonOption, fail
 from serve_app.cli.output import print_json, print_table, render_time
 from serve_app.cli.stopping import Standing, explain_stop
 
-app = typer.Typer(help="Run files of requests as batches, and look after them.", no_args_is_help=True)
+app = typer.Typer(help="Run files of requests as batches.", no_args_is_help=True)
 
 ENDED = ("completed", "failed", "expired", "cancelled")
 _FIRST_POLL_S, _MAX_POLL_S = 0.25, 2.0
@@ -36,7 +39,9 @@ KeyOption = Annotated[
 ]
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="Where the answers go; by default beside the requests, or under the id."),
+    typer.Option(
+        "--output", "-o", help="The file for the answers; by default beside the requests, or named by the id."
+    ),
 ]
 BatchId = Annotated[str, typer.Argument(help="The batch's id, batch_...", show_default=False)]
 DEFAULT_URL = "http://127.0.0.1:8000/v1"
@@ -48,7 +53,7 @@ def run_batch(
     source: Annotated[Path, typer.Argument(help="The requests, one JSON object a line.", exists=True, dir_okay=False)],
     output: OutputOption = None,
     endpoint: Annotated[
-        str | None, typer.Option(help="What the lines ask for; by default what the first says.")
+        str | None, typer.Option(help="The endpoint of the lines; by default that of the first.")
     ] = None,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
@@ -61,7 +66,7 @@ def run_batch(
         typer.echo(f"{file.bytes:,} bytes uploaded")
         standing.message = _UNCERTAIN
         batch = _create(client, file.id, endpoint or _endpoint_of(source))
-        _see_through(client, batch, target, _repeated_options(context, url), standing)
+        _finish(client, batch, target, _repeated_options(context, url), standing)
 
 
 @app.command("wait")
@@ -72,10 +77,10 @@ def wait_for_batch(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Wait for a batch that was begun before, and download its answers. Ctrl-C leaves it running."""
+    """Wait for a batch and download its answers. Ctrl-C leaves it running."""
     target = output or Path(f"{batch_id}.output.jsonl")
     with explain_stop(f"Nothing was changed at {batch_id}.") as standing, _client(url, key) as client:
-        _see_through(client, client.batches.retrieve(batch_id), target, _repeated_options(context, url), standing)
+        _finish(client, client.batches.retrieve(batch_id), target, _repeated_options(context, url), standing)
 
 
 @app.command("list")
@@ -120,14 +125,14 @@ def show_batch(
 def cancel_batch(
     batch_id: BatchId, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, key: KeyOption = None
 ) -> None:
-    """Have a batch stop; what is done is kept."""
+    """Cancel a batch; the answers so far are kept."""
     with _client(url, key) as client:
         _print(client.batches.cancel(batch_id), as_json=as_json)
 
 
 @contextmanager
 def _client(url: str, key: str | None) -> Iterator[Any]:
-    """Open OpenAI's client; what the service refuses ends the command with a sentence."""
+    """Yield OpenAI's client; a refusal by the service ends the command with its message."""
     from openai import APIConnectionError, APIStatusError, OpenAI  # Half a second to import.
 
     if not key:
@@ -143,26 +148,26 @@ def _client(url: str, key: str | None) -> Iterator[Any]:
 
 
 def _create(client: Any, file_id: str, endpoint: str) -> Any:
-    """Create a batch; where it is refused, its input does not stay behind."""
+    """Create a batch; if it is refused, delete its input file."""
     from openai import APIError, APIStatusError
 
     try:
         return client.batches.create(input_file_id=file_id, endpoint=endpoint, completion_window="24h")
     except APIStatusError:
-        with suppress(APIError):  # The service keeps a file that a batch needs after all.
+        with suppress(APIError):  # The service refuses to delete a file that a batch needs.
             client.files.delete(file_id)
         raise
 
 
-def _see_through(client: Any, batch: Any, target: Path, options: str, standing: Standing) -> None:
-    """Wait for a batch and download its answers; the command fails where the batch or any line has failed."""
+def _finish(client: Any, batch: Any, target: Path, options: str, standing: Standing) -> None:
+    """Wait for a batch and download its answers; exit with 1 if the batch or any line failed."""
     again = f"manta batch wait {batch.id} -o {shlex.quote(str(target))}{options}"
     standing.message = "\n".join(
         [
             f"{batch.id} goes on without you.",
-            f"  see how far it is:  manta batch show {batch.id}{options}",
+            f"  see its progress:   manta batch show {batch.id}{options}",
             f"  wait for it again:  {again}",
-            f"  have it stop:       manta batch cancel {batch.id}{options}",
+            f"  cancel it:          manta batch cancel {batch.id}{options}",
         ]
     )
     typer.echo(f"{batch.id}: {batch.status}")
@@ -176,13 +181,13 @@ def _see_through(client: Any, batch: Any, target: Path, options: str, standing: 
         typer.echo(f"{batch.status}: {_counts(batch)}; the answers are in {target}")
     if batch.status == "failed":
         what = "The batch has failed." if batch.request_counts.total else "The batch is not valid."
-        fail("\n".join([what, *_faults(batch)]))
+        fail("\n".join([what, *_errors(batch)]))
     if batch.status != "completed" or batch.request_counts.failed:
         raise typer.Exit(1)
 
 
 def _download(client: Any, file_id: str, target: Path) -> None:
-    """Write a file's content; a file of the name is there once it is whole."""
+    """Write the content of a file to `target`, which appears only when it is complete."""
     content = client.files.content(file_id)
     if target.exists() and not target.is_file():  # A pipe or a terminal.
         content.write_to_file(target)
@@ -196,13 +201,13 @@ def _download(client: Any, file_id: str, target: Path) -> None:
 
 
 def _repeated_options(context: typer.Context, url: str) -> str:
-    """Return what the commands that go on from this one need as well; a key is not shown again."""
+    """Return the options that follow-up commands need too; never the key."""
     source = context.get_parameter_source("url")
     return f" --url {shlex.quote(url)}" if source is not None and source.name == "COMMANDLINE" else ""
 
 
 def _follow(client: Any, batch: Any) -> Any:
-    """Return the batch once it has ended; shows how far it is."""
+    """Return the batch when it has ended; show its progress until then."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -216,16 +221,16 @@ def _follow(client: Any, batch: Any) -> Any:
         while batch.status not in ENDED:
             time.sleep(wait_s)
             wait_s = min(_MAX_POLL_S, wait_s * 1.5)
-            if (seen := _look_again(client, batch.id)) is None:
+            if (polled := _poll(client, batch.id)) is None:
                 progress.update(task, description="the service is away, waiting for it")
             else:
-                batch = seen
+                batch = polled
                 _show_progress(progress, task, batch)
     return batch
 
 
-def _look_again(client: Any, batch_id: str) -> Any:
-    """Return a batch as it stands, None while the service cannot say: it outlives the service's restarts."""
+def _poll(client: Any, batch_id: str) -> Any:
+    """Return the batch; None while the service is away, which the batch outlives."""
     from openai import APIConnectionError, InternalServerError, RateLimitError
 
     try:
@@ -247,7 +252,7 @@ def _show_progress(progress: Progress, task: TaskID, batch: Any) -> None:
 
 
 def _endpoint_of(source: Path) -> str:
-    """Return what the first request asks for; where that cannot be told, what most do. The service checks it."""
+    """Return the endpoint of the first line, or that of chats if the line has none. The service checks it."""
     with source.open("rb") as lines:
         for line in lines:
             if line.strip():
@@ -258,7 +263,7 @@ def _endpoint_of(source: Path) -> str:
     return MODEL_OPERATIONS[Operation.CHAT].path
 
 
-def _faults(batch: Any) -> list[str]:
+def _errors(batch: Any) -> list[str]:
     errors = (batch.errors.data if batch.errors else None) or []
     return [f"{'' if error.line is None else f'line {error.line}: '}{error.message}" for error in errors]
 
@@ -286,6 +291,6 @@ def _print(batch: Any, *, as_json: bool) -> None:
             for name, at in batch.model_dump().items()
             if name.endswith("_at") and at is not None
         ),
-        *(("fault", fault) for fault in _faults(batch)),
+        *(("error", error) for error in _errors(batch)),
     ]
     print_table(("field", "value"), rows)

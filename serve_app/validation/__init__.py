@@ -1,1 +1,1 @@
-"""From the bytes of a body to a value of its schema, or to the refusal that says what is wrong with it."""
+"""Parses the bytes of a body into a value of its schema, or into the error for the client."""

@@ -1,4 +1,7 @@
-"""Turns the bytes of a body into the value that its schema describes; says nothing of how the bytes came."""
+"""Parses a body into a value of its schema, or raises the error for the client.
+
+HTTP routes parse bytes; batch lines validate objects that are parsed already.
+"""
 
 from typing import Any, TypeVar
 
@@ -12,7 +15,7 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 def parse_json_body(raw: bytes, schema: type[Body]) -> Body:
-    """Return a body as its schema has it.
+    """Parse the bytes of a body into its schema.
 
     Raises:
         UnparsableBody: the bytes are not a JSON object within bounds.
@@ -28,7 +31,7 @@ def parse_json_body(raw: bytes, schema: type[Body]) -> Body:
 
 
 def validate_body(value: dict[str, Any], schema: type[Body]) -> Body:
-    """Return a JSON object as its schema has it, for objects that were parsed already, such as those in batch lines.
+    """Validate a parsed JSON object, such as that of a batch line, against its schema.
 
     Raises:
         BadRequest: a field is missing, unknown, of a wrong type or out of range.

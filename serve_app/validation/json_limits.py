@@ -1,8 +1,8 @@
-"""Parses JSON from strangers within bounds that hold before any of it is built.
+"""Parses untrusted JSON within bounds that are checked before any of it is built.
 
 Depth and the number of containers and members are counted on the bytes first, in linear time and without
 recursion: a parser that trusts its input can be made to overflow its stack or to use a hundred times the
-memory of the text. Knows nothing of what the JSON should say.
+memory of the text. Bodies, batch lines and the arguments of tools pass through it.
 """
 
 from array import array
@@ -19,19 +19,19 @@ _MAX_STRINGS_WITH_BRACKETS = 100_000
 
 _STRUCTURE = b'"[]{}:'
 _NOT_STRUCTURE = bytes(byte for byte in range(256) if byte not in _STRUCTURE)
-# A signed byte for each bracket: one level down, one level up.
+# Maps brackets to signed bytes: +1 opens a level, -1 closes one.
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
 class JsonRefused(ValueError):
-    """The text is not JSON, or not within bounds; the message is a sentence fit for the caller."""
+    """The text is not JSON, or not within bounds; the message is a sentence for the client."""
 
 
 def parse_json(raw: bytes) -> Any:
-    """Return the value of a JSON text; of duplicate keys the last counts.
+    """Return the value of a JSON text; the last of duplicate keys counts.
 
     Raises:
-        JsonRefused: the text is empty, not UTF-8, not JSON as RFC 8259 has it (NaN, lone surrogates, numbers
+        JsonRefused: the text is empty, not UTF-8, not JSON by RFC 8259 (NaN, lone surrogates, numbers
             beyond a double, a byte order mark), deeper than `MAX_DEPTH` or has too many parts.
     """
     check_structure(raw)
@@ -42,21 +42,21 @@ def parse_json(raw: bytes) -> Any:
 
 
 def check_structure(raw: bytes) -> None:
-    """Check that the text is within the bounds on depth and number of parts; its syntax is not checked.
+    """Check the bounds on depth and number of parts, not the syntax.
 
-    Exact up to the first syntax error, and a parser stops there.
+    The check is exact up to the first syntax error, where a parser stops.
 
     Raises:
-        JsonRefused: it is not.
+        JsonRefused: a bound is exceeded.
     """
     openers = raw.count(b"[") + raw.count(b"{")
     if openers <= MAX_DEPTH and (len(raw) < MAX_MEMBERS or raw.count(b'"') <= MAX_MEMBERS):
         return
-    # Escapes go first, pairs of backslashes before escaped quotes, so that every quote left is a delimiter.
+    # Remove escapes, pairs of backslashes before escaped quotes, so that every quote left is a delimiter.
     unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
     structure = unescaped.translate(None, _NOT_STRUCTURE)
     num_quotes = structure.count(b'"')
-    # Two quotes side by side have nothing of interest in between, whether they end a string or part two.
+    # Adjacent quotes have no structure between them, whether they delimit one string or two.
     structure = structure.replace(b'""', b"")
     if num_quotes > 2 * MAX_STRINGS or structure.count(b'"') > 2 * _MAX_STRINGS_WITH_BRACKETS:
         raise JsonRefused("It has too many strings.")

@@ -1,7 +1,7 @@
-"""Translates what pydantic found wrong with a body into the one error that the caller gets.
+"""Translates pydantic's findings about a body into the one error for the client.
 
-Of several findings the first counts. Paths are those of the body that was sent ("messages[0].content[1].text"):
-the names of union branches that pydantic adds are left out by walking along the body itself.
+The first finding counts. Its path is that in the body ("messages[0].content[1].text"): the names of union branches that
+pydantic adds are left out, by following the path through the body.
 """
 
 import re
@@ -54,12 +54,12 @@ Location = tuple[int | str, ...]
 
 
 def has_too_many_findings(error: ValidationError) -> bool:
-    """Return whether listing the findings would cost more than it should; see `trim`."""
+    """Return whether there are too many findings to list; see `trim`."""
     return error.error_count() > _MAX_FINDINGS
 
 
 def trim(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body whose objects keep their first few keys only, for a body with thousands of unknown ones."""
+    """Return the body with only the first keys of each object: it may have thousands of unknown ones."""
     trimmed: dict[str, Any] = {}
     pending: list[tuple[Any, Any]] = [(body, trimmed)]
     while pending:
@@ -77,13 +77,13 @@ def trim(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def translate_violation(error: ValidationError, body: dict[str, Any]) -> BadRequest:
-    """Return the error for a body that does not fit its schema."""
+    """Return the error for a body that does not match its schema."""
     findings = error.errors(include_url=False)
     finding = findings[0]
     if has_too_many_findings(error):
         finding = next((other for other in findings if other["type"] == "extra_forbidden"), finding)
     branch = _branch_of(finding["loc"], body)
-    while branch is not None:  # Unions may lie in each other.
+    while branch is not None:  # Unions may be nested.
         union = finding["loc"][:branch]
         path, value = _walk(body, union)
         siblings = [other for other in findings if other["loc"][:branch] == union and len(other["loc"]) > branch]
@@ -97,9 +97,9 @@ def translate_violation(error: ValidationError, body: dict[str, Any]) -> BadRequ
 
 
 def locate(body: Any, finding: ErrorDetails) -> tuple[str, Any]:
-    """Return the path of a finding in the body that was sent, and the value there.
+    """Return the path of a finding in the body, and the value there.
 
-    Of a missing field the path is where it should be, and the value what lacks it.
+    For a missing field this is the path where it should be, and the object that lacks it.
     """
     path, current = _walk(body, finding["loc"], finding["input"])
     return (_join(path, str(finding["loc"][-1])), current) if finding["type"] == "missing" else (path, current)
@@ -109,7 +109,7 @@ def _walk(body: Any, location: Location, found: Any = None, end: int | None = No
     path = ""
     current = body
     for part, following in islice(zip_longest(location, location[1:]), end):
-        # An object or array that is the finding's own ends the walk, whatever union branches follow.
+        # The finding's own object or array ends the walk: only names of union branches can follow.
         if current is found and isinstance(current, dict | list):
             break
         if isinstance(part, int):
@@ -121,7 +121,7 @@ def _walk(body: Any, location: Location, found: Any = None, end: int | None = No
 
 
 def _is_tag(current: dict[str, Any], part: str, following: int | str | None) -> bool:
-    """Return whether a name is a union branch's although there is a field of that name as well."""
+    """Return whether a name is a union branch although the object has a field of that name."""
     inner = current[part]
     return isinstance(following, str) and following in current and not (isinstance(inner, dict) and following in inner)
 
@@ -132,7 +132,7 @@ def _join(path: str, name: str) -> str:
 
 
 def _branch_of(location: Location, body: Any, start: int = 0) -> int | None:
-    """Return where from `start` on the first label of a union's branch is: a caller's own name may look like one."""
+    """Return the index of the first union label from `start` on; a field of the client may look like one."""
     for index, part in enumerate(location):
         if index >= start and isinstance(part, str) and part[:1] == "?":
             _, value = _walk(body, location, end=index)
@@ -179,7 +179,7 @@ def _translate_range(finding: ErrorDetails, body: Any) -> BadRequest:
 
 
 def _out_of_range(path: str, kind: str, side: str, bound: str, value: float) -> BadRequest:
-    # The parser gives integers beyond 64 bits as floats.
+    # The parser returns integers beyond 64 bits as floats.
     shown = shorten(f"{value:.0f}" if kind == "integer" else str(value))
     end = "above_max" if side.startswith("above") else "below_min"
     return BadRequest(
@@ -258,11 +258,11 @@ def _not_supported(path: str, value: Any, supported: list[str]) -> BadRequest:
 
 
 def _translate_other(finding: ErrorDetails, body: Any) -> BadRequest:
-    """Translate a refusal of our own rules, and whatever pydantic may come up with next."""
+    """Translate a refusal by a validator of ours, and any other finding of pydantic."""
     path, _ = locate(body, finding)
     context = finding.get("ctx", {})
     if "sentence" not in context:
-        # Raised by a validator of ours, in words of ours; what others say of a value is not passed on.
+        # Only the words of our own validators are passed on: others may quote the value.
         why = f": {context['error']}" if finding["type"] == "value_error" else ""
         what = f"Invalid value for '{path}'" if path else "Invalid request"
         return BadRequest(f"{what}{why}.", param=path or None, code="invalid_value")

@@ -167,7 +167,7 @@ async def start():
 
 
 async def stop(process: Process, number: int, is_there: asyncio.Event | None = None) -> str:
-    """Send a signal, once the command is where it is to be stopped; return what it says to that."""
+    """Send a signal, when the command is where it must stop; return its error output."""
     if is_there is not None:
         await asyncio.wait_for(is_there.wait(), 60)
     process.send_signal(number)

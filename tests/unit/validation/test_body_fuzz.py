@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a body or a refusal, soon."""
+"""Every body, valid or not, is parsed or refused soon."""
 
 import json
 import random
