@@ -1,1 +1,1 @@
-"""The rate limiter: the gatekeeper, and how ingress replicas share it."""
+"""The rate limiter: the gatekeeper, an actor with the account of all keys, and its client in each ingress replica."""

@@ -1,4 +1,7 @@
-"""The gatekeeper as a Ray actor, and how ingress replicas reach it."""
+"""The gatekeeper as a detached Ray actor, and the transport over which ingress replicas reach it.
+
+Every ingress replica starts it; one runs in a cluster, found by its name.
+"""
 
 import asyncio
 from typing import Any
@@ -19,7 +22,7 @@ _STOP_S = 15.0
 
 
 class GatekeeperActor(GatekeeperProcess):
-    """The gatekeeper as an actor: called through Ray, but for syncs, which come over a channel."""
+    """The gatekeeper as an actor: syncs come over the side channel, all other calls through Ray."""
 
     def __init__(self, state: ResolvedState) -> None:
         super().__init__(state)
@@ -27,33 +30,33 @@ class GatekeeperActor(GatekeeperProcess):
         self._listener = SyncListener(self.sync, ray.util.get_node_ip_address(), name)
 
     def channel(self) -> Address:
-        """Return where the gatekeeper listens for syncs."""
+        """Return the address at which the gatekeeper listens for syncs."""
         return self._listener.address
 
     def stop(self) -> None:
-        """Stop listening, and save everything."""
+        """Stop listening and save everything."""
         self._listener.close()
         super().stop()
 
 
 def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
-    """Return the handle of the cluster's gatekeeper, started if there is none or if it runs with another configuration.
+    """Return the handle of the cluster's gatekeeper; start one unless it runs with this configuration already.
 
-    It outlives the process that starts it, and Ray restarts it when it is killed. Several may start it at once.
+    It outlives the process that starts it, and Ray restarts it when it dies. Safe to call concurrently.
 
     Raises:
-        ConfigError: something else keeps replacing it.
+        ConfigError: a process with another configuration keeps replacing it.
     """
     return start_detached(GatekeeperActor, state, fingerprint(state), name, _STOP_S, max_concurrency=1)
 
 
 def stop_gatekeeper(name: str = ACTOR_NAME) -> None:
-    """Have the gatekeeper save everything, then end it for good; do nothing where there is none."""
+    """Have the gatekeeper save everything, then end it for good; do nothing if there is none."""
     stop_detached(name, _STOP_S)
 
 
 class RayTransport:
-    """Calls the gatekeeper actor by its name; syncs, which requests wait for, go over a channel to it."""
+    """Implements `messages.Transport`: finds the actor by its name, and syncs with it over the side channel."""
 
     def __init__(self, name: str = ACTOR_NAME) -> None:
         self._name = name
@@ -75,12 +78,12 @@ class RayTransport:
         return await self._sync.sync(request, _CALL_TIMEOUT_S)
 
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
-        """Hand over request records."""
+        """Hand over request records; see `messages.Transport.record`."""
         marks: tuple[str, int] = await self._call("record", client_id, first, rows)
         return marks
 
     async def refresh_keys(self) -> None:
-        """Have the gatekeeper look at the database now: a key that was just changed counts from here on."""
+        """Have the gatekeeper read changes of keys now."""
         await self._call("refresh_keys")
 
     def close(self) -> None:
@@ -99,7 +102,7 @@ class RayTransport:
         except TransportDown:
             raise
         except (RayActorError, ValueError) as error:
-            # It is away: restarting under the same handle, or for good, and then there is another of this name.
+            # It restarts under the same handle, or was replaced by another of this name.
             self._handle = None
             raise TransportDown(f"The gatekeeper is away: {type(error).__name__}.") from None
         except (RayError, TimeoutError) as error:

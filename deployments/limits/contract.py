@@ -1,7 +1,7 @@
-"""How much a key may do: the values and the contract between the ingress and the gatekeeper.
+"""The contract between the ingress and the gatekeeper: who holds a key, and how much the key may still do.
 
-A refusal is a value, never an exception. `limits.client.gatekeeper_client` keeps the contract with leases from the
-gatekeeper actor, a twin in `tests` in memory.
+A refusal is a value, never an exception. `limits.client.gatekeeper_client` implements the contract with leases from the
+gatekeeper actor; a twin in `tests` implements it in memory.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from deployments.state.identity.principal import Principal
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The request may go on. `at` is when the room counts as taken, on the gatekeeper's clock (Unix seconds)."""
+    """The request may go on. Its charge counts from `at`, in Unix seconds of the gatekeeper's clock."""
 
     at: float = 0.0
 
@@ -21,8 +21,8 @@ class Granted:
 class Denied:
     """The request may not go on yet.
 
-    `used` and `limit` are of the sliding minute, in `dimension`'s unit. `retry_after_s` is when `requested`
-    would fit if no other request took the room; None when it is larger than `limit` and never fits.
+    `used` and `limit` are of the sliding minute, in the unit of `dimension`. After `retry_after_s` seconds `requested`
+    fits if nothing else is charged; None if it is larger than `limit` and never fits.
     """
 
     dimension: Literal["requests", "tokens"]
@@ -37,7 +37,7 @@ Decision = Granted | Denied
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a key has left in each dimension, as this process knows it; `reset_s` is until all is free again."""
+    """What a key has left in each dimension, as this process knows it; in `reset_..._s` seconds all is free."""
 
     limit_requests: int
     remaining_requests: int
@@ -48,14 +48,14 @@ class Quota:
 
 
 class GatekeeperUnavailable(Exception):
-    """The gatekeeper cannot be asked and nothing is known of the key; trying again in a second may help."""
+    """The gatekeeper is away and the key is not cached; trying again in a second may help."""
 
 
 class Gatekeeper(Protocol):
-    """Keys and limits, as a request sees them."""
+    """Keys and limits, as requests use them."""
 
     async def identify(self, secret: str) -> Principal | None:
-        """Return who holds the secret; None if it is unknown, revoked or expired.
+        """Return the holder of a secret; None if it is unknown, revoked or expired.
 
         Raises:
             GatekeeperUnavailable: the secret is not in this process's cache and the gatekeeper does not answer.
@@ -63,20 +63,20 @@ class Gatekeeper(Protocol):
         ...
 
     async def admit(self, principal: Principal) -> Decision:
-        """Take one request out of the key's minute."""
+        """Charge one request to the key's minute."""
         ...
 
     async def reserve(self, principal: Principal, tokens: int) -> Decision:
-        """Take tokens out of the key's minute, before they are used."""
+        """Charge tokens to the key's minute before they are used."""
         ...
 
     def settle(self, principal: Principal, *, granted: Granted, reserved: int, used: int) -> None:
-        """Correct a reservation to what was really used; `used` 0 gives all of it back. Never waits.
+        """Correct a reservation to the tokens that were used, 0 to refund all of it. Never waits.
 
-        `granted` is what `reserve` returned: what is given back must leave the minute in which it was taken.
+        `granted` is what `reserve` returned: a refund must leave the minute that was charged.
         """
         ...
 
     def quota(self, principal: Principal) -> Quota:
-        """Return what the key has left, from local knowledge. Never waits."""
+        """Return what the key has left, as this process knows it. Never waits."""
         ...

@@ -1,7 +1,7 @@
-"""The gatekeeper without its process: keys and ledger in memory, and the reply to every message. No I/O.
+"""The gatekeeper's core: keys and ledger in memory, and the reply to every message. No I/O but the journal's.
 
-The clock is Unix time that never goes back. One lock serves the calls of clients and the thread that keeps the
-database: neither holds it for longer than one message or one key.
+`GatekeeperProcess` calls it from the threads of clients and of the database, which share one lock: neither holds it for
+longer than one message or one key. The clock is Unix time that never goes back.
 """
 
 import threading
@@ -29,10 +29,10 @@ class _Client:
 
 
 class GatekeeperCore:
-    """Answers clients.
+    """Answers the messages of clients.
 
-    Where charges since `lost_since` are missing, it grants nothing for RECOVERY_S seconds, and asks every client to
-    report what it was granted since.
+    If charges since `lost_since` are missing, it grants nothing for RECOVERY_S seconds, in which every client reports
+    what it was granted since.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class GatekeeperCore:
                     self._set_limits(key.key_id)
 
     def sweep(self) -> None:
-        """Forget keys without charges, and clients that have been gone for minutes."""
+        """Drop keys without charges, and clients that have been gone for minutes."""
         with self.lock:
             now = self.clock()
             self.ledger.forget_idle(now)
@@ -102,26 +102,23 @@ class GatekeeperCore:
         return {client_id: client.serial for client_id, client in self._clients.items() if client.serial}
 
     def restore_serials(self, serials: dict[str, int]) -> None:
-        """Go on from the serials that a journal holds."""
+        """Continue from the serials that a journal holds."""
         for client_id, serial in serials.items():
             client = self._clients.setdefault(client_id, _Client())
             client.serial, client.seen_at = serial, self.clock() - _CLIENT_SEEN_S
 
     def _apply_postings(self, client: _Client, message: SyncRequest, now: float) -> None:
-        """Apply refunds and charges once, also where the client repeats a message because the reply was lost."""
-        if message.is_replay:
-            if not client.has_replayed:
-                for posting in message.charges:
-                    self.ledger.charge(posting)
-                    self._set_limits(posting.key_id)
-                client.has_replayed = True
-            return
-        if message.serial <= client.serial:
+        """Apply refunds and charges once, even if the client repeats a message whose reply was lost."""
+        is_repeated = client.has_replayed if message.is_replay else message.serial <= client.serial
+        if is_repeated:
             return
         for posting in message.charges:
             self.ledger.charge(posting)
             self._set_limits(posting.key_id)
-        if now >= self._recovering_until:  # Before, they may name charges that are not known yet, or not any more.
+        if message.is_replay:
+            client.has_replayed = True
+            return
+        if now >= self._recovering_until:  # Until then their charges may be unknown.
             for posting in message.refunds:
                 self.ledger.refund(posting, now)
         if message.refunds or message.charges:
@@ -136,7 +133,7 @@ class GatekeeperCore:
 
     def _take(self, ask: Ask, now: float, valid_s: float, num_clients: int) -> Lease | Shortage:
         if not self.ledger.knows(ask.key_id) and not self._set_limits(ask.key_id):
-            # The key was revoked between being identified and asking; its holder learns that from the next attempt.
+            # The key was revoked after it was identified; the next attempt is refused for that.
             return Shortage("requests", 0, 0, ask.requests, 1.0)
         return self.ledger.take(ask, now, valid_s, num_clients)
 

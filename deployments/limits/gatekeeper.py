@@ -1,10 +1,10 @@
-"""The gatekeeper's process: the core in memory, and a thread that keeps the database in step with it.
+"""The gatekeeper's process: the core in memory, and a thread that syncs it with the database.
 
-Nothing that a client waits for touches the database: keys are followed by polling a revision number, charges are
-written to a journal on the node at once and to the database every few seconds, request records are gathered and
-written in batches. A restart restores the account of the last minute exactly, from snapshot and journal. Where the
-journal is gone (another node), nothing is granted for a second, while every client reports what it was granted since
-the last snapshot. Only what was granted to clients that died with the node is then unknown.
+No client waits for the database: changes of keys are polled, charges are written to a journal on the node at once and
+to the database every few seconds, and request records are written in batches. A restart restores the account of the
+last minute exactly, from snapshot and journal. Where the journal is gone (another node), nothing is granted for a
+second, while every client reports what it was granted since the last snapshot. Only the grants of clients that died
+with the node are lost.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_BUFFERED_RECORDS = 100_000
 _RECORDS_PER_FLUSH = 5_000
-_LOOK_AT_MOST_EVERY_S = 0.1
+_LOOK_INTERVAL_S = 0.1
 _LOOK_TIMEOUT_S = 0.5
 _LOOK_PAUSE_S = 2.0
 _START_TIMEOUT_S = 10.0
@@ -45,7 +45,7 @@ _START_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Intervals:
-    """Seconds between two turns of what the thread with the database does."""
+    """Seconds between two polls of keys, two snapshots, and two writes of request records."""
 
     key_poll_s: float = 0.2
     snapshot_s: float = 5.0
@@ -53,9 +53,9 @@ class Intervals:
 
 
 class GatekeeperProcess:
-    """Holds the keys and the limits of the whole service. One runs: as an actor, or in a test.
+    """Holds the keys and limits of the whole service, which has one: the actor.
 
-    Its methods are called one at a time. Until the database has answered once, each raises TransportDown.
+    Its methods are called one at a time. Each raises TransportDown until the database has answered once.
     """
 
     def __init__(self, state: ResolvedState, intervals: Intervals = Intervals()) -> None:
@@ -65,7 +65,7 @@ class GatekeeperProcess:
         self._core: GatekeeperCore | None = None
         self._journal: FileJournal | None = None
         self._database: Database | None = None
-        self._look_again_at = 0.0
+        self._next_look_at = 0.0
         self._saving = asyncio.Lock()
         self._records: deque[tuple[str, int, Numbered]] = deque()
         self._durable: dict[str, int] = {}
@@ -81,13 +81,13 @@ class GatekeeperProcess:
         return self._state.pepper
 
     def identify(self, digest: bytes) -> Identified:
-        """Return the holder of a digest. An unknown one is looked up in the database, ten times a second at most."""
+        """Return the holder of a digest; for an unknown one, read changes of keys first, at most ten times a second."""
         core = self._ready()
         identified = core.identify(digest)
         if identified.principal is None:
-            is_certain = time.monotonic() >= self._look_again_at
+            is_certain = time.monotonic() >= self._next_look_at
             if is_certain:
-                self._look_again_at = time.monotonic() + _LOOK_AT_MOST_EVERY_S
+                self._next_look_at = time.monotonic() + _LOOK_INTERVAL_S
                 is_certain = self._poll_keys_now()
             identified = core.identify(digest)._replace(is_certain=is_certain)
         return identified
@@ -97,15 +97,15 @@ class GatekeeperProcess:
         return self._ready().sync(request)
 
     def refresh_keys(self) -> int:
-        """Read changes of keys now instead of at the next poll; return the revision that is known then."""
+        """Read changes of keys now; return the revision that is known then."""
         core = self._ready()
         self._poll_keys_now()
         return core.keyring.revision
 
     def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
-        """Take request records numbered from `first`, unless there are too many to keep.
+        """Buffer request records numbered from `first`, unless too many are buffered.
 
-        Returns this process's epoch, and the number below which all of the client's records are in the database.
+        Return the epoch of this process, and the number below which all records of the client are in the database.
         """
         self._ready()
         if len(self._records) + len(rows) <= _MAX_BUFFERED_RECORDS:
@@ -130,8 +130,8 @@ class GatekeeperProcess:
         """Read changes of keys; return whether the database answered."""
         try:
             self._background.run(self._poll_keys(), timeout_s=_LOOK_TIMEOUT_S)
-        except Exception as error:  # The poll in the background goes on trying and says what is wrong.
-            self._look_again_at = time.monotonic() + _LOOK_PAUSE_S
+        except Exception as error:  # The background poll tries again and logs the cause.
+            self._next_look_at = time.monotonic() + _LOOK_PAUSE_S
             logger.debug("Keys could not be refreshed: %s", type(error).__name__)
             return False
         return True
@@ -180,11 +180,11 @@ class GatekeeperProcess:
     async def _snapshot(self) -> None:
         core = self._ready()
         core.sweep()
-        async with self._saving:  # A snapshot that overtook another would be followed by an older one.
+        async with self._saving:  # Out of order, an older snapshot would replace a newer one.
             await self._save_snapshot(core)
 
     async def _save_snapshot(self, core: GatekeeperCore) -> None:
-        """Save what changed since the last snapshot, from a consistent cut: keys changed later are in the journal."""
+        """Save the keys that changed since the last snapshot; later changes are in the journal's next segment."""
         journal, database = self._journal, self._database
         if journal is None or database is None:
             raise TransportDown("The gatekeeper has not started yet.")
@@ -223,13 +223,13 @@ class GatekeeperProcess:
 
 
 def fingerprint(state: ResolvedState) -> str:
-    """Return a digest of the configuration, which reveals none of its secrets."""
+    """Return a digest of the configuration, which reveals no secret."""
     parts = (state.config.model_dump_json(), str(state.state_dir), state.database_url, state.pepper.hex())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 class _Restored(NamedTuple):
-    """The account at the start; charges since `lost_since` may be missing, None where none are."""
+    """The restored account. Charges since `lost_since` may be missing; None if none are."""
 
     clock: SteadyClock
     ledger: Ledger
@@ -239,7 +239,7 @@ class _Restored(NamedTuple):
 
 
 def _restore(snapshot: Snapshot | None, directory: Path) -> _Restored:
-    """Return the account as it was, from the last snapshot and the later changes in the journal."""
+    """Restore the account from the last snapshot and the later changes in the journal."""
     if snapshot is None:
         journal = FileJournal(directory, secrets.token_hex(8), 0)
         return _Restored(SteadyClock(), Ledger(journal), journal, {}, None)

@@ -1,8 +1,8 @@
-"""The gatekeeper's journal: every change of the ledger since the last snapshot, one line each, in files on its node.
+"""The gatekeeper's journal: one line for each change of the ledger since the last snapshot, in files on its node.
 
-A line is handed to the operating system before the change is answered, so nothing is lost when the process is killed;
-it is not forced to disk, because what a power cut takes away (the requests of the last seconds) it also ends.
-Segments are numbered; a snapshot that is safe makes those before it needless.
+The ledger writes it and a restart reads it. A line reaches the operating system before the change is answered, so a
+killed process loses none; it is not forced to disk, because a power cut also ends the requests that it would lose.
+Segments are numbered; once a snapshot is saved, the segments before it are deleted.
 """
 
 import os
@@ -17,7 +17,7 @@ _SEGMENT = re.compile(r"^([0-9a-f]{16,40})\.(\d+)$")
 
 
 class FileJournal:
-    """The journal `journal_id`, writing its segment `segment` in `directory`."""
+    """Implements `ledger.Journal`: journal `journal_id` in `directory`, which appends to its segment `segment`."""
 
     def __init__(self, directory: Path, journal_id: str, segment: int) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -28,24 +28,24 @@ class FileJournal:
         self._descriptor = self._open()
 
     def note(self, change: Change) -> None:
-        """Keep the change until the next flush."""
+        """Buffer a change until the next flush."""
         posting = change.posting
         kind = _KINDS[posting.dimension]
         self._pending.append(f"{kind} {change.number} {posting.key_id} {posting.at!r} {posting.amount}\n")
 
     def note_serial(self, client_id: str, serial: int) -> None:
-        """Keep how far a client's postings were applied."""
+        """Buffer the last applied serial of a client until the next flush."""
         self._pending.append(f"s {serial} {client_id}\n")
 
     def flush(self) -> None:
-        """Hand what was noted to the operating system, in one write."""
+        """Write the buffer to the file, in one write."""
         if self._pending:
             data = "".join(self._pending).encode()
             self._pending.clear()
             os.write(self._descriptor, data)
 
     def rotate(self, serials: dict[str, int]) -> int:
-        """Begin the next segment with the clients' serials; return its number."""
+        """Start the next segment with the serials of all clients; return its number."""
         self.flush()
         os.close(self._descriptor)
         self.segment += 1
@@ -56,14 +56,14 @@ class FileJournal:
         return self.segment
 
     def drop_before(self, segment: int) -> None:
-        """Delete this journal's older segments, and what other journals left here."""
+        """Delete this journal's older segments, and all of other journals."""
         for path in self._directory.iterdir():
             match = _SEGMENT.match(path.name)
             if match and (match[1] != self.journal_id or int(match[2]) < segment):
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Write what is pending and close the file."""
+        """Flush, and close the file."""
         self.flush()
         os.close(self._descriptor)
 
@@ -73,7 +73,7 @@ class FileJournal:
 
 
 class Recorded:
-    """What a journal holds from some segment on; `last_segment` is None where that segment is not here."""
+    """The content of a journal from one segment on; `last_segment` is None if that segment is missing."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -82,7 +82,7 @@ class Recorded:
 
 
 def read_journal(directory: Path, journal_id: str, first_segment: int) -> Recorded:
-    """Return what the journal's segments from `first_segment` on hold. A line cut off by a crash is left out."""
+    """Return the content of a journal from `first_segment` on. A line cut off by a crash is left out."""
     recorded = Recorded()
     if not (directory / f"{journal_id}.{first_segment}").exists():
         return recorded

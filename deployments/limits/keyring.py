@@ -1,4 +1,7 @@
-"""The keys as the gatekeeper holds them in memory: looked up by digest, and a list of what changed lately."""
+"""The API keys in the gatekeeper's memory, by digest, and the digests that changed lately.
+
+`GatekeeperCore` reads it for every message; changes come from the poll of the database. Pure.
+"""
 
 from collections import deque
 from collections.abc import Iterable
@@ -12,7 +15,7 @@ _MAX_CHANGES = 10_000
 
 
 class Keyring:
-    """Every key of the database, as of `revision`."""
+    """All keys of the database, as of `revision`."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -22,13 +25,13 @@ class Keyring:
         self._changes_known_from = 0
 
     def apply(self, revision: int, changed: Iterable[StoredKey]) -> list[StoredKey]:
-        """Take in the changes that lead to `revision`; return those that were news."""
-        news = []
+        """Apply the changes up to `revision`; return those that were not applied before."""
+        applied = []
         for key in changed:
             known = self._by_id.get(key.key_id)
             if known is not None and known.revision >= key.revision:
                 continue
-            news.append(key)
+            applied.append(key)
             for digest in {*self._digests(known), *self._digests(key)}:
                 self._note(key.revision, digest)
             for digest in self._digests(known):
@@ -38,10 +41,10 @@ class Keyring:
                 for digest in self._digests(key):
                     self._by_digest[digest] = key
         self.revision = max(self.revision, revision)
-        return news
+        return applied
 
     def changes_since(self, revision: int) -> list[bytes] | None:
-        """Return the digests that changed after `revision`, None if that is further back than is remembered."""
+        """Return the digests that changed after `revision`; None if the list does not reach back that far."""
         if revision >= self.revision:
             return []
         if revision < self._changes_known_from:
@@ -49,12 +52,12 @@ class Keyring:
         return [digest for at, digest in self._changes if at > revision]
 
     def start_here(self) -> None:
-        """Forget the list of changes: what was applied so far is the state at the start, not news."""
+        """Clear the list of changes: the keys so far are the initial state."""
         self._changes.clear()
         self._changes_known_from = self.revision
 
     def identify(self, digest: bytes, now: float) -> Identified:
-        """Return who holds the secret with this digest at `now`, and until when."""
+        """Return the holder of the secret with this digest at `now`, and when it ends."""
         key = self._by_digest.get(digest)
         if key is None or key.principal is None:
             return Identified(self.revision, None, None)
@@ -67,7 +70,7 @@ class Keyring:
         return Identified(self.revision, key.principal, until)
 
     def principal(self, key_id: str) -> Principal | None:
-        """Return who the key stands for; None if it is unknown or revoked."""
+        """Return the principal of a key; None if it is unknown or revoked."""
         key = self._by_id.get(key_id)
         return None if key is None else key.principal
 

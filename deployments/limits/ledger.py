@@ -1,40 +1,41 @@
-"""What every key was charged in the last minute: the gatekeeper's account, with a line in the journal for each change.
+"""The gatekeeper's account: what every key was charged in the last minute.
 
-Pure but for the journal, which is any object with `write`. Times are on the gatekeeper's clock.
+`GatekeeperCore` changes it, and each change is noted in the journal. Pure but for the journal. Times are on the
+gatekeeper's clock.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from deployments.limits.messages import Ask, Lease, Posting, Standing
-from deployments.limits.window import KeyLimits, Shortage, Window
+from deployments.limits.window import KeyLimits, Shortage
 
 
 class Change(NamedTuple):
-    """One change of the account: the `number`th, adding `amount` (negative: taking it back)."""
+    """The `number`th change of the account: a charge, or a refund if the amount is negative."""
 
     number: int
     posting: Posting
 
 
 class Journal(Protocol):
-    """Where changes are written down before they are answered."""
+    """Where changes are written before they are answered."""
 
     def note(self, change: Change) -> None:
-        """Keep the change until the next flush."""
+        """Buffer a change until the next flush."""
         ...
 
     def note_serial(self, client_id: str, serial: int) -> None:
-        """Keep how far a client's postings were applied, until the next flush."""
+        """Buffer the last applied serial of a client until the next flush."""
         ...
 
     def flush(self) -> None:
-        """Write down what was noted."""
+        """Write the buffer."""
         ...
 
 
 class Charges(NamedTuple):
-    """All that one key is charged, as of change `number`."""
+    """Everything that one key is charged, as (at, amount), as of change `number`."""
 
     key_id: str
     number: int
@@ -43,7 +44,7 @@ class Charges(NamedTuple):
 
 
 class Ledger:
-    """The windows of all keys that were used lately."""
+    """The limits and windows of all keys that were used lately."""
 
     def __init__(self, journal: Journal | None = None) -> None:
         self.number = 0
@@ -52,7 +53,7 @@ class Ledger:
         self._changed: set[str] = set()
 
     def knows(self, key_id: str) -> bool:
-        """The key has limits here."""
+        """Return whether the key has limits here."""
         return key_id in self._keys
 
     def key_ids(self) -> list[str]:
@@ -60,7 +61,7 @@ class Ledger:
         return list(self._keys)
 
     def set_limits(self, key_id: str, requests_per_minute: int, tokens_per_minute: int) -> None:
-        """Let these limits hold for the key from now on."""
+        """Set the limits of a key."""
         limits = self._keys.get(key_id)
         if limits is None:
             self._keys[key_id] = KeyLimits(requests_per_minute, tokens_per_minute)
@@ -68,7 +69,7 @@ class Ledger:
             limits.requests_per_minute, limits.tokens_per_minute = requests_per_minute, tokens_per_minute
 
     def take(self, ask: Ask, now: float, valid_s: float, num_clients: int) -> Lease | Shortage:
-        """Lease what is asked for, or say why not."""
+        """Return a lease that covers the ask, or the shortage; `valid_s` is how long the lease may be used."""
         limits = self._keys[ask.key_id]
         at = now + valid_s
         taken = limits.take(
@@ -89,27 +90,27 @@ class Ledger:
         return Lease(at, taken.requests, taken.tokens)
 
     def refund(self, posting: Posting, now: float) -> None:
-        """Take back what a lease did not need; nothing once its minute is over."""
+        """Take back an unused charge, unless its minute is over."""
         limits = self._keys.get(posting.key_id)
         if limits is None:
             return
-        taken = self._window(limits, posting).refund(posting.at, posting.amount, now)
+        taken = limits.window(posting.dimension).refund(posting.at, posting.amount, now)
         if taken:
             self._note(posting._replace(amount=-taken))
 
     def charge(self, posting: Posting) -> None:
-        """Add what was used without a lease, whether there is room or not."""
+        """Add what was used without a lease, even beyond the limit."""
         limits = self._keys.get(posting.key_id)
         if limits is None:
             limits = self._keys[posting.key_id] = KeyLimits(0, 0)
-        self._window(limits, posting).charge(posting.at, posting.amount)
+        limits.window(posting.dimension).charge(posting.at, posting.amount)
         self._note(posting)
 
     def replay(self, change: Change, now: float) -> None:
-        """Make a journalled change again, without journalling it."""
+        """Apply a change from the journal, without noting it again."""
         posting = change.posting
         limits = self._keys.setdefault(posting.key_id, KeyLimits(0, 0))
-        window = self._window(limits, posting)
+        window = limits.window(posting.dimension)
         if posting.amount > 0:
             window.charge(posting.at, posting.amount)
         else:
@@ -118,7 +119,7 @@ class Ledger:
         self.number = max(self.number, change.number)
 
     def restore(self, charges: Charges) -> None:
-        """Take over what a snapshot says of a key."""
+        """Add the charges of a snapshot."""
         limits = self._keys.setdefault(charges.key_id, KeyLimits(0, 0))
         for at, amount in charges.requests:
             limits.requests.charge(at, amount)
@@ -127,7 +128,7 @@ class Ledger:
         self.number = max(self.number, charges.number)
 
     def standing(self, key_id: str, now: float) -> Standing | None:
-        """Return how much of its minute the key has used."""
+        """Return how much of its minute a key has used; None if it has no limits here."""
         limits = self._keys.get(key_id)
         if limits is None:
             return None
@@ -140,11 +141,11 @@ class Ledger:
         return list(changed)
 
     def mark_changed(self, key_ids: Iterable[str]) -> None:
-        """Count these keys as changed, because what `take_changed` returned could not be saved."""
+        """Mark keys from `take_changed` as changed again, because they could not be saved."""
         self._changed.update(key_ids)
 
     def charges(self, key_id: str, now: float) -> Charges:
-        """Return all that the key is charged."""
+        """Return everything that a key is charged."""
         limits = self._keys.get(key_id)
         if limits is None:
             return Charges(key_id, self.number, [], [])
@@ -153,7 +154,7 @@ class Ledger:
         return Charges(key_id, self.number, limits.requests.entries(), limits.tokens.entries())
 
     def forget_idle(self, now: float) -> None:
-        """Drop the keys that are charged nothing any more."""
+        """Drop the keys without charges."""
         for key_id, limits in list(self._keys.items()):
             limits.requests.expire(now)
             limits.tokens.expire(now)
@@ -165,7 +166,3 @@ class Ledger:
         self._changed.add(posting.key_id)
         if self._journal is not None:
             self._journal.note(Change(self.number, posting))
-
-    @staticmethod
-    def _window(limits: KeyLimits, posting: Posting) -> Window:
-        return limits.requests if posting.dimension == "requests" else limits.tokens

@@ -1,7 +1,7 @@
-"""The messages between ingress replicas, the gatekeeper's clients, and the gatekeeper: plain values over a transport.
+"""The messages between the gatekeeper and its clients, the ingress replicas: plain values over a transport.
 
-One kind of call, the sync, carries everything: leases wanted, room given back, and the revision of the keys that the
-client knows. The reply has the leases and the changes of keys since.
+A sync carries the client's asks for leases, its refunds and charges, and the revision of the keys that it knows. The
+reply has the leases and the changes of keys since.
 """
 
 from typing import NamedTuple, Protocol
@@ -11,13 +11,14 @@ from deployments.state.identity.principal import Principal
 
 
 class TransportDown(Exception):
-    """The gatekeeper did not answer: it is away, restarting or too slow. The call may or may not have happened."""
+    """The gatekeeper did not answer: it is away, restarting or too slow. The call may still have taken effect."""
 
 
 class Identified(NamedTuple):
-    """The holder of a digest as of `revision`, None if there is none; and until when (Unix seconds, None is for ever).
+    """The holder of a digest as of `revision`; None if there is none.
 
-    Where `is_certain` is false no key was found, but the database was not asked: a new key may be there.
+    `accepted_until` is in Unix seconds; None is for ever. If `is_certain` is false, no key was found but the database
+    was not read: there may be a new key.
     """
 
     revision: int
@@ -27,7 +28,7 @@ class Identified(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A lease wanted: the need, all or nothing, and what would be welcome beyond it."""
+    """An ask for a lease: the need, all or nothing, and the spare room wanted beyond it."""
 
     key_id: str
     requests: int
@@ -37,7 +38,7 @@ class Ask(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """Room that may be used for `valid_s` seconds from when it was asked for; it counts as used at `at`."""
+    """Room that may be used for `valid_s` seconds after it was asked for; it is charged at `at`."""
 
     at: float
     requests: int
@@ -45,7 +46,7 @@ class Lease(NamedTuple):
 
 
 class Posting(NamedTuple):
-    """An amount that belongs to one dimension of one key at one time."""
+    """An amount charged or refunded in one dimension of one key at one time."""
 
     key_id: str
     dimension: Dimension
@@ -54,7 +55,7 @@ class Posting(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How much of its minute a key has used, and in how many seconds nothing of it will count any more."""
+    """How much of its minute a key has used, and the seconds until all of that has expired."""
 
     used_requests: int
     reset_requests_s: float
@@ -63,7 +64,7 @@ class Standing(NamedTuple):
 
 
 class SyncRequest(NamedTuple):
-    """A client's part of a sync. `refunds` and `charges` are applied once for each `serial`, if repeated too."""
+    """The client's part of a sync. `refunds` and `charges` are applied once for each `serial`, even if repeated."""
 
     client_id: str
     serial: int
@@ -78,9 +79,9 @@ class SyncRequest(NamedTuple):
 class SyncReply(NamedTuple):
     """The gatekeeper's part of a sync.
 
-    `answers` are in the order of the asks; None asks to try again in a moment. `changed` are the digests whose
-    meaning changed after the client's revision, None if that is too long ago to say. `replay_after` asks for
-    everything that the client was granted after that time, because the gatekeeper lost its own account of it.
+    `answers` are in the order of the asks; None means to ask again in a moment. `changed` are the digests that changed
+    after the client's revision; None if it is too old to say. `replay_after` asks for everything that the client was
+    granted after that time, because the gatekeeper has lost its account of it.
     """
 
     now: float
@@ -110,10 +111,10 @@ class Transport(Protocol):
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
         """Hand over request records numbered from `first`.
 
-        Returns what names the gatekeeper's process, and the number below which all are on disk.
+        Return the epoch of the gatekeeper's process, and the number below which all are in the database.
         """
         ...
 
     async def refresh_keys(self) -> None:
-        """Have the gatekeeper look at the database now: a key that was just changed counts from here on."""
+        """Have the gatekeeper read changes of keys now, so that a changed key counts from here on."""
         ...

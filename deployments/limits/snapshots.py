@@ -1,4 +1,7 @@
-"""The gatekeeper's snapshots in the database: what every key was charged, and where the journal goes on from there."""
+"""The gatekeeper's snapshots in the database: what every key was charged, and the journal segment that continues it.
+
+`GatekeeperProcess` saves one every few seconds and loads the last one when it starts.
+"""
 
 import struct
 from typing import NamedTuple
@@ -13,12 +16,12 @@ from deployments.state.database.tables import limiter_charges, limiter_state
 _NAME = "gatekeeper"
 _ENTRY = struct.Struct("<dq")
 
-# Charges lie at most a lease's validity in the future; whatever was saved longer ago than this has expired.
+# A charge lies at most the validity of a lease in the future: all that was saved longer ago has expired.
 _KEPT_S = 2 * WINDOW_S
 
 
 class Snapshot(NamedTuple):
-    """What was saved at `at`; changes from `segment` of the journal on may be missing in `charges`."""
+    """The charges saved at `at`; `segment` is the first of the journal that may have later changes."""
 
     journal_id: str
     segment: int
@@ -27,7 +30,7 @@ class Snapshot(NamedTuple):
 
 
 async def load_snapshot(database: Database) -> Snapshot | None:
-    """Return the last snapshot, None if there never was one."""
+    """Return the last snapshot; None if there never was one."""
     async with database.read() as connection:
         state = (await connection.execute(select(limiter_state).where(limiter_state.c.name == _NAME))).one_or_none()
         if state is None:
@@ -39,7 +42,7 @@ async def load_snapshot(database: Database) -> Snapshot | None:
 
 
 async def save_snapshot(database: Database, snapshot: Snapshot) -> None:
-    """Save the keys in `snapshot.charges`, beside those saved earlier, and where the journal goes on."""
+    """Save the charged keys of a snapshot, beside those saved earlier, and its place in the journal."""
     rows = [
         {
             "key_id": charges.key_id,

@@ -1,7 +1,7 @@
-"""Syncs with the gatekeeper over the side channel, which wakes fewer processes and threads than a call of Ray's.
+"""Syncs with the gatekeeper over the side channel, which wakes fewer processes and threads than a call through Ray.
 
-A request whose key has no lease waits for a sync. Each client holds one connection; where that is broken or not
-answered, the client drops it and looks up again where the gatekeeper listens, for it may have moved.
+A request whose key has no lease waits for a sync. Each client holds one connection; if it breaks or is not answered,
+the client looks up the gatekeeper's address again, which may have changed.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class SyncListener:
     """The gatekeeper's end: answers syncs in a thread of its own."""
 
     def __init__(self, sync: Callable[[SyncRequest], SyncReply], host: str, name: str) -> None:
-        """Listen on `host`, and for this node's own clients on a Unix socket, which `name` names."""
+        """Listen on `host`, and on the Unix socket `name` for clients of this node."""
         self._loop = BackgroundLoop("gatekeeper-sync")
         self.address: Address = self._loop.run(self._start(sync, host, name), _START_TIMEOUT_S)
 
@@ -35,13 +35,13 @@ class SyncListener:
         return await self._server.start(host, socket_path(name))
 
     def close(self) -> None:
-        """Stop listening, and break the connections off."""
+        """Stop listening, and close the connections."""
         self._loop.run(self._server.close())
         self._loop.stop()
 
 
 class _SyncRunner:
-    """Keeps `Runner` over a gatekeeper's method."""
+    """Implements `Runner` over a gatekeeper's method."""
 
     def __init__(self, sync: Callable[[SyncRequest], SyncReply]) -> None:
         self._sync = sync
@@ -56,14 +56,14 @@ class _SyncRunner:
 
 
 class SyncClient:
-    """A client's end. `find` returns where the gatekeeper listens."""
+    """A client's end. `find` returns the address of the gatekeeper."""
 
     def __init__(self, find: Callable[[], Awaitable[Address]]) -> None:
         self._find = find
         self._channel: Channel | None = None
 
     async def sync(self, request: SyncRequest, timeout_s: float) -> SyncReply:
-        """Return the gatekeeper's answer.
+        """Return the gatekeeper's reply.
 
         Raises:
             TransportDown: the gatekeeper is not reached, or does not answer in time.
@@ -109,7 +109,7 @@ def parse_request(rendered: bytes) -> SyncRequest:
 
 
 def parse_reply(rendered: bytes) -> SyncReply:
-    """Return the answer that was rendered."""
+    """Return the reply that was rendered."""
     now, revision, changed, answers, standings, num_clients, replay_after = orjson.loads(rendered)
     return SyncReply(
         now,

@@ -1,8 +1,8 @@
-"""Sliding-minute limits, pure: every function is told the time and nothing here waits, logs or stores.
+"""Sliding-minute limits. Pure: time is a parameter, and nothing here waits, logs or stores.
 
-A charge made at `at` counts while `at <= now < at + 60`. A charge may lie in the future: a lease that can be used
-until `at` counts as if all of it were used at its last moment, so that however late it is used no minute holds more
-than the limit. What was not used is refunded by naming that same `at`.
+The ledger and its clients keep their counts in it. A charge made at `at` counts while `at <= now < at + 60`. It may lie
+in the future: a lease that may be used until `at` counts as if all of it were used at its last moment, so that no
+minute holds more than the limit, however late it is used. A refund names the `at` of its charge.
 """
 
 from bisect import bisect_left
@@ -11,12 +11,12 @@ from typing import Literal, NamedTuple
 
 WINDOW_S = 60.0
 
-# A window keeps this many charges exactly; beyond it, charges closer together than the resolution share one entry,
-# which counts from the latest of them. Memory per window stays below about EXACT_CHARGES + WINDOW_S / RESOLUTION_S.
+# A window keeps this many charges exactly. Beyond that, charges closer than the resolution share one entry, which
+# counts from the latest of them: a window has at most about EXACT_CHARGES + WINDOW_S / RESOLUTION_S entries.
 EXACT_CHARGES = 128
 RESOLUTION_S = 0.1
 
-# Up to these limits a lease is never larger than what was asked for: counting is exact, replica by replica.
+# Up to these limits a lease has no spare room: counting is exact across replicas.
 EXACT_REQUESTS_PER_MINUTE = 120
 EXACT_TOKENS_PER_MINUTE = 1_000_000
 
@@ -24,7 +24,7 @@ Dimension = Literal["requests", "tokens"]
 
 
 class Window:
-    """What was charged to one dimension of one key in the last minute, oldest first."""
+    """The charges of the last minute in one dimension of one key, oldest first."""
 
     __slots__ = ("_amounts", "_head", "_opened_at", "_times", "used")
 
@@ -36,7 +36,7 @@ class Window:
         self._opened_at = 0.0
 
     def expire(self, now: float) -> None:
-        """Forget what was charged a minute ago or earlier."""
+        """Drop the charges of a minute ago and earlier."""
         times, head = self._times, self._head
         end = len(times)
         while head < end and times[head] + WINDOW_S <= now:
@@ -73,7 +73,7 @@ class Window:
             self._amounts.insert(index, amount)
 
     def refund(self, at: float, amount: int, now: float) -> int:
-        """Take back up to `amount` of what was charged at `at`; return how much that was, 0 once it has expired."""
+        """Take back up to `amount` of what was charged at `at`; return how much, 0 if it has expired."""
         if at + WINDOW_S <= now:
             return 0
         index = bisect_left(self._times, at, self._head)
@@ -99,7 +99,7 @@ class Window:
         raise AssertionError("the entries of a window add up to what is used")
 
     def reset_s(self, now: float) -> float:
-        """Return the seconds until nothing is charged any more."""
+        """Return the seconds until every charge has expired."""
         self.expire(now)
         for index in range(len(self._times) - 1, self._head - 1, -1):
             if self._amounts[index]:
@@ -108,17 +108,17 @@ class Window:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing that has not expired is kept."""
+        """Whether there are no charges."""
         return not self._times
 
     def entries(self) -> list[tuple[float, int]]:
-        """Return what is charged as (at, amount), oldest first."""
+        """Return the charges as (at, amount), oldest first."""
         head = self._head
         return [(t, a) for t, a in zip(self._times[head:], self._amounts[head:], strict=True) if a]
 
 
 def _until(then: float, now: float) -> float:
-    """Return the seconds from `now` to `then`, such that a clock moved on by them has reached `then`."""
+    """Return the seconds from `now` to `then`, rounded up so that `now` plus them reaches `then`."""
     wait = then - now
     while now + wait < then:
         wait += ulp(then)
@@ -126,7 +126,7 @@ def _until(then: float, now: float) -> float:
 
 
 class Shortage(NamedTuple):
-    """Why there is no room: the numbers of `protocol.Denied`."""
+    """Why there is no room: the fields of `contract.Denied`."""
 
     dimension: Dimension
     limit: int
@@ -136,14 +136,14 @@ class Shortage(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What was taken out of a key's minute."""
+    """What was charged to a key's minute."""
 
     requests: int
     tokens: int
 
 
 class KeyLimits:
-    """The two windows of one API key and the limits that hold for them."""
+    """The limits of one API key and its two windows."""
 
     __slots__ = ("requests", "requests_per_minute", "tokens", "tokens_per_minute")
 
@@ -152,6 +152,10 @@ class KeyLimits:
         self.tokens_per_minute = tokens_per_minute
         self.requests = Window()
         self.tokens = Window()
+
+    def window(self, dimension: Dimension) -> Window:
+        """Return the window of a dimension."""
+        return self.requests if dimension == "requests" else self.tokens
 
     def take(
         self,
@@ -166,8 +170,8 @@ class KeyLimits:
     ) -> Room | Shortage:
         """Charge `requests` and `tokens` at `at`, or neither.
 
-        `spare_*` are welcome beyond the need, for requests still to come: as much is added as leaves room for
-        `num_clients` clients to ask for the same, and nothing where the limit is small enough to be counted exactly.
+        `spare_*` are wanted beyond the need, for later requests. Each is cut to half of what is left, divided by
+        `num_clients`, and to nothing where the limit is small enough to be counted exactly.
         """
         shortage = self.shortage(now, requests, tokens)
         if shortage is not None:
@@ -187,7 +191,7 @@ class KeyLimits:
         return Room(requests, tokens)
 
     def shortage(self, now: float, requests: int, tokens: int) -> Shortage | None:
-        """Return what stands against taking that much now, None if nothing does."""
+        """Return the shortage if that much does not fit now, else None."""
         if requests:
             self.requests.expire(now)
             if self.requests.used + requests > self.requests_per_minute:

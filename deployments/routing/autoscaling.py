@@ -1,4 +1,4 @@
-"""Decides how many replicas a model needs, from the requests that run on its replicas.
+"""Decides how many replicas a model needs, from the requests that run on its replicas; Ray Serve calls it.
 
 Requests travel outside of Serve's handles, so Serve cannot count them; every replica reports its own. Handles
 still count the requests that wait for a first replica, which is what wakes a model that is scaled to zero.
@@ -15,8 +15,7 @@ ONGOING: Final = "manta_ongoing_requests"
 def desired_replicas(context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
     """Return the number of replicas that brings each to its target of ongoing requests, and no state.
 
-    A replica that runs and has not reported is not an idle one: it may be too busy to report. Until all have, there
-    is no way down.
+    A running replica without a report may be too busy to report: until all have reported, the number never falls.
     """
     reported = (context.aggregated_metrics or {}).get(ONGOING, {})
     ongoing = sum(reported.values()) + (context.total_queued_requests or 0.0)

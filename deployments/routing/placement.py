@@ -1,4 +1,4 @@
-"""Decides which replica of a model takes a request: the one that holds its prefix, unless that one is far busier.
+"""Decides which replica of a model runs a request: the one that holds its prefix, unless that is far busier.
 
 Rendezvous hashing assigns a replica to every prefix without shared state, and moves as few prefixes as possible when
 replicas come and go (Thaler and Ravishankar, 1998). The bound on a replica's load is that of consistent hashing with
@@ -18,10 +18,10 @@ FREE_LOAD: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the placement of one request depends on.
+    """The parameters of the placement of one request.
 
-    `affinity` names its prefix, None where it has none. `excluded` replicas have been tried.
-    `num_open` says how many requests of this process run on a replica.
+    `affinity` names its prefix; None if it has none. `excluded` replicas have been tried.
+    `num_open` returns how many requests of this process run on a replica.
     """
 
     affinity: str | None
@@ -30,7 +30,7 @@ class Choice:
 
 
 def place(choice: Choice, replica_ids: list[str]) -> str:
-    """Return the replica of `replica_ids` that takes the request; an excluded one only if there is no other."""
+    """Return the replica of `replica_ids` to run the request; an excluded one only if there is no other."""
     candidates = [replica_id for replica_id in replica_ids if replica_id not in choice.excluded] or replica_ids
     if len(candidates) == 1:
         return candidates[0]

@@ -1,4 +1,4 @@
-"""Serve's extension point for placement, over `place`; runs inside the handle, in the ingress."""
+"""Connects `place` to Ray Serve's request router, which runs inside the deployment handle in the ingress."""
 
 import random
 
@@ -13,7 +13,7 @@ class PrefixRouter(RequestRouter):  # type: ignore[misc]  # Ray ships no types f
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """Return the one replica that takes the request."""
+        """Return the one replica to run the request."""
         by_id = {replica.replica_id.unique_id: replica for replica in candidate_replicas}
         choice = pending_request.args[0] if pending_request is not None and pending_request.args else None
         if not isinstance(choice, Choice):  # A plain handle call, such as Serve's own.

@@ -1,1 +1,1 @@
-"""The limiter's end in each ingress replica: leases, cached keys, and the syncs that keep both fresh."""
+"""The limiter's client in each ingress replica: leases, cached keys, and the syncs that refresh both."""

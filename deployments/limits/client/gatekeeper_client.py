@@ -1,15 +1,15 @@
-"""The gatekeeper as an ingress replica sees it: keys from a cache, room from leases.
+"""The gatekeeper's client in an ingress replica: keys from a cache, room from leases.
 
-An allowed request with a cached key and a warm lease touches only this process's memory. `tick` runs ten times a
-second while there is traffic: it gives back what leases did not use, reports what was settled, and fetches changes of
-keys, so that no cached key is trusted for long without news.
+HTTP admission calls it. An allowed request with a cached key and a lease touches only this process's memory. `tick`
+runs ten times a second while there is traffic: it refunds what leases did not use, reports what was settled, and
+fetches changes of keys.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from deployments.limits.client.key_cache import PATIENCE_S, KeyCache
+from deployments.limits.client.key_cache import AWAY_AFTER_S, KeyCache
 from deployments.limits.client.leases import KeyLeases
 from deployments.limits.client.sync_loop import SyncLoop
 from deployments.limits.contract import Decision, Denied, GatekeeperUnavailable, Granted, Quota
@@ -21,21 +21,21 @@ from deployments.state.identity.secret import can_be_secret
 TICK_S = 0.1
 _SYNC_INTERVAL_S = 0.25
 _AWAY_GRACE_S = 300.0
-"""For how long a known key is accepted while the gatekeeper is away."""
+"""How long a cached key is accepted while the gatekeeper is away."""
 _ALONE_RETRY_S = 0.5
 _SPARE = 2
-"""The least number of further requests that a lease has room for, so that requests one by one seldom wait."""
+"""A lease has room for at least this many further requests, so that single requests seldom wait."""
 _RENEW_S = 1.0
-"""Seconds after its last use for which a key's leases are renewed before they end, so that no request waits."""
+"""How long after its last use a key's leases are renewed before they end, so that no request waits."""
 _ACTIVE_S = WINDOW_S + 2.0
 _FORGET_S = 3 * WINDOW_S
 _GRANTED = Granted()
 
 
 class GatekeeperClient:
-    """Keeps `contract.Gatekeeper` over a transport. `counts` says how often what happened, for tests and benchmarks.
+    """Implements `contract.Gatekeeper` over a transport.
 
-    `tick` is called by a task of its own unless `background` is false.
+    `counts` counts events, for tests and benchmarks. A background task calls `tick`, unless `background` is false.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class GatekeeperClient:
         self._swept_at = float("-inf")
 
     async def identify(self, secret: str) -> Principal | None:
-        """Return who holds the secret; None if it is unknown, revoked or expired.
+        """Return the holder of a secret; None if it is unknown, revoked or expired.
 
         Raises:
-            GatekeeperUnavailable: it is not cached and the gatekeeper is away, or it has been away for too long.
+            GatekeeperUnavailable: the key is not cached and the gatekeeper is away, or it has been away for too long.
         """
         if not can_be_secret(secret):
             return None
@@ -76,7 +76,7 @@ class GatekeeperClient:
         return keys.accepted(known)
 
     async def admit(self, principal: Principal) -> Decision:
-        """Take one request out of the key's minute."""
+        """Charge one request to the key's minute."""
         state = self._states.get(principal.key_id) or self._new_state(principal)
         state.used_at = now = self._clock()
         if state.requests.take(1, now):
@@ -84,7 +84,7 @@ class GatekeeperClient:
         return await self._ask(state, principal, 1, 0, now)
 
     async def reserve(self, principal: Principal, tokens: int) -> Decision:
-        """Take tokens out of the key's minute, before they are used."""
+        """Charge tokens to the key's minute before they are used."""
         if tokens <= 0:
             return _GRANTED
         state = self._states.get(principal.key_id) or self._new_state(principal)
@@ -97,7 +97,7 @@ class GatekeeperClient:
         return await self._ask(state, principal, 0, tokens, now)
 
     def settle(self, principal: Principal, *, granted: Granted, reserved: int, used: int) -> None:
-        """Correct a reservation to what was really used; the gatekeeper learns of it within a tick."""
+        """Correct a reservation to what was used; the next tick reports it to the gatekeeper."""
         unused = reserved - used
         if unused == 0:
             return
@@ -106,17 +106,17 @@ class GatekeeperClient:
             state.refund("tokens", granted.at, unused)
         else:
             state.charge(self._sync_loop.now_at(), -unused)
-        self._sync_loop.owing.add(state)
+        self._sync_loop.unreported.add(state)
         if self._ticking is None:
             self._start_ticking()
 
     def quota(self, principal: Principal) -> Quota:
-        """Return what the key has left, from local knowledge."""
+        """Return what the key has left, as this process knows it."""
         state = self._states.get(principal.key_id) or self._new_state(principal)
         return state.quota(principal, self._clock())
 
     async def tick(self) -> None:
-        """Renew leases, give back what was not used, and sync with the gatekeeper when that is due."""
+        """Renew leases, refund what was not used, and sync with the gatekeeper when that is due."""
         sync_loop, now = self._sync_loop, self._clock()
         if sync_loop.away_since is None:
             for state in sync_loop.live:
@@ -125,7 +125,7 @@ class GatekeeperClient:
         for state in [state for state in sync_loop.live if state.expire(now)]:
             sync_loop.live.discard(state)
             if state.refunds:
-                sync_loop.owing.add(state)
+                sync_loop.unreported.add(state)
         if now - self._swept_at >= WINDOW_S:
             self._swept_at = now
             self._forget(now)
@@ -133,12 +133,12 @@ class GatekeeperClient:
         if sync_loop.away_since is not None:
             is_due = elapsed >= _ALONE_RETRY_S
         else:
-            is_due = sync_loop.has_waiting or sync_loop.owes or elapsed >= _SYNC_INTERVAL_S - TICK_S / 2
+            is_due = sync_loop.has_waiting or sync_loop.has_unreported or elapsed >= _SYNC_INTERVAL_S - TICK_S / 2
         if is_due:
             await sync_loop.sync()
 
     async def close(self) -> None:
-        """Give everything back and stop."""
+        """Refund everything that is leased, and stop."""
         if self._ticking is not None:
             self._ticking.cancel()
             await asyncio.gather(self._ticking, return_exceptions=True)
@@ -147,8 +147,8 @@ class GatekeeperClient:
             state.release("requests")
             state.release("tokens")
             if state.refunds:
-                sync_loop.owing.add(state)
-        if sync_loop.owes and sync_loop.away_since is None:
+                sync_loop.unreported.add(state)
+        if sync_loop.has_unreported and sync_loop.away_since is None:
             await sync_loop.sync()
         await sync_loop.stop()
 
@@ -161,7 +161,7 @@ class GatekeeperClient:
             await sync_loop.sync()
         known = keys.get(digest)
         if known is None:
-            return await keys.look_up(digest, PATIENCE_S if sync_loop.away_since is None else 0.0)
+            return await keys.look_up(digest, AWAY_AFTER_S if sync_loop.away_since is None else 0.0)
         if sync_loop.away_since is not None and self._clock() - sync_loop.away_since > _AWAY_GRACE_S:
             raise GatekeeperUnavailable("The gatekeeper has been away for too long.")
         return keys.accepted(known)
@@ -179,24 +179,24 @@ class GatekeeperClient:
             return sync_loop.decide_alone(state, requests, tokens)
         if tokens and state.tokens.left:
             state.release("tokens")
-            sync_loop.owing.add(state)
+            sync_loop.unreported.add(state)
         spare_requests = spare_tokens = 0
         if not state.is_asking:
             state.grow(state.requests if requests else state.tokens, now)
             if requests or now >= state.requests.until:
                 spare_requests = state.requests.spare_for(_SPARE)
-            if tokens or now >= state.tokens.until:  # Who is admitted will need tokens next.
+            if tokens or now >= state.tokens.until:  # An admitted request needs tokens next.
                 spare_tokens = state.tokens.spare_for(_SPARE + requests)
         state.is_asking = True
         ask = Ask(state.key_id, requests, tokens, spare_requests, spare_tokens)
         decision = await sync_loop.ask(state, ask)
         held = state.requests if requests else state.tokens
         if isinstance(decision, Denied) and held.take(requests + tokens, self._clock()):
-            return held.granted  # Of many who asked at once, one before this one got more than it needed.
+            return held.granted  # A concurrent ask was granted spare room.
         return decision
 
     def _renew(self, state: KeyLeases, now: float) -> None:
-        """Ask for new leases where those that a key has run out before the next tick."""
+        """Ask for new leases if those of a key run out before the next tick."""
         soon = now + 1.5 * TICK_S
         of_requests, of_tokens = (held.runs_out(now, soon) for held in (state.requests, state.tokens))
         if of_requests or of_tokens:
@@ -217,14 +217,14 @@ class GatekeeperClient:
     async def _tick_while_active(self) -> None:
         sync_loop = self._sync_loop
         try:
-            while self._clock() - self._active_at < _ACTIVE_S or sync_loop.owes or sync_loop.live:
+            while self._clock() - self._active_at < _ACTIVE_S or sync_loop.has_unreported or sync_loop.live:
                 await self._sleep(TICK_S)
                 await self.tick()
         finally:
             self._ticking = None
 
     def _forget(self, now: float) -> None:
-        """Drop the keys that were not used for a while."""
+        """Drop keys without recent use."""
         for key_id, state in list(self._states.items()):
             if state.is_idle(now, _FORGET_S):
                 del self._states[key_id]

@@ -1,11 +1,10 @@
-"""The cache of API keys in an ingress replica.
+"""The cache of API keys in an ingress replica, which `GatekeeperClient` reads for every request.
 
 A cached key is trusted for TRUST_S seconds after a sync; a request that comes later waits for the next sync.
 """
 
 import asyncio
 import hmac
-import time
 from collections.abc import Awaitable, Callable
 
 from deployments.limits.contract import GatekeeperUnavailable
@@ -14,7 +13,8 @@ from deployments.state.identity.principal import Principal
 
 TRUST_S = 0.6
 RETRY_S = 0.05
-PATIENCE_S = 5.0
+AWAY_AFTER_S = 5.0
+"""After how many seconds without an answer the gatekeeper counts as away."""
 _UNKNOWN_S = 1.0
 _LOOKS = 4
 _LOOK_AGAIN_S = 0.1
@@ -23,14 +23,14 @@ _MAX_KNOWN = 100_000
 
 
 class KeyCache:
-    """Digests and their holders, as the gatekeeper returned them."""
+    """Digests and their holders, as the gatekeeper returned them; unknown digests are cached for a second."""
 
     def __init__(
         self,
         transport: Transport,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]],
     ) -> None:
         self.revision = 0
         self.trusted_until = float("-inf")
@@ -45,16 +45,16 @@ class KeyCache:
 
     @property
     def has_pepper(self) -> bool:
-        """The pepper is known."""
+        """Whether the pepper is known."""
         return self._pepper is not None
 
     async def learn_pepper(self) -> None:
         """Fetch the pepper from the gatekeeper, unless it is known.
 
         Raises:
-            GatekeeperUnavailable: it did not answer for PATIENCE_S seconds.
+            GatekeeperUnavailable: it did not answer for AWAY_AFTER_S seconds.
         """
-        deadline = self._clock() + PATIENCE_S
+        deadline = self._clock() + AWAY_AFTER_S
         while self._pepper is None:
             try:
                 self._pepper = await self._transport.pepper()
@@ -69,17 +69,17 @@ class KeyCache:
         return hmac.digest(self._pepper, secret.encode(), "sha256")
 
     def get(self, digest: bytes) -> Identified | None:
-        """Return what is cached, trusted or not; None if nothing is."""
+        """Return the cached holder, trusted or not; None if the digest is not cached."""
         return self._known.get(digest)
 
     def accepted(self, known: Identified) -> Principal | None:
-        """Return the holder, None if the key has expired."""
+        """Return the holder; None if the key has expired."""
         if known.accepted_until is not None and known.accepted_until <= self._wall():
             return None
         return known.principal
 
     def update(self, reply: SyncReply, sent_at: float) -> None:
-        """Drop what has changed; the reply is from `sent_at` or later."""
+        """Drop the keys that changed. The reply describes `sent_at` or later."""
         self.trusted_until = sent_at + TRUST_S
         self.revision = reply.revision
         if reply.changed is None:
@@ -90,22 +90,22 @@ class KeyCache:
             for digest in reply.changed:
                 self._known.pop(digest, None)
 
-    async def look_up(self, digest: bytes, patience_s: float) -> Principal | None:
-        """Return the holder of a digest from the gatekeeper: requests that come together share one call.
+    async def look_up(self, digest: bytes, timeout_s: float) -> Principal | None:
+        """Return the holder of a digest from the gatekeeper; concurrent requests share one call.
 
         Raises:
-            GatekeeperUnavailable: it did not answer for `patience_s` seconds.
+            GatekeeperUnavailable: it did not answer for `timeout_s` seconds.
         """
         if self._unknown.get(digest, 0.0) > self._clock():
             return None
         look = self._looking.get(digest)
         if look is None:
-            look = self._looking[digest] = asyncio.create_task(self._look_up(digest, patience_s))
+            look = self._looking[digest] = asyncio.create_task(self._look_up(digest, timeout_s))
             look.add_done_callback(lambda _: self._looking.pop(digest, None))
         return await asyncio.shield(look)
 
-    async def _look_up(self, digest: bytes, patience_s: float) -> Principal | None:
-        deadline = self._clock() + patience_s
+    async def _look_up(self, digest: bytes, timeout_s: float) -> Principal | None:
+        deadline = self._clock() + timeout_s
         num_looks = 0
         while True:
             try:
@@ -117,8 +117,8 @@ class KeyCache:
                 continue
             num_looks += 1
             if not identified.is_certain and num_looks < _LOOKS:
-                await self._sleep(_LOOK_AGAIN_S)  # The key may have been issued a moment ago.
-            elif identified.revision >= self.revision:  # Else the answer is older than a change known here.
+                await self._sleep(_LOOK_AGAIN_S)  # The key may be new.
+            elif identified.revision >= self.revision:  # Otherwise a known change is missing from it.
                 break
         if identified.principal is None:
             if len(self._unknown) >= _MAX_UNKNOWN:

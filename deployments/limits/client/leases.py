@@ -1,6 +1,7 @@
-"""What one process holds of one key's minute: leases, refunds to report, and the last standing from the gatekeeper.
+"""What an ingress replica holds of one key's minute: leases, refunds to report, and the last standing.
 
-Times named `at` are on the gatekeeper's clock, all others on this process's monotonic clock. Nothing here waits.
+`GatekeeperClient` takes from it, and `SyncLoop` fills it and reports its refunds and charges. Times named `at` are on
+the gatekeeper's clock, all others on this process's monotonic clock. Nothing here waits.
 """
 
 from deployments.limits.contract import Denied, Granted, Quota
@@ -8,7 +9,7 @@ from deployments.limits.messages import Lease, Posting, Standing
 from deployments.limits.window import Dimension, KeyLimits, Shortage
 from deployments.state.identity.principal import Principal
 
-# A refusal is remembered this long, and room that others give back is not seen before.
+# A refusal is remembered this long; room that other replicas refund is not seen before.
 DENIAL_S = 0.25
 
 _MAX_SPARE = 1_000_000_000
@@ -17,8 +18,8 @@ _MAX_SPARE = 1_000_000_000
 class LeasedRoom:
     """What is left of a lease in one dimension, usable until `until`.
 
-    `spare` is what the next one should hold beyond the need. `need` is the most that a single request has needed of
-    late; each lease forgets an eighth of it.
+    `spare` is what the next lease should hold beyond the need. `need` is the most that a single recent request needed;
+    each new lease lowers it by an eighth.
     """
 
     __slots__ = ("granted", "left", "need", "size", "spare", "until")
@@ -32,7 +33,7 @@ class LeasedRoom:
         self.granted = Granted()
 
     def take(self, amount: int, now: float) -> bool:
-        """Take an amount out of the lease; False where there is not as much, or its time is over."""
+        """Take an amount out of the lease; return False if too little is left, or the lease has ended."""
         if amount > self.need:
             self.need = amount
         if self.left < amount or now >= self.until:
@@ -41,13 +42,13 @@ class LeasedRoom:
         return True
 
     def runs_out(self, now: float, soon: float) -> bool:
-        """Say whether what was leased beyond a need is used up, or ends by `soon`."""
+        """Return whether the spare room is used up, or ends by `soon`."""
         if now >= self.until:
             return False
         return self.left > 0 if self.until <= soon else self.left < self.need < self.size
 
     def renew_for(self, requests: int) -> int:
-        """Return what a lease should hold that replaces this one before its end, which nobody has needed yet."""
+        """Return the size of a lease that replaces this one before its end."""
         if self.left >= self.need:
             self.spare = self.size - self.left
         elif self.size:
@@ -55,22 +56,21 @@ class LeasedRoom:
         return self.spare_for(requests)
 
     def spare_for(self, requests: int) -> int:
-        """Return what the next lease should hold beyond the need: as much as was used, room for so many at least."""
+        """Return the spare room of the next lease: as much as was used, and room for at least so many requests."""
         self.spare = max(self.spare, requests * self.need)
         self.need -= self.need // 8
         return self.spare
 
 
 class KeyLeases:
-    """One key as this process knows it; `principal` is as it was when it last asked.
+    """The leases of one key in this process; `principal` is as of its last ask.
 
-    `mirror` counts what this process alone was granted in the last minute.
+    `mirror` counts what this process was granted in the last minute.
     """
 
     __slots__ = (
+        "_denied",
         "_denied_at",
-        "_denied_requests",
-        "_denied_tokens",
         "charges",
         "is_asking",
         "key_id",
@@ -96,50 +96,42 @@ class KeyLeases:
         self.standing_at = 0.0
         self.used_at = 0.0
         self.is_asking = False
-        self._denied_requests: Denied | None = None
-        self._denied_tokens: Denied | None = None
+        self._denied: dict[Dimension, Denied] = {}
         self._denied_at = 0.0
 
     def accept(self, lease: Lease, requests: int, tokens: int, until: float, now: float) -> Granted:
-        """Take a lease of which `requests` and `tokens` are used at once; keep the rest until `until`."""
+        """Add a lease of which `requests` and `tokens` are used at once; keep the rest until `until`."""
         granted = Granted(lease.at)
         if lease.requests:
-            self.mirror.requests.expire(lease.at)
-            self.mirror.requests.charge(lease.at, lease.requests)
             self._keep("requests", lease.requests, requests, granted, until, now)
         if lease.tokens:
-            self.mirror.tokens.expire(lease.at)
-            self.mirror.tokens.charge(lease.at, lease.tokens)
             self._keep("tokens", lease.tokens, tokens, granted, until, now)
         return granted
 
     def refund(self, dimension: Dimension, at: float, amount: int) -> None:
-        """Note that this much of what was charged at `at` is given back."""
+        """Note a refund of what was charged at `at`."""
         place = (dimension, at)
         self.refunds[place] = self.refunds.get(place, 0) + amount
-        if dimension == "tokens":
-            self._denied_tokens = None
-        else:
-            self._denied_requests = None
+        self._denied.pop(dimension, None)
 
     def grow(self, held: LeasedRoom, now: float) -> None:
-        """Have the next lease be larger where the last one was used up before its end."""
+        """Enlarge the next lease if the last one was used up before its end."""
         if held.size and not held.left and now < held.until:
             held.spare = min(2 * held.spare, _MAX_SPARE)
 
     def release(self, dimension: Dimension) -> None:
-        """Give back what is left of a lease."""
-        held = self.requests if dimension == "requests" else self.tokens
+        """Refund what is left of a lease."""
+        held = self._held(dimension)
         if held.left:
             self.refund(dimension, held.granted.at, held.left)
             held.left = 0
 
     def expire(self, now: float) -> bool:
-        """Give back what ended leases did not use, and expect the same use next time; return whether all have ended."""
+        """Refund what ended leases did not use, and expect the same use next time; return whether all have ended."""
         is_over = True
         dimension: Dimension
         for dimension in ("requests", "tokens"):
-            held = self.requests if dimension == "requests" else self.tokens
+            held = self._held(dimension)
             if not held.left:
                 continue
             if now < held.until:
@@ -150,19 +142,16 @@ class KeyLeases:
         return is_over
 
     def remember(self, denied: Denied, now: float) -> None:
-        """Keep a refusal for a moment."""
+        """Remember a refusal for a moment."""
         self._denied_at = now
-        if denied.dimension == "requests":
-            self._denied_requests = denied
-        else:
-            self._denied_tokens = denied
+        self._denied[denied.dimension] = denied
 
     def recall(self, requests: int, tokens: int, now: float) -> Denied | None:
-        """Return the refusal that still holds for this much, with the wait that is left of it."""
+        """Return the remembered refusal of this much, with the remaining wait; None if there is none."""
         elapsed = now - self._denied_at
         if elapsed >= DENIAL_S:
             return None
-        denied = self._denied_requests if requests else self._denied_tokens
+        denied = self._denied.get("requests" if requests else "tokens")
         if denied is None or requests + tokens < denied.requested:
             return None
         wait_s = denied.retry_after_s
@@ -171,18 +160,17 @@ class KeyLeases:
         return Denied(denied.dimension, denied.limit, denied.used, requests + tokens, wait_s - elapsed)
 
     def take_postings(self, now_at: float) -> tuple[list[Posting], list[Posting]]:
-        """Return the refunds and charges to report, and forget them."""
+        """Return and clear the refunds and charges to report."""
         refunds = []
         for (dimension, at), amount in self.refunds.items():
-            window = self.mirror.requests if dimension == "requests" else self.mirror.tokens
-            if window.refund(at, amount, now_at):
+            if self.mirror.window(dimension).refund(at, amount, now_at):
                 refunds.append(Posting(self.key_id, dimension, at, amount))
         self.refunds.clear()
         charges, self.charges = self.charges, []
         return refunds, charges
 
     def take_alone(self, requests: int, tokens: int, now_at: float, limits: tuple[int, int]) -> Granted | Shortage:
-        """Decide without the gatekeeper, within `limits` (requests and tokens per minute) of this process's own."""
+        """Decide without the gatekeeper, within this process's own `limits` (requests and tokens per minute)."""
         self.mirror.requests_per_minute, self.mirror.tokens_per_minute = limits
         taken = self.mirror.take(now_at, now_at, requests=requests, tokens=tokens)
         if isinstance(taken, Shortage):
@@ -199,13 +187,13 @@ class KeyLeases:
         self.charges.append(Posting(self.key_id, "tokens", at, tokens))
 
     def granted_after(self, at: float, now_at: float) -> list[Posting]:
-        """Return all that this process was granted after `at` and has not given back, which needs no other report."""
+        """Return what was granted after `at` and not refunded; this clears the refunds and charges to report."""
         self.take_postings(now_at)
         postings = [Posting(self.key_id, "requests", t, a) for t, a in self.mirror.requests.entries() if t > at]
         return postings + [Posting(self.key_id, "tokens", t, a) for t, a in self.mirror.tokens.entries() if t > at]
 
     def quota(self, principal: Principal, now: float) -> Quota:
-        """Return what is left of the minute, from the last standing and from what is held here."""
+        """Return what is left of the minute, from the last standing and the leases."""
         used_requests, reset_requests_s, used_tokens, reset_tokens_s = self.standing or (0, 0.0, 0, 0.0)
         elapsed = now - self.standing_at
         if elapsed >= reset_requests_s:
@@ -232,13 +220,19 @@ class KeyLeases:
         )
 
     def is_idle(self, now: float, for_s: float) -> bool:
-        """Nothing is held or left to report, and the key was not used for `for_s` seconds."""
+        """Return whether nothing is leased or unreported, and the key was not used for `for_s` seconds."""
         if self.refunds or self.charges or self.is_asking or self.requests.left or self.tokens.left:
             return False
         return now - self.used_at > for_s
 
+    def _held(self, dimension: Dimension) -> LeasedRoom:
+        return self.requests if dimension == "requests" else self.tokens
+
     def _keep(self, dimension: Dimension, amount: int, need: int, granted: Granted, until: float, now: float) -> None:
-        held = self.requests if dimension == "requests" else self.tokens
+        window = self.mirror.window(dimension)
+        window.expire(granted.at)
+        window.charge(granted.at, amount)
+        held = self._held(dimension)
         surplus = amount - need
         if surplus <= 0:
             if not held.left:

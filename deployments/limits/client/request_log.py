@@ -1,8 +1,8 @@
-"""The request log as an ingress replica keeps it: records gather here and travel to the gatekeeper in batches.
+"""The request log of an ingress replica: buffers records and hands them to the gatekeeper in batches.
 
-Records carry numbers. They are kept until the gatekeeper reports them in the database, and sent again to a gatekeeper
-that was restarted in between, which drops those it already has: each is counted once. Where the gatekeeper is away for
-so long that more than MAX_KEPT records wait, the oldest are dropped; `num_dropped` counts them.
+Records are numbered. Each is kept until the gatekeeper reports it in the database and sent again to a gatekeeper that
+was restarted, which drops those that it has: each is counted once. Above MAX_KEPT buffered records the oldest are
+dropped; `num_dropped` counts them.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _to_row = attrgetter(*RequestRecord.__slots__)
 
 
 class ShippedRequestLog:
-    """Keeps `record.RequestLog`; a task ships what was recorded, unless `background` is false."""
+    """Implements `record.RequestLog`; a background task ships the records, unless `background` is false."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ShippedRequestLog:
         self._shipping: asyncio.Task[None] | None = None
 
     def record(self, record: RequestRecord) -> None:
-        """Keep the record and see that it is shipped; never waits and never raises."""
+        """Buffer a record for shipping; never waits and never raises."""
         self._kept.append(_to_row(record))
         if len(self._kept) > MAX_KEPT:
             self._kept.popleft()
@@ -54,11 +54,11 @@ class ShippedRequestLog:
         if self._shipping is None and self._background:
             try:
                 self._shipping = asyncio.get_running_loop().create_task(self._ship_until_empty())
-            except RuntimeError:  # No loop runs here: the next record made inside one takes this one along.
+            except RuntimeError:  # No event loop runs here: the next record of one that does is shipped with this one.
                 return
 
     async def ship(self) -> bool:
-        """Hand over what was not handed over yet; return whether the gatekeeper answered."""
+        """Hand over the remaining records; return whether the gatekeeper answered."""
         while True:
             first = max(self._next_to_send, self._first)
             offset = first - self._first
@@ -69,7 +69,7 @@ class ShippedRequestLog:
                 return False
             self._next_to_send = first + len(rows)
             if epoch != self._epoch:
-                # A process that was restarted: it has only those records that are in the database.
+                # A restarted process has only the records that are in the database.
                 is_first_answer, self._epoch = self._epoch is None, epoch
                 if not is_first_answer:
                     self._next_to_send = min(self._first, first)
@@ -80,7 +80,7 @@ class ShippedRequestLog:
                 return True
 
     async def close(self) -> None:
-        """Hand over what is left."""
+        """Hand over the remaining records, and stop."""
         if self._shipping is not None:
             self._shipping.cancel()
             await asyncio.gather(self._shipping, return_exceptions=True)

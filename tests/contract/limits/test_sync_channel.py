@@ -1,4 +1,4 @@
-"""Syncs over real sockets: what is said arrives as it was, and whoever does not answer is given up in time."""
+"""Syncs over real sockets: messages arrive unchanged, and a gatekeeper that does not answer is given up in time."""
 
 import asyncio
 import os

@@ -136,3 +136,12 @@ class World:
 
 async def admit(client, principal, times: int = 1) -> list[bool]:
     return [isinstance(await client.admit(principal), Granted) for _ in range(times)]
+
+
+async def with_client(*limits: int) -> tuple[World, GatekeeperClient, Principal]:
+    """Return a gatekeeper with one key of these limits, a client, and the key's principal, which the client caches."""
+    world = World(principal_of("key", *limits))
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    assert principal is not None
+    return world, client, principal

@@ -11,7 +11,7 @@ from deployments.limits.client.leases import DENIAL_S
 from deployments.limits.contract import Denied, Granted
 from deployments.limits.messages import Identified
 from deployments.state.identity.principal import Principal
-from tests.unit.limits.memory import World, admit, principal_of, secret_of, stored
+from tests.unit.limits.memory import World, admit, principal_of, secret_of, stored, with_client
 
 
 async def test_a_cached_key_costs_no_question() -> None:
@@ -40,9 +40,7 @@ async def test_a_revoked_key_is_refused_within_a_second() -> None:
 
 
 async def test_changed_limits_hold_within_a_second() -> None:
-    world = World(principal_of("key", requests=1))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client(1)
     assert await admit(client, principal, 2) == [True, False]
     world.change(stored(2, "key", principal_of("key", requests=3)))
     world.clock.advance(TRUST_S)
@@ -123,9 +121,7 @@ async def test_a_lookup_that_is_older_than_a_known_change_is_asked_again() -> No
 
 
 async def test_warm_leases_serve_most_requests_of_a_busy_key() -> None:
-    world = World(principal_of("key", 1_000_000, 10**12))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client(1_000_000, 10**12)
     for _ in range(3_000):
         granted = await client.reserve(principal, 500)
         assert isinstance(await client.admit(principal), Granted)
@@ -162,9 +158,7 @@ async def test_a_denial_is_remembered_for_a_moment_only() -> None:
 
 
 async def test_what_a_lease_did_not_use_comes_back_when_it_ends() -> None:
-    world = World(principal_of("key", 1_000, 10**9))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client(1_000, 10**9)
     await admit(client, principal, 20)
     held = world.core.ledger.standing("key", world.clock()).used_requests
     assert held > 20
@@ -189,9 +183,7 @@ async def test_a_refund_whose_reply_is_lost_is_applied_once() -> None:
 
 
 async def test_a_refund_is_applied_once_when_the_gatekeeper_is_killed_after_it() -> None:
-    world = World(principal_of("key", 10, 1_000))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client(10, 1_000)
     granted = await client.reserve(principal, 700)
     client.settle(principal, granted=granted, reserved=700, used=500)
     sync = world.sync
@@ -209,9 +201,7 @@ async def test_a_refund_is_applied_once_when_the_gatekeeper_is_killed_after_it()
 
 
 async def test_a_lease_that_arrives_after_its_end_is_given_back_and_asked_for_again() -> None:
-    world = World(principal_of("key", 10))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client(10)
     world.latency_s = 0.25
     assert await admit(client, principal) == [True]
     assert client.counts["late_leases"] == 1
@@ -220,9 +210,7 @@ async def test_a_lease_that_arrives_after_its_end_is_given_back_and_asked_for_ag
 
 
 async def test_a_request_that_is_cancelled_while_it_waits_leaves_its_room_to_others() -> None:
-    world = World(principal_of("key", 1))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    _, client, principal = await with_client(1)
     waiting = asyncio.create_task(client.admit(principal))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -235,18 +223,14 @@ async def test_a_request_that_is_cancelled_while_it_waits_leaves_its_room_to_oth
 
 
 async def test_closing_gives_everything_back() -> None:
-    world = World(principal_of("key", 1_000, 10**9))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client(1_000, 10**9)
     await admit(client, principal, 20)
     await client.close()
     assert world.core.ledger.standing("key", world.clock()).used_requests == 20
 
 
 async def test_idle_keys_are_forgotten() -> None:
-    world = World(principal_of("key"))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client()
     await admit(client, principal)
     world.clock.advance(0.5)
     await client.tick()
@@ -274,18 +258,14 @@ async def test_the_background_task_ends_when_nothing_happens_any_more() -> None:
 
 
 async def test_a_key_revoked_between_being_known_and_asking_is_told_to_come_back() -> None:
-    world = World(principal_of("key"))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client()
     world.change(stored(2, "key", None))
     assert await client.admit(principal) == Denied("requests", 0, 0, 1, 1.0)
 
 
 @pytest.mark.parametrize(("per_second", "most"), [(1, 0.4), (4, 0.15), (20, 0.05)])
 async def test_requests_that_come_one_by_one_seldom_wait_for_a_lease(per_second: float, most: float) -> None:
-    world = World(principal_of("key", 10_000, 10**9))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client(10_000, 10**9)
     rng, num_waits, num_requests = random.Random(1), 0, 400
     for _ in range(num_requests):
         await pass_time(world, client, rng.expovariate(per_second))
@@ -336,9 +316,7 @@ async def test_a_lease_that_cannot_be_renewed_takes_nothing_away() -> None:
 
 
 async def test_while_the_gatekeeper_is_away_nothing_is_renewed() -> None:
-    world = World(principal_of("key", 10_000, 10**9))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client(10_000, 10**9)
     await admit(client, principal)
     world.is_down = True
     await pass_time(world, client, 5.0)
@@ -350,19 +328,14 @@ async def test_while_the_gatekeeper_is_away_nothing_is_renewed() -> None:
 
 
 async def test_room_that_one_got_beyond_its_need_is_there_for_those_who_asked_with_it() -> None:
-    world = World(principal_of("key", 200))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    _, client, principal = await with_client(200)
     decisions = await asyncio.gather(*(client.admit(principal) for _ in range(300)))
     assert sum(isinstance(one, Granted) for one in decisions) == 200
 
 
 async def with_leases() -> tuple[World, GatekeeperClient, Principal]:
     """Return a client that holds leases of both kinds, after one request of 300 tokens."""
-    world = World(principal_of("key", 10_000, 10**9))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
-    assert principal is not None
+    world, client, principal = await with_client(10_000, 10**9)
     assert await admit(client, principal) == [True]
     assert isinstance(await client.reserve(principal, 300), Granted)
     return world, client, principal

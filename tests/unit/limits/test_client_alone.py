@@ -4,15 +4,13 @@ import asyncio
 
 import pytest
 
-from deployments.limits.client.key_cache import PATIENCE_S
+from deployments.limits.client.key_cache import AWAY_AFTER_S
 from deployments.limits.contract import Denied, GatekeeperUnavailable, Granted
-from tests.unit.limits.memory import World, admit, principal_of, secret_of
+from tests.unit.limits.memory import World, admit, principal_of, secret_of, with_client
 
 
 async def test_a_short_absence_is_waited_out() -> None:
-    world = World(principal_of("key", 10))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client(10)
     await admit(client, principal, 3)
     world.is_down = True
     world.clock.advance(1)
@@ -48,9 +46,7 @@ async def test_a_known_key_keeps_to_this_process_share_while_the_gatekeeper_is_a
 
 
 async def test_what_was_granted_alone_is_told_when_the_gatekeeper_is_back() -> None:
-    world = World(principal_of("key", 10, 1_000))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client(10, 1_000)
     world.is_down = True
     assert await admit(client, principal, 4) == [True] * 4
     granted = await client.reserve(principal, 500)
@@ -94,7 +90,7 @@ async def test_the_first_request_is_unavailable_when_the_gatekeeper_never_answer
     start = world.clock()
     with pytest.raises(GatekeeperUnavailable):
         await client.identify(secret_of("key"))
-    assert world.clock() - start == pytest.approx(PATIENCE_S, abs=0.1)
+    assert world.clock() - start == pytest.approx(AWAY_AFTER_S, abs=0.1)
 
 
 async def test_a_gatekeeper_that_lost_its_account_is_told_what_was_granted() -> None:
@@ -133,9 +129,7 @@ async def test_a_refund_is_not_taken_from_others_while_charges_are_missing() -> 
 
 
 async def test_nothing_is_granted_while_clients_tell_what_they_were_granted() -> None:
-    world = World(principal_of("key", 10))
-    client = world.client()
-    principal = await client.identify(secret_of("key"))
+    world, client, principal = await with_client(10)
     world.lose(world.clock())
     before = world.clock()
     assert await admit(client, principal) == [True]
