@@ -1,6 +1,6 @@
-"""The coordinator as a Ray actor: detached, restarted by Ray when it dies, found by its name.
+"""The coordinator as a detached Ray actor: found by its name, restarted by Ray when it dies.
 
-Its process also runs the housekeeping of everything that is stored.
+Every ingress replica starts it. Its process also runs the housekeeping of everything that is stored.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from ray.exceptions import RayError
 
 from batch.coordinator import Coordinator
 from batch.ray_fleet import RayFleet
+from batch.run import RunContext
 from batch.setup import BatchSetup, log_errors
 from deployments.background_loop import BackgroundLoop
 from deployments.config import ConfigError
@@ -27,7 +28,7 @@ _STOP_S = 10.0
 
 
 class BatchCoordinator:
-    """A coordinator that runs from the moment it is made."""
+    """Runs a coordinator from its construction on, and starts another when it fails."""
 
     def __init__(self, setup: BatchSetup) -> None:
         log_errors()
@@ -38,7 +39,7 @@ class BatchCoordinator:
         self._running = self._loop.start(self._run_for_ever())
 
     def fingerprint(self) -> str:
-        """Return what stands for the configuration that this coordinator runs with."""
+        """Return the digest of the configuration that this coordinator runs with."""
         return self._fingerprint
 
     def poke(self) -> None:
@@ -48,7 +49,7 @@ class BatchCoordinator:
             self._loop.start(_poke(coordinator))
 
     def stop(self) -> None:
-        """Give all claims up, so that others can go on at once."""
+        """Release all claims, so that another coordinator can go on at once."""
         self._loop.cancel()
 
     async def _run_for_ever(self) -> None:
@@ -56,10 +57,10 @@ class BatchCoordinator:
             try:
                 await self._run()
             except ConfigError as error:
-                logger.warning("Batches cannot be run: %s", error)
+                logger.warning("Batches cannot run: %s", error)
             except (OSError, RayError) as error:
-                logger.warning("Batches cannot be run: %s", type(error).__name__)
-            except Exception as error:  # Whatever it is, one batch's trouble must not end all others.
+                logger.warning("Batches cannot run: %s", type(error).__name__)
+            except Exception as error:  # A bug with one batch must not end all others.
                 log_bug(ACTOR_NAME, error)
             await asyncio.sleep(_RETRY_S)
 
@@ -67,7 +68,7 @@ class BatchCoordinator:
         stores = await self._setup.open_stores()
         fleet = RayFleet(self._setup)
         setup, state = self._setup, self._setup.state.config
-        self._coordinator = Coordinator(stores, fleet, setup.config, state.files, state.tiers)
+        self._coordinator = Coordinator(RunContext(stores, fleet, setup.config, state.files, state.tiers))
         chores = create_chores(stores.database, stores.files, stores.work, state)
         beside = [asyncio.create_task(work) for work in (_warm_up(fleet), Housekeeping(chores, log_bug).run())]
         try:
@@ -89,32 +90,32 @@ async def _warm_up(fleet: RayFleet) -> None:
     try:
         await fleet.warm_up()
     except Exception as error:
-        logger.warning("No worker for small batches yet: %s", type(error).__name__)
+        logger.warning("The permanent batch worker does not start yet: %s", type(error).__name__)
 
 
 def start_coordinator(setup: BatchSetup, name: str = ACTOR_NAME) -> None:
-    """Start the cluster's coordinator, unless it runs with this configuration already. Several may start it at once.
+    """Start the coordinator of the cluster, unless it runs with this configuration already. Safe to call concurrently.
 
     Raises:
-        ConfigError: something else keeps replacing it.
+        ConfigError: a process with another configuration keeps replacing it.
     """
     start_detached(BatchCoordinator, setup, setup.fingerprint(), name, _STOP_S)
 
 
 class CoordinatorBell:
-    """Tells the coordinator that there is something new; when it cannot be told, it will find out by itself."""
+    """Wakes the coordinator when there is a new batch; a lost call only delays it until its next poll."""
 
     def __init__(self, name: str = ACTOR_NAME) -> None:
         self._name = name
         self._handle: Any = None
-        self._ringing: asyncio.Task[None] | None = None
+        self._waking: asyncio.Task[None] | None = None
 
     def ring(self) -> None:
-        """Tell it, without waiting."""
-        if self._ringing is None or self._ringing.done():
-            self._ringing = asyncio.get_running_loop().create_task(self._ring())
+        """Wake the coordinator, without waiting."""
+        if self._waking is None or self._waking.done():
+            self._waking = asyncio.get_running_loop().create_task(self._wake())
 
-    async def _ring(self) -> None:
+    async def _wake(self) -> None:
         try:
             if self._handle is None:
                 self._handle = await asyncio.to_thread(ray.get_actor, self._name, NAMESPACE)

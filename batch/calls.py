@@ -1,4 +1,8 @@
-"""One line of a batch, run: the same operation as over HTTP, tried again where that may help, its outcome rendered."""
+"""Runs one line of a batch through the same operation as over HTTP, and renders its outcome.
+
+`LineWorker` calls it for every line. Full replicas, dead engines and stores that are away are tried again; every other
+failure is the outcome of its line.
+"""
 
 import asyncio
 import secrets
@@ -11,7 +15,7 @@ from typing import Any
 import orjson
 from sqlalchemy.exc import DBAPIError
 
-from batch.gate import Gate
+from batch.concurrency import ConcurrencyLimiter
 from batch.lines import BatchRequest, render_answer
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.errors import EngineDied, Overloaded
@@ -29,14 +33,14 @@ from serve_app.validation.body import validate_body
 
 MAX_TRIES = 3
 _MAX_WAIT_S = 5.0
-_MAX_OUTAGES = 60  # Five minutes.
-_TAKEN_AFTER_S = 0.05
-"""A replica that is full says so at once. One that has not by then has the line, though it may answer minutes later."""
+_MAX_OUTAGES = 60  # About five minutes.
+_ACCEPTED_AFTER_S = 0.05
+"""A full replica refuses at once; one that has not refused by then has accepted the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a line: its outcome, its line of the output, and its record for the request log."""
+    """The result of a line: its outcome, its line of the output, and its record for the request log."""
 
     outcome: Outcome
     rendered: bytes
@@ -44,18 +48,18 @@ class Answer:
 
 
 class LineCalls:
-    """Runs lines with a service's operations. A replica that is full is asked again until it takes the line."""
+    """Runs lines with the operations of a service. A full replica is asked again until it accepts the line."""
 
     def __init__(
         self,
         operations: Mapping[str, RunnableOperation[Any]],
-        gate: Gate,
+        limiter: ConcurrencyLimiter,
         priority: int,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._operations = operations
-        self._gate = gate
+        self._limiter = limiter
         self._priority = priority
         self._sleep = sleep
         self._clock = clock
@@ -64,7 +68,7 @@ class LineCalls:
     async def run(
         self, line: int, request: BatchRequest, endpoint: str, principal: Principal, batch_id: str | None = None
     ) -> Answer:
-        """Return what became of a line; whatever goes wrong is its outcome."""
+        """Return the result of a line; a failure is its outcome, never an exception."""
         trace = begin_trace(principal, batch_id, self._clock())
         try:
             body = await self._call(request, endpoint, trace, principal)
@@ -86,15 +90,15 @@ class LineCalls:
         loop = asyncio.get_running_loop()
         while True:
             outcome = operation.run(body, raw, principal, request_id=trace.request_id, priority=self._priority)
-            taking = loop.call_later(_TAKEN_AFTER_S, self._gate.grow)
+            accepting = loop.call_later(_ACCEPTED_AFTER_S, self._limiter.grow)
             try:
                 answer = b"".join([piece async for piece in outcome.stream])
-                if loop.time() < taking.when():
-                    self._gate.grow()
+                if loop.time() < accepting.when():
+                    self._limiter.grow()
                 trace.usage = outcome.stream.summary.usage
                 return answer
             except Overloaded as refusal:
-                self._gate.shrink()
+                self._limiter.shrink()
                 num_refusals += 1
                 wait_s = min(_MAX_WAIT_S, refusal.retry_after_s * num_refusals)
             except EngineDied:
@@ -102,25 +106,25 @@ class LineCalls:
                 if num_deaths >= MAX_TRIES:
                     raise
                 wait_s = float(num_deaths)
-            except (DBAPIError, StoreUnavailable, StoresAway) as error:  # A response could not be kept, say.
+            except (DBAPIError, StoreUnavailable, StoresAway) as error:  # For example, a response could not be stored.
                 num_outages += 1
                 if num_outages >= _MAX_OUTAGES or (isinstance(error, DBAPIError) and not may_pass(error)):
                     raise
                 wait_s = min(_MAX_WAIT_S, float(num_outages))
             finally:
-                taking.cancel()
+                accepting.cancel()
                 await outcome.stream.aclose()
             await self._sleep(wait_s * self._random.uniform(0.5, 1.5))
 
 
 def begin_trace(principal: Principal, batch_id: str | None, at: float) -> RequestTrace:
-    """Return what is known of a line that begins to run."""
+    """Return the trace of a line that starts to run."""
     request_id = f"req_{secrets.token_hex(16)}"
     return RequestTrace(request_id, "POST", at, time.perf_counter(), principal=principal, batch_id=batch_id)
 
 
 def failed(line: int, custom_id: str, endpoint: str, trace: RequestTrace, error: ApiError) -> Answer:
-    """Return what became of a line that failed."""
+    """Return the result of a line that failed."""
     trace.status, trace.code = error.status, error.code
     rendered = render_answer(custom_id, trace.request_id, error.status, error.to_wire())
     record = record_of(trace, route=endpoint, ended=time.perf_counter())

@@ -1,6 +1,7 @@
-"""The coordinator: claims batches and sees them to their end.
+"""The coordinator: claims batches and runs each to its end.
 
-Any number may run over the same database: what one has claimed, others leave alone until its claim runs out.
+`batch.actor` runs one for the whole service. Any number may share a database: only one holds a batch at a time, and
+another takes it over when its lease ends.
 """
 
 import asyncio
@@ -9,14 +10,10 @@ from contextlib import suppress
 
 from sqlalchemy.exc import DBAPIError
 
-from batch.config import INTERVALS, MAX_RUNNING, BatchConfig, Intervals
-from batch.fleet import Fleet
-from batch.run import BatchRun
-from batch.stores import Stores
+from batch.config import INTERVALS, MAX_RUNNING, Intervals
+from batch.run import BatchRun, RunContext
 from deployments.state.batches.ledger import Fenced
 from deployments.state.batches.rows import Batch
-from deployments.state.identity.tiers import Tiers
-from deployments.state.retention import FilesConfig
 from deployments.waiting import wait_at_most, worth_logging
 from serve_app.telemetry.log import log_bug
 
@@ -26,29 +23,18 @@ _AFTER_BUG_S = 5.0
 
 
 class Coordinator:
-    """Works on batches until it is closed."""
+    """Claims and runs up to MAX_RUNNING batches at a time."""
 
-    def __init__(
-        self,
-        stores: Stores,
-        fleet: Fleet,
-        config: BatchConfig,
-        rules: FilesConfig,
-        tiers: Tiers,
-        intervals: Intervals = INTERVALS,
-    ) -> None:
-        self._stores = stores
-        self._fleet = fleet
-        self._config = config
-        self._rules = rules
-        self._tiers = tiers
+    def __init__(self, context: RunContext, intervals: Intervals = INTERVALS) -> None:
+        self._context = context
+        self._work = context.stores.work
         self._intervals = intervals
         self._running: dict[asyncio.Task[None], Batch] = {}
         self._wake = asyncio.Event()
-        self._num_refusals = 0
+        self._num_failures = 0
 
     async def run(self) -> None:
-        """Claim batches as they come, for ever."""
+        """Claim and run batches until cancelled; then release the claims."""
         try:
             while True:
                 await self._claim_all()
@@ -70,17 +56,17 @@ class Coordinator:
     async def _claim_all(self) -> None:
         while len(self._running) < MAX_RUNNING:
             try:
-                batch = await self._stores.work.claim(self._config.lease_s, list(self._running.values()))
+                batch = await self._work.claim(self._context.config.lease_s, list(self._running.values()))
             except (DBAPIError, OSError) as error:
-                self._num_refusals += 1
-                if worth_logging(self._num_refusals):
+                self._num_failures += 1
+                if worth_logging(self._num_failures):
                     kind = type(error).__name__
-                    logger.warning("Batches could not be claimed %d times: %s", self._num_refusals, kind)
+                    logger.warning("Batches could not be claimed %d times: %s", self._num_failures, kind)
                 return
-            except Exception as error:  # It is claimed, and tried again when the claim has run out.
+            except Exception as error:  # The batch may be claimed; it is tried again when the lease ends.
                 log_bug("claim", error)
                 return
-            self._num_refusals = 0
+            self._num_failures = 0
             if batch is None:
                 return
             task = asyncio.create_task(self._run(batch))
@@ -89,7 +75,7 @@ class Coordinator:
 
     async def _release(self, batch: Batch) -> None:
         with suppress(Fenced, DBAPIError, OSError):
-            await self._stores.work.release(batch.batch_id, batch.state.epoch)
+            await self._work.release(batch.batch_id, batch.state.epoch)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
@@ -97,9 +83,9 @@ class Coordinator:
 
     async def _run(self, batch: Batch) -> None:
         try:
-            await BatchRun(self._stores, self._fleet, self._config, self._rules, self._tiers, batch).run()
+            await BatchRun(self._context, batch).run()
         except Fenced as error:
-            logger.info("Another coordinator goes on with %s: %s", batch.batch_id, error)
-        except Exception as error:  # The claim runs out, and the batch is tried again.
+            logger.info("Another coordinator has taken over %s: %s", batch.batch_id, error)
+        except Exception as error:  # The batch is tried again when the lease ends.
             log_bug(batch.batch_id, error)
             await asyncio.sleep(_AFTER_BUG_S)

@@ -1,57 +1,36 @@
-"""Where lines run: the contract between who gives them out and the workers."""
+"""The contract between `BatchRun`, which gives lines out, and the workers that run them."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from batch.lines import Place
-from batch.worker import Job, LineWorker
+from batch.worker import ClaimedBatch
 
 
 class FleetDown(Exception):
-    """No worker can be had right now; no line is to blame."""
+    """No worker can be started now; no line is at fault."""
 
 
 class Fleet(Protocol):
-    """Workers. Kept by `LocalFleet` and by `batch.ray_fleet.RayFleet`."""
+    """Workers. `batch.ray_fleet.RayFleet` implements it; a twin in `tests` has one in its own process."""
 
-    async def run(self, job: Job, places: Sequence[Place]) -> None:
-        """Return when the lines have committed outcomes, or the batch is to be stopped, or a worker died over them.
+    async def run(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
+        """Return when the lines have committed outcomes, the batch must stop, or a worker died over them.
 
         Raises:
-            Fenced: somebody else works on the batch now.
-            FleetDown: no worker could be had.
+            Fenced: another coordinator has claimed the batch.
+            FleetDown: no worker could be started.
         """
         ...
 
-    async def run_alone(self, job: Job, place: Place) -> None:
-        """Run one line in a process that runs nothing else, so that it alone is to blame; returns as `run` does."""
+    async def run_alone(self, batch: ClaimedBatch, place: Place) -> None:
+        """Run one line in a process that runs no other, as `run` does: if the process dies, the line is at fault."""
         ...
 
     async def forget(self, batch_id: str) -> None:
-        """Let go what was kept for a batch."""
+        """Stop the workers that ran single lines of a batch."""
         ...
 
     async def close(self) -> None:
-        """Let the workers go."""
+        """Stop all workers."""
         ...
-
-
-class LocalFleet:
-    """One worker, in this process."""
-
-    def __init__(self, worker: LineWorker) -> None:
-        self._worker = worker
-
-    async def run(self, job: Job, places: Sequence[Place]) -> None:
-        """Run the lines here."""
-        await self._worker.run(job, places)
-
-    async def run_alone(self, job: Job, place: Place) -> None:
-        """Run the line here: there is no other process."""
-        await self._worker.run(job, [place])
-
-    async def forget(self, batch_id: str) -> None:
-        """Do nothing: nothing is kept."""
-
-    async def close(self) -> None:
-        """Do nothing: there is nothing to let go."""

@@ -1,4 +1,4 @@
-"""The lines of a batch: from the bytes of an input file to requests, and from outcomes to the lines of an output file.
+"""The lines of a batch: parses the bytes of an input file into requests, and renders the lines of an output file.
 
 Pure. Lines are counted from 0 among those that are not blank; errors count from 1 among all, as an editor does.
 """
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
 
 class RawLine(NamedTuple):
-    """A line that is not blank; `number` is what an editor calls it. `content` is None where it is too long to keep."""
+    """A line that is not blank; `number` is its number in an editor, `content` None if it is too long."""
 
     place: Place
     number: int
@@ -37,7 +37,7 @@ class RawLine(NamedTuple):
 
 
 class LineFault(Exception):
-    """A line cannot be run, and its batch neither: `code`, `message` and `param` say why."""
+    """A line is not valid, so its batch cannot run: `code`, `message` and `param` say why."""
 
     def __init__(self, code: str, message: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -48,16 +48,16 @@ class LineFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """What a line asks for."""
+    """The request of a line."""
 
     custom_id: str
     body: dict[str, Any]
 
 
 class LineSplitter:
-    """Splits a file into lines, whatever pieces it comes in.
+    """Splits a file, fed in pieces of any size, into lines.
 
-    A carriage return before the end of a line is no part of it, nor is a byte order mark before the first line.
+    A carriage return before the end of a line is left out, as is a byte order mark before the first line.
     """
 
     def __init__(self, max_line_bytes: int) -> None:
@@ -78,12 +78,12 @@ class LineSplitter:
         self._keep(piece, start, len(piece))
 
     def finish(self) -> Iterator[RawLine]:
-        """Yield the last line, where the file does not end with the end of one."""
+        """Yield the last line if it has no line end."""
         yield from self._take(0)
 
     def _keep(self, piece: bytes, start: int, end: int) -> None:
         self._kept_bytes += end - start
-        if self._kept_bytes <= self._max_line_bytes + 1:  # One more, which may be a carriage return.
+        if self._kept_bytes <= self._max_line_bytes + 1:  # One byte more: it may be a carriage return.
             self._kept += piece[start:end]
 
     def _take(self, num_end_bytes: int) -> Iterator[RawLine]:
@@ -106,10 +106,10 @@ class LineSplitter:
 
 
 def parse_line(content: bytes, endpoint: str) -> BatchRequest:
-    """Return what a line of a batch for `endpoint` asks for; whether its body is right is found when it runs.
+    """Return the request of a line of a batch for `endpoint`. Its body is validated when it runs.
 
     Raises:
-        LineFault: it is not JSON, or something is missing or wrong around the body.
+        LineFault: the line is not JSON, or a field beside the body is missing or wrong.
     """
     try:
         value = parse_json(content)
@@ -146,7 +146,7 @@ def _check_body(body: dict[str, Any], endpoint: str) -> None:
 
 
 def read_custom_id(content: bytes) -> str:
-    """Return the custom_id of a line that was found valid before."""
+    """Return the custom_id of a line that has been validated."""
     custom_id: str = orjson.loads(content)["custom_id"]
     return custom_id
 
@@ -158,19 +158,19 @@ def count_embedding_inputs(body: dict[str, Any]) -> int:
 
 
 def render_answer(custom_id: str, request_id: str, status: int, body: bytes | WireError) -> bytes:
-    """Return the output line of a request that was run; a body of bytes is JSON already."""
+    """Return the output line of a request that ran; `body` is an error, or bytes of JSON."""
     answer = body if isinstance(body, bytes) else orjson.dumps(body)
     if b"\n" in answer:
         answer = orjson.dumps(orjson.loads(answer))
     head = {"id": _new_id(), "custom_id": custom_id}
     response = {"status_code": status, "request_id": request_id}
-    # The answer is put in as it is: parsing it only to write it again would cost more than all the rest.
+    # The answer is inserted as bytes: to parse and render it again would cost more than all the rest.
     start = orjson.dumps(head)[:-1] + b',"response":' + orjson.dumps(response)[:-1] + b',"body":'
     return start + answer + b'},"error":null}\n'
 
 
 def render_not_run(custom_id: str, code: str, message: str) -> bytes:
-    """Return the output line of a request that was not run."""
+    """Return the output line of a request that did not run."""
     line = {"id": _new_id(), "custom_id": custom_id, "response": None, "error": {"code": code, "message": message}}
     return orjson.dumps(line) + b"\n"
 

@@ -1,7 +1,7 @@
-"""The end of a batch: its output file, with a line for each line of the input and in that order, and its error file.
+"""Writes the output file of a batch, with a line for each line of the input and in that order, and its error file.
 
-Where the object store has lost answers, the lines say so; where it has lost the input, the names of lines that were not
-run are lost with it, and the files hold those that were.
+`BatchRun` calls `merge` when the outcomes are sealed. If the object store has lost answers, their lines say so; if it
+has lost the input, lines that did not run are left out, since their `custom_id` is lost.
 """
 
 import secrets
@@ -28,19 +28,19 @@ _CANCELLED = ("batch_cancelled", "This request was not executed because the batc
 _ANSWER_LOST = ("answer_lost", "This request was executed, but its answer was lost in storage.")
 
 
-class Without(IntEnum):
-    """What the files of a batch are written without where it is lost; each goes with those before it."""
+class AcceptedLoss(IntEnum):
+    """What the files of a batch may lack if it is lost; each value includes those before it."""
 
-    NOTHING = 0
-    NAMES = 1
+    NONE = 0
+    CUSTOM_IDS = 1
     ANSWERS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The rows of a batch's files, whose content has appeared but does not count yet; None for a file without lines.
+    """The rows of a batch's files, not yet in the database; None for a file without lines.
 
-    `num_lost` is how many lines were completed whose answers are lost.
+    `num_lost` counts completed lines whose answers are lost.
     """
 
     output: dict[str, Any] | None
@@ -48,8 +48,8 @@ class Merged:
     num_lost: int = 0
 
 
-class _Buffered:
-    """A file that is written in larger pieces."""
+class _BufferedFile:
+    """Writes lines to a file in larger pieces."""
 
     def __init__(self, file: FileWriter) -> None:
         self.file = file
@@ -71,74 +71,82 @@ async def merge(
     state: BatchState,
     index: LineIndex | None,
     lifetime_s: float,
-    without: Without = Without.NOTHING,
+    accepted: AcceptedLoss = AcceptedLoss.NONE,
 ) -> Merged:
-    """Write the files of a batch whose outcomes are sealed. Nothing of it counts until `BatchWork.finish`.
+    """Write the files of a batch whose outcomes are sealed; they do not count until `BatchWork.finish`.
 
-    Without an `index` the input is lost. What else is lost stops it, unless it is to do without.
+    `index` is None if the input is lost.
 
     Raises:
         StoreUnavailable: the object store fails, or is full.
-        ContentLost: what it should hold is not there.
+        ContentLost: content is lost that is not in `accepted`.
+        FileNotFound: the input file is gone, and CUSTOM_IDS are not in `accepted`.
     """
     if not state.num_total:
         return Merged(None, None)
-    lines = _Lines(stores, batch, state, index, without)
+    lines = _OutputLines(stores, batch, state, index, accepted)
     await lines.open()
-    made: list[_Buffered] = []
+    written: list[_BufferedFile] = []
     try:
         async with AsyncExitStack() as stack:
-            made.append(await _create(stack, stores, batch))
-            if state.num_completed < state.num_total or without:
-                made.append(await _create(stack, stores, batch))
-            output, *errors = made
+            written.append(await _create(stack, stores, batch))
+            if state.num_completed < state.num_total or accepted:
+                written.append(await _create(stack, stores, batch))
+            output, *errors = written
             async for line, is_failed in lines.rendered():
                 await output.write(line)
                 for file in errors if is_failed else ():
                     await file.write(line)
-            for file in made:
+            for file in written:
                 await file.flush()
     except BaseException:
-        for file in made:  # One may have appeared before the other failed, and would fill the disk that is full.
+        for file in written:  # A finished one would fill the disk that is full.
             await stores.files.drop_object(file.file.object_key)
         raise
+    return Merged(*await _rows(stores, batch, written, lifetime_s), lines.num_lost)
+
+
+async def _rows(
+    stores: Stores, batch: Batch, written: list[_BufferedFile], lifetime_s: float
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Return the rows of the output file and the error file; delete the object of an empty file."""
     now = stores.files.clock()
     times = {"created_at": now, "expires_at": now + lifetime_s}
     rows: dict[str, dict[str, Any]] = {}
-    for file, name in zip(made, ("output", "error"), strict=False):
+    for file, name in zip(written, ("output", "error"), strict=False):
         if file.file.num_bytes:
             rows[name] = file.file.row(purpose=PURPOSE, filename=f"{batch.batch_id}_{name}.jsonl", **times)
         else:
             await stores.files.drop_object(file.file.object_key)
-    return Merged(rows.get("output"), rows.get("error"), lines.num_lost)
+    return rows.get("output"), rows.get("error")
 
 
-async def _create(stack: AsyncExitStack, stores: Stores, batch: Batch) -> _Buffered:
+async def _create(stack: AsyncExitStack, stores: Stores, batch: Batch) -> _BufferedFile:
     new = NewFile(batch.account, batch.principal.key_id, f"file_output_{secrets.token_hex(16)}")
-    return _Buffered(await stack.enter_async_context(stores.files.create(new)))
+    return _BufferedFile(await stack.enter_async_context(stores.files.create(new)))
 
 
-class _Lines:
+class _OutputLines:
     """The output lines of a batch, in input order."""
 
     def __init__(
-        self, stores: Stores, batch: Batch, state: BatchState, index: LineIndex | None, without: Without
+        self, stores: Stores, batch: Batch, state: BatchState, index: LineIndex | None, accepted: AcceptedLoss
     ) -> None:
         self.num_lost = 0
         self._stores = stores
         self._batch = batch
         self._state = state
         self._index = index
-        self._without = without
+        self._accepted = accepted
         self._input: ContentReader | None = None
 
     async def open(self) -> None:
-        """Find out what is done."""
+        """Load the segments of the batch."""
         segments = await self._stores.work.segments(self._batch.batch_id)
         self._done = SegmentReader(self._stores.segments, self._batch.account, segments)
 
     async def rendered(self) -> AsyncIterator[tuple[bytes, bool]]:
-        """Yield each line, and whether it failed; those that were not run say why."""
+        """Yield each line, and whether it failed; a line that did not run says why."""
         why = _CANCELLED if self._state.status == "cancelling" else _EXPIRED
         for number in range(self._state.num_total):
             is_done = number in self._done
@@ -151,17 +159,17 @@ class _Lines:
                 yield render_not_run(custom_id, *(_ANSWER_LOST if is_done else why)), True
 
     async def _answer(self, number: int) -> tuple[bytes, bool] | None:
-        """Return the line of one that is done, and whether it failed; None where it is lost."""
+        """Return the output line of a done line, and whether it failed; None if it is lost."""
         try:
             return await self._done.line(number)
         except ContentLost:
-            if self._without < Without.ANSWERS:
+            if self._accepted < AcceptedLoss.ANSWERS:
                 raise
             self.num_lost += not self._done.has_failed(number)
             return None
 
     async def _custom_id(self, number: int) -> str | None:
-        """Return what the client calls a line; None where the input is lost."""
+        """Return the custom_id of a line; None if the input is lost."""
         if self._index is None:
             return None
         try:
@@ -172,6 +180,6 @@ class _Lines:
             place = self._index.place(number)
             return read_custom_id(await self._input.read(place.offset, place.offset + place.length))
         except (ContentLost, FileNotFound):
-            if self._without < Without.NAMES:
+            if self._accepted < AcceptedLoss.CUSTOM_IDS:
                 raise
             return None

@@ -1,7 +1,7 @@
-"""Workers on the cluster: one that is always there, for small batches and the first lines of large ones, and a Ray Data
-job for the rest of each large one.
+"""The fleet on a Ray cluster: one permanent worker, and a Ray Data job for the rest of each large batch.
 
-Only places of lines travel to them, and only counts come back: what lines say never goes through Ray.
+The coordinator's process holds it. Only places of lines travel to the workers and only counts come back: the content of
+lines never goes through Ray.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from batch.config import MAX_JOBS, SLICE_LINES
 from batch.fleet import FleetDown
 from batch.lines import Place
 from batch.setup import BatchSetup, log_errors
-from batch.worker import Job, LineWorker
+from batch.worker import ClaimedBatch, LineWorker
 from deployments.background_loop import BackgroundLoop
 from deployments.state.batches.ledger import Fenced
 from serve_app.telemetry.log import log_bug
@@ -41,40 +41,40 @@ class WorkerProcess:
         self._worker: LineWorker = self._loop.run(setup.create_worker(), _START_TIMEOUT_S)
 
     def ready(self) -> int:
-        """Return the process's id."""
+        """Return the process id."""
         return os.getpid()
 
-    def run(self, job: Job, packed: bytes) -> int:
-        """Return how many lines were tried; see `LineWorker.run`.
+    def run(self, batch: ClaimedBatch, packed: bytes) -> int:
+        """Run lines as `LineWorker.run` does; return their number.
 
         Raises:
-            Fenced: somebody else works on the batch now.
+            Fenced: another coordinator has claimed the batch.
         """
         places = unpack_places(packed)
         try:
-            self._loop.run(self._worker.run(job, places))
+            self._loop.run(self._worker.run(batch, places))
         except Fenced as fenced:
             raise Fenced(str(fenced)) from None
-        except Exception as error:  # Its words may hold anything, and Ray would write them down.
-            log_bug(job.batch_id, error)
+        except Exception as error:  # Its text may quote content, and Ray would log it.
+            log_bug(batch.batch_id, error)
             raise RuntimeError("A worker failed; its error log says where.") from None
         return len(places)
 
 
 class LineCaller:
-    """What a Ray Data job maps slices of a batch with: places of lines in, counts out."""
+    """The callable of a Ray Data job: maps slices, which are packed places of lines, to their numbers of lines."""
 
-    def __init__(self, setup: BatchSetup, job: Job) -> None:
+    def __init__(self, setup: BatchSetup, batch: ClaimedBatch) -> None:
         self._process = WorkerProcess(setup)
-        self._job = job
+        self._batch = batch
 
     def __call__(self, rows: dict[str, Any]) -> dict[str, Any]:
         """Run the lines of the slices."""
-        return {"num_lines": np.array([self._process.run(self._job, packed) for packed in rows["places"]])}
+        return {"num_lines": np.array([self._process.run(self._batch, packed) for packed in rows["places"]])}
 
 
 class RayFleet:
-    """Keeps `batch.fleet.Fleet` on a Ray cluster. Its processes end with the one that holds it."""
+    """Implements `batch.fleet.Fleet` on a Ray cluster. Its processes end with the one that holds it."""
 
     def __init__(self, setup: BatchSetup) -> None:
         self._setup = setup
@@ -85,53 +85,53 @@ class RayFleet:
         self._num_jobs = 0
 
     async def warm_up(self) -> None:
-        """Start the worker for small batches.
+        """Start the permanent worker.
 
         Raises:
             FleetDown: it does not start.
         """
         await self._shared_worker()
 
-    async def run(self, job: Job, places: Sequence[Place]) -> None:
-        """Run the first lines in the worker that is there already; where there are more, a job for those starts."""
+    async def run(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
+        """Run the first lines in the permanent worker and the rest in a Ray Data job."""
         first = self._config.small_batch_lines
-        work = [self._run_shared(job, places[:first])] if first else []
+        work = [self._run_shared(batch, places[:first])] if first else []
         if len(places) > first:
-            work.append(self._run_in_job(job, places[first:]))
+            work.append(self._run_in_job(batch, places[first:]))
         for result in await asyncio.gather(*work, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
 
-    async def _run_shared(self, job: Job, places: Sequence[Place]) -> None:
+    async def _run_shared(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
         worker = await self._shared_worker()
         held = self._shared
-        if not await _call(worker, job, places) and self._shared is held:
+        if not await _call(worker, batch, places) and self._shared is held:
             self._shared = None
 
-    async def _run_in_job(self, job: Job, places: Sequence[Place]) -> None:
+    async def _run_in_job(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
         async with self._jobs:
             self._num_jobs += 1
             try:
-                await asyncio.to_thread(self._run_job, job, places)
+                await asyncio.to_thread(self._run_job, batch, places)
             finally:
                 self._num_jobs -= 1
 
-    async def run_alone(self, job: Job, place: Place) -> None:
-        """Run one line in a process that runs nothing else."""
-        worker = self._alone.get(job.batch_id)
+    async def run_alone(self, batch: ClaimedBatch, place: Place) -> None:
+        """Run one line in a process that runs no other."""
+        worker = self._alone.get(batch.batch_id)
         if worker is None:
-            worker = self._alone[job.batch_id] = await _start_worker(self._setup)
-        if not await _call(worker, job, [place]):
-            del self._alone[job.batch_id]
+            worker = self._alone[batch.batch_id] = await _start_worker(self._setup)
+        if not await _call(worker, batch, [place]):
+            del self._alone[batch.batch_id]
 
     async def forget(self, batch_id: str) -> None:
-        """Let the process go that ran single lines of a batch."""
+        """Stop the process that ran single lines of a batch."""
         worker = self._alone.pop(batch_id, None)
         if worker is not None:
             ray.kill(worker)
 
     async def close(self) -> None:
-        """Let all processes go."""
+        """Stop all processes."""
         for worker in self._alone.values():
             ray.kill(worker)
         self._alone.clear()
@@ -152,8 +152,8 @@ class RayFleet:
                 self._shared = None
             raise
 
-    def _run_job(self, job: Job, places: Sequence[Place]) -> None:
-        """Run a Ray Data job; one that breaks off has left lines undone, which its caller looks for."""
+    def _run_job(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
+        """Run a Ray Data job. A job that breaks off leaves lines undone; `BatchRun` runs those again."""
         from ray.data import ActorPoolStrategy, DataContext, from_items  # 3 s to import, for large batches only.
 
         config = self._config
@@ -167,9 +167,9 @@ class RayFleet:
         rows = [{"places": pack_places(one)} for one in slices]
         data = from_items(rows, override_num_blocks=len(rows)).map_batches(
             LineCaller,
-            fn_constructor_args=(setup, job),
+            fn_constructor_args=(setup, batch),
             batch_size=1,
-            # Two slices at a time, so that the end of one does not leave the models idle.
+            # Two slices at a time, so that the models are busy while one ends.
             compute=ActorPoolStrategy(
                 size=config.num_workers,
                 max_tasks_in_flight_per_actor=2,
@@ -183,8 +183,8 @@ class RayFleet:
         try:
             for _ in data.iter_batches(batch_size=None, prefetch_batches=0):
                 continue
-        except Exception as error:  # What workers said has been logged where it happened.
-            logger.warning("The job of %s broke off: %s", job.batch_id, type(error).__name__)
+        except Exception as error:  # The workers have logged its cause.
+            logger.warning("The job of %s broke off: %s", batch.batch_id, type(error).__name__)
 
 
 def pack_places(places: Iterable[Place]) -> bytes:
@@ -193,7 +193,7 @@ def pack_places(places: Iterable[Place]) -> bytes:
 
 
 def unpack_places(packed: bytes) -> list[Place]:
-    """Return what `pack_places` packed."""
+    """Return the places that `pack_places` packed."""
     return [Place(*place) for place in _PLACE.iter_unpack(packed)]
 
 
@@ -213,15 +213,15 @@ async def _start_worker(setup: BatchSetup) -> Any:
     return worker
 
 
-async def _call(worker: Any, job: Job, places: Sequence[Place]) -> bool:
-    """Run lines in a worker; return whether it is still there."""
+async def _call(worker: Any, batch: ClaimedBatch, places: Sequence[Place]) -> bool:
+    """Run lines in a worker; return whether it is still alive."""
     try:
-        await worker.run.remote(job, pack_places(places))
+        await worker.run.remote(batch, pack_places(places))
     except RayActorError:
-        logger.warning("A worker died over lines of %s.", job.batch_id)
+        logger.warning("A worker died over lines of %s.", batch.batch_id)
         return False
-    except Fenced:  # As it comes it holds a trace of the other process.
-        raise Fenced("Somebody else works on the batch now.") from None
+    except Fenced:  # Ray adds the traceback of the other process.
+        raise Fenced("Another coordinator has claimed the batch.") from None
     except RayError as error:
-        logger.warning("A worker failed over lines of %s: %s", job.batch_id, type(error).__name__)
+        logger.warning("A worker failed over lines of %s: %s", batch.batch_id, type(error).__name__)
     return True

@@ -1,4 +1,7 @@
-"""Outcomes of lines on their way into the object store and the ledger, and out of there for the merge."""
+"""Segments: sealed objects with the output lines of a batch, until they are merged into its output file.
+
+Workers write them and commit them to the ledger; `batch.merge` reads them.
+"""
 
 import secrets
 from collections import OrderedDict
@@ -23,7 +26,7 @@ class SegmentStore:
         self._vault = vault
 
     async def prepare(self, account: str, answers: Sequence[Answer]) -> tuple[Segment, bytes]:
-        """Return answers as a segment, and the sealed content of its object."""
+        """Return a segment of these answers, and the sealed content of its object."""
         segment_id = f"segment_{secrets.token_hex(16)}"
         entries, offset = [], 0
         for answer in answers:
@@ -49,7 +52,7 @@ class SegmentStore:
 
         Raises:
             StoreUnavailable: the object store fails.
-            ContentLost: what it holds is not what was written there.
+            ContentLost: the object is missing, or is not what was written.
         """
         try:
             sealed = await self._objects.read(segment.object_key, 0, segment.num_bytes)
@@ -60,7 +63,7 @@ class SegmentStore:
 
 
 class SegmentReader:
-    """Reads single lines out of the segments of one batch; keeps those that it read last."""
+    """Reads single lines of the segments of one batch, through a cache of the segments read last."""
 
     def __init__(self, store: SegmentStore, account: str, segments: Sequence[StoredSegment]) -> None:
         self._store = store
@@ -76,14 +79,14 @@ class SegmentReader:
         return line in self._where
 
     def has_failed(self, line: int) -> bool:
-        """Say whether a line that is here has failed."""
+        """Return whether a line of these segments failed."""
         return self._where[line][1].is_failed
 
     async def line(self, line: int) -> tuple[bytes, bool]:
         """Return the output line of an input line, and whether it failed.
 
         Raises:
-            StoreUnavailable: as `SegmentStore.read` does.
+            StoreUnavailable, ContentLost: as `SegmentStore.read` does.
         """
         number, entry = self._where[line]
         content = self._cache.get(number)

@@ -1,4 +1,7 @@
-"""What the processes that work on batches are made from: values that travel to them, and how they turn into workers."""
+"""The set-up of batch processes: a value that travels to the coordinator and the workers, and creates what they need.
+
+The ingress builds it from the configuration.
+"""
 
 import hashlib
 import logging
@@ -23,7 +26,7 @@ from serve_app.telemetry.ray_metrics import ClusterCounts
 
 @dataclass(frozen=True)
 class ModelPlace:
-    """A model, the Serve deployment behind it, and the policy that it keeps."""
+    """A model, its Serve deployment and application, and its safety policy."""
 
     model: ModelConfig
     deployment: str
@@ -33,9 +36,9 @@ class ModelPlace:
 
 @dataclass(frozen=True)
 class BatchSetup:
-    """Everything that a process needs to work on batches. Secrets stay out of its repr.
+    """Everything that a batch process needs. Its repr shows no secrets.
 
-    `tool_places` are the deployment and the application behind each tool that has one, by the tool's type.
+    `tool_places` has, by type of tool, the deployment and the application of each tool that is one.
     """
 
     state: ResolvedState
@@ -45,7 +48,7 @@ class BatchSetup:
     tool_places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def fingerprint(self) -> str:
-        """Return a digest of it, without saying anything of its secrets."""
+        """Return a digest of the set-up, which reveals none of its secrets."""
         state = self.state
         parts = [
             state.config.model_dump_json(),
@@ -62,7 +65,7 @@ class BatchSetup:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     async def open_stores(self) -> Stores:
-        """Return the stores, opened.
+        """Open the stores.
 
         Raises:
             ConfigError: the database or the object store cannot be used.
@@ -70,7 +73,7 @@ class BatchSetup:
         return await open_stores(self.state, self.config.max_unfinished_per_account)
 
     async def create_worker(self) -> LineWorker:
-        """Return a worker over stores of its own.
+        """Return a worker with stores of its own.
 
         Raises:
             ConfigError: the database or the object store cannot be used.
@@ -89,7 +92,7 @@ class BatchSetup:
 
 
 def log_errors() -> None:
-    """Write to the error stream what goes wrong in this process, without content."""
+    """Write the error log of this process to its error stream; the log holds no content."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     error_logger.addHandler(handler)

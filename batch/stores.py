@@ -1,4 +1,7 @@
-"""What every process that works on batches holds: database, object store and keys; and how to wait for them."""
+"""The stores that every batch process opens, and the retry policy for their outages.
+
+Coordinator and workers do all their storage work through `retry_outages`.
+"""
 
 import asyncio
 import logging
@@ -22,16 +25,19 @@ from deployments.waiting import worth_logging
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+LostAfter = float | None | Callable[[], Awaitable[float | None]]
+"""Seconds, None for the default, or a function that returns either after each try."""
 
+_LOST_AFTER_S = 900.0
+"""How long lost content may be on a disk that an operator has yet to mount."""
 _FIRST_WAIT_S = 0.2
 _MAX_WAIT_S = 5.0
-_MAX_DOUBLINGS = 10  # Of the wait, which has its bound long before.
-_LOST_AFTER_S = 900.0  # Time for somebody to mount a disk that was away.
+_MAX_DOUBLINGS = 10  # Keeps 2**n small; the wait reaches its bound long before.
 
 
 @dataclass(frozen=True)
 class Stores:
-    """Everything that outlives a process, as one that works on batches sees it."""
+    """The stores of one process that works on batches."""
 
     database: Database
     objects: ObjectStore
@@ -51,10 +57,10 @@ def create_stores(database: Database, objects: ObjectStore, files: FileStore, ba
 
 
 async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
-    """Return the stores that a configuration names, opened.
+    """Open the stores of a configuration.
 
     Raises:
-        ConfigError: the database cannot be used, or the object store does not belong to it.
+        ConfigError: the database cannot be used, or the object store belongs to another.
     """
     database = await connect(state.database_url)
     try:
@@ -67,29 +73,19 @@ async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
     return create_stores(database, objects, files, BatchStore(database, vault, max_unfinished))
 
 
-async def at_once() -> float:
-    """Return that what is lost is not waited for."""
-    return 0.0
-
-
-async def when_mounted() -> float:
-    """Return for how long, in seconds, what is lost may be on a disk that is away."""
-    return _LOST_AFTER_S
-
-
-async def patiently(
+async def retry_outages(
     what: str,
     work: Callable[[], Awaitable[T]],
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     *,
-    lost_after: Callable[[], Awaitable[float]] = when_mounted,
+    lost_after_s: LostAfter = None,
 ) -> T:
-    """Return what `work` returns; while the database or the object store is away, try again.
+    """Return the result of `work`, which runs again while the database or the object store is away.
 
-    Work that is done twice must be as good as done once: an answer may have been lost on its way here.
+    `work` must be idempotent: it may have succeeded although its answer was lost. `what` names it in the log.
 
     Raises:
-        ContentLost: nothing else has come of it for the seconds that `lost_after` returns, asked each time.
+        ContentLost: every try of the last `lost_after_s` seconds ended so.
     """
     num_failures = 0
     lost_at: float | None = None
@@ -104,7 +100,8 @@ async def patiently(
             else:
                 now = time.monotonic()
                 lost_at = now if lost_at is None else lost_at
-                if now - lost_at >= await lost_after():
+                bound_s = await lost_after_s() if callable(lost_after_s) else lost_after_s
+                if now - lost_at >= (_LOST_AFTER_S if bound_s is None else bound_s):
                     raise
             num_failures += 1
             if worth_logging(num_failures):

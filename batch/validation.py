@@ -1,4 +1,7 @@
-"""Validates the input of a batch in one streaming pass; what is left of it is where each line is."""
+"""Validates the input of a batch in one streaming pass, which yields the index of its lines.
+
+Pure: `batch.input` reads the file. Memory is 8 bytes for each line, and a digest of its custom_id while it validates.
+"""
 
 import hashlib
 from array import array
@@ -17,7 +20,7 @@ _EMBEDDINGS = MODEL_OPERATIONS[Operation.EMBEDDINGS].path
 
 @dataclass
 class LineIndex:
-    """Where every line of an input file is: 8 bytes for each."""
+    """The place of every line in an input file, 8 bytes each."""
 
     offsets: "array[int]" = field(default_factory=lambda: array("I"))
     lengths: "array[int]" = field(default_factory=lambda: array("I"))
@@ -31,17 +34,17 @@ class LineIndex:
         self.lengths.append(place.length)
 
     def place(self, line: int) -> Place:
-        """Return where a line is."""
+        """Return the place of a line."""
         return Place(line, self.offsets[line], self.lengths[line])
 
     def places(self, lines: Sequence[int]) -> list[Place]:
-        """Return where lines are."""
+        """Return the places of lines."""
         return [self.place(line) for line in lines]
 
 
 @dataclass
 class Validation:
-    """What is known of an input file: where its lines are, how many tokens they may take, what is wrong with them."""
+    """The result of validating an input file: its index, its estimated tokens, its errors."""
 
     index: LineIndex = field(default_factory=LineIndex)
     estimated_tokens: int = 0
@@ -49,7 +52,7 @@ class Validation:
 
 
 class Rules:
-    """What a batch may hold."""
+    """Limits of a batch, and its endpoint."""
 
     def __init__(self, endpoint: str, max_requests: int, max_line_bytes: int) -> None:
         self.endpoint = endpoint
@@ -58,22 +61,22 @@ class Rules:
 
 
 async def validate(pieces: AsyncIterator[bytes], rules: Rules) -> Validation:
-    """Return what is known of an input file after one pass over its pieces, which ends at the MAX_ERRORS-th error."""
-    checking = _Checking(rules)
+    """Validate an input file in one pass over its pieces, which ends at the MAX_ERRORS-th error."""
+    checker = _Checker(rules)
     splitter = LineSplitter(rules.max_line_bytes)
     async for piece in pieces:
         for line in splitter.feed(piece):
-            if not checking.check(line):
-                return checking.found
+            if not checker.check(line):
+                return checker.found
     for line in splitter.finish():
-        checking.check(line)
-    if not checking.found.index and not checking.found.errors:
-        checking.fault(None, LineFault("empty_file", "The input file has no requests in it."))
-    return checking.found
+        checker.check(line)
+    if not checker.found.index and not checker.found.errors:
+        checker.fault(None, LineFault("empty_file", "The input file has no requests in it."))
+    return checker.found
 
 
 async def index_lines(pieces: AsyncIterator[bytes], max_line_bytes: int) -> LineIndex:
-    """Return where the lines of a file are that was found valid before."""
+    """Return the index of a file that has been validated."""
     index, splitter = LineIndex(), LineSplitter(max_line_bytes)
     async for piece in pieces:
         for line in splitter.feed(piece):
@@ -83,7 +86,7 @@ async def index_lines(pieces: AsyncIterator[bytes], max_line_bytes: int) -> Line
     return index
 
 
-class _Checking:
+class _Checker:
     def __init__(self, rules: Rules) -> None:
         self.found = Validation()
         self._rules = rules
@@ -91,7 +94,7 @@ class _Checking:
         self._seen: set[bytes] = set()
 
     def check(self, line: RawLine) -> bool:
-        """Take a line in; return whether there is reason to go on."""
+        """Check the next line; return whether to go on."""
         found, rules = self.found, self._rules
         if len(found.index) >= rules.max_requests:
             message = f"The input file has more than the maximum of {rules.max_requests} requests."
@@ -122,5 +125,5 @@ class _Checking:
                 raise LineFault("too_many_inputs", message, "body.input")
 
     def fault(self, number: int | None, fault: LineFault) -> None:
-        """Note what is wrong with a line, or with the file."""
+        """Add an error of a line, or of the file if `number` is None."""
         self.found.errors.append({"code": fault.code, "message": fault.message, "param": fault.param, "line": number})

@@ -1,17 +1,23 @@
-"""A worker: runs lines of claimed batches in its process, and commits their outcomes as they come."""
+"""A worker: runs lines of claimed batches in its process and commits their outcomes as they arrive.
+
+A `Fleet` gives it the lines. What it has committed counts once, even if the worker dies or loses the claim; the other
+lines are left for another run.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from batch.calls import Answer, LineCalls
+from batch.concurrency import ConcurrencyLimiter
 from batch.config import INTERVALS, BatchConfig, Intervals
-from batch.gate import Gate
 from batch.lines import Place, parse_line
 from batch.segments import MAX_SEGMENT_BYTES
-from batch.stores import Stores, at_once, patiently
+from batch.stores import Stores, retry_outages
 from deployments.state.batches.ledger import BatchState, Fenced
+from deployments.state.batches.rows import Segment
 from deployments.state.files.content import ContentReader
 from deployments.state.files.store import StoredFile
 from deployments.state.identity.principal import Principal
@@ -25,8 +31,8 @@ _MAX_UNWRITTEN_BYTES = 4 * MAX_SEGMENT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A claimed batch, as a worker must know it. It holds nothing of what lines say, and travels between processes."""
+class ClaimedBatch:
+    """What a worker must know of a claimed batch. It travels between processes and holds no content of lines."""
 
     batch_id: str
     epoch: int
@@ -36,7 +42,7 @@ class Job:
 
 
 class LineWorker:
-    """Runs lines. One for each process; several batches may use it at once and share its room in turns."""
+    """Runs lines, for several batches at once: their accounts take turns. A process has one."""
 
     def __init__(
         self,
@@ -46,25 +52,25 @@ class LineWorker:
         count: Callable[[RequestRecord], None] | None = None,
         intervals: Intervals = INTERVALS,
     ) -> None:
-        """Take what lines need; `count` measures each line whose outcome has been committed."""
-        self.gate = Gate(config.max_lines_in_flight)
+        """Create a worker; `count` is called with the record of each line whose outcome was committed."""
+        self.limiter = ConcurrencyLimiter(config.max_lines_in_flight)
         self._stores = stores
         self._count = count
         self._intervals = intervals
-        self._calls = LineCalls(operations, self.gate, config.priority, clock=stores.batches.clock)
+        self._calls = LineCalls(operations, self.limiter, config.priority, clock=stores.batches.clock)
 
-    async def run(self, job: Job, places: Sequence[Place]) -> None:
-        """Return when each of the lines has a committed outcome, or when the batch is to be stopped.
+    async def run(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
+        """Return when each of the lines has a committed outcome, or when the batch must stop.
 
         Raises:
-            Fenced: somebody else works on the batch now, or its outcomes are sealed.
+            Fenced: another coordinator has claimed the batch, or its outcomes are sealed.
         """
-        run = _Run(self._stores, self._intervals, job, self._count)
+        run = _Run(self._stores, self._intervals, batch, self._count)
         committing = asyncio.create_task(run.commit_until_done())
         starting = asyncio.create_task(self._start_lines(run, places))
         try:
             await asyncio.wait({committing, starting}, return_when=asyncio.FIRST_COMPLETED)
-            if committing.done():  # Fenced, or told to stop: what is under way is given up, what is done is kept.
+            if committing.done():  # Fenced or stopping: running lines are given up, finished ones are kept.
                 await committing
                 await _cancel([starting, *run.running])
                 await run.commit_rest()
@@ -77,11 +83,11 @@ class LineWorker:
             await _cancel([starting, committing, *run.running])
 
     async def _start_lines(self, run: "_Run", places: Sequence[Place]) -> None:
-        job = run.job
-        reader = await patiently("Reading a batch's input", lambda: self._stores.files.open(job.input_file))
+        batch = run.batch
+        reader = await retry_outages("Reading a batch's input", lambda: self._stores.files.open(batch.input_file))
         for place in places:
-            await run.room.wait()
-            await self.gate.enter(job.principal.account)
+            await run.has_room.wait()
+            await self.limiter.acquire(batch.principal.account)
             line = asyncio.create_task(self._run_line(run, reader, place))
             run.running.add(line)
             line.add_done_callback(run.running.discard)
@@ -89,34 +95,34 @@ class LineWorker:
             await asyncio.wait(set(run.running))
 
     async def _run_line(self, run: "_Run", reader: ContentReader, place: Place) -> None:
-        job = run.job
+        batch = run.batch
         try:
             stop = place.offset + place.length
-            content = await patiently(
-                "Reading a batch's input", lambda: reader.read(place.offset, stop), lost_after=at_once
+            content = await retry_outages(
+                "Reading a batch's input", lambda: reader.read(place.offset, stop), lost_after_s=0
             )
-            request = parse_line(content, job.endpoint)
-            run.add(await self._calls.run(place.line, request, job.endpoint, job.principal, job.batch_id))
-        except ContentLost:  # The line stays undone, and keeps nobody from the models while it is waited for.
+            request = parse_line(content, batch.endpoint)
+            run.add(await self._calls.run(place.line, request, batch.endpoint, batch.principal, batch.batch_id))
+        except ContentLost:  # The line stays undone: waiting here would keep its place from other lines.
             return
-        except Exception as error:  # The line stays undone; whoever gave it out tries again, and not for ever.
-            log_bug(job.batch_id, error)
+        except Exception as error:  # The line stays undone; `BatchRun` gives it out again, a few times.
+            log_bug(batch.batch_id, error)
         finally:
-            self.gate.leave()
+            self.limiter.release()
 
 
 class _Run:
-    """One call of `LineWorker.run`: its lines under way, and their answers until they are committed."""
+    """The state of one `LineWorker.run`: its running lines, and their answers until they are committed."""
 
     def __init__(
-        self, stores: Stores, intervals: Intervals, job: Job, count: Callable[[RequestRecord], None] | None
+        self, stores: Stores, intervals: Intervals, batch: ClaimedBatch, count: Callable[[RequestRecord], None] | None
     ) -> None:
-        self.job = job
+        self.batch = batch
         self.running: set[asyncio.Task[None]] = set()
         self.has_started_all = False
         self.wake = asyncio.Event()
-        self.room = asyncio.Event()
-        self.room.set()
+        self.has_room = asyncio.Event()
+        self.has_room.set()
         self._stores = stores
         self._count = count
         self._interval_s = intervals.commit_s
@@ -124,16 +130,16 @@ class _Run:
         self._num_bytes = 0
 
     def add(self, answer: Answer) -> None:
-        """Take an answer in; where too much waits to be written, no more lines are started until it is."""
+        """Keep an answer for the next commit. Above a bound of uncommitted bytes no more lines start."""
         self._answers.append(answer)
         self._num_bytes += len(answer.rendered)
         if self._num_bytes >= MAX_SEGMENT_BYTES:
             self.wake.set()
         if self._num_bytes >= _MAX_UNWRITTEN_BYTES:
-            self.room.clear()
+            self.has_room.clear()
 
     async def commit_until_done(self) -> None:
-        """Commit what has come, again and again, until all is committed or the batch is to be stopped.
+        """Commit answers at intervals, until all are committed or the batch must stop.
 
         Raises:
             Fenced: the claim is not the newest, or the outcomes are sealed.
@@ -147,7 +153,7 @@ class _Run:
                 return
 
     async def commit_rest(self) -> bool:
-        """Commit what has come; return whether the batch is to be stopped.
+        """Commit the answers so far; return whether the batch must stop.
 
         Raises:
             Fenced: the claim is not the newest, or the outcomes are sealed.
@@ -156,37 +162,46 @@ class _Run:
         self._num_bytes = 0
         if not answers:
             return False
-        stores, job = self._stores, self.job
-        account = job.principal.account
-        segment, sealed = await patiently("Sealing a segment", lambda: stores.segments.prepare(account, answers))
-        await patiently("Writing a segment", lambda: stores.segments.write(segment, sealed))
-        state, accepted = await patiently(
-            "Committing a segment", lambda: stores.work.commit(job.batch_id, job.epoch, segment)
-        )
+        segment, state, accepted = await commit_answers(self._stores, self.batch, answers)
         if self._count is not None:
             for outcome, record in zip(segment.outcomes, segment.records, strict=True):
                 if outcome.line in accepted:
                     self._count(record)
         if not accepted and segment.outcomes:
             await self._drop_unless_known(segment.object_key)
-        self.room.set()
+        self.has_room.set()
         return must_stop(state)
 
     async def _drop_unless_known(self, object_key: str) -> None:
-        known = await patiently("Looking for a segment", lambda: self._stores.work.known_segments([object_key]))
+        known = await retry_outages("Looking up a segment", lambda: self._stores.work.known_segments([object_key]))
         if object_key not in known:
             await self._stores.files.drop_object(object_key)
 
     async def _is_stopping(self) -> bool:
-        job = self.job
-        state = await patiently("Looking at a batch", lambda: self._stores.work.look(job.batch_id))
-        if state.epoch != job.epoch or state.finalizing_at is not None or state.has_ended:
+        batch = self.batch
+        state = await retry_outages("Reading a batch's state", lambda: self._stores.work.look(batch.batch_id))
+        if state.epoch != batch.epoch or state.finalizing_at is not None or state.has_ended:
             raise Fenced(f"The batch is {state.status}.")
         return must_stop(state)
 
 
+async def commit_answers(
+    stores: Stores, batch: ClaimedBatch, answers: Sequence[Answer]
+) -> tuple[Segment, BatchState, set[int]]:
+    """Commit answers as one segment; return it, the batch's state, and the lines whose outcomes counted.
+
+    Raises:
+        Fenced: the claim is not the newest, or the outcomes are sealed.
+    """
+    account = batch.principal.account
+    segment, sealed = await retry_outages("Sealing a segment", lambda: stores.segments.prepare(account, answers))
+    await retry_outages("Writing a segment", lambda: stores.segments.write(segment, sealed))
+    commit = partial(stores.work.commit, batch.batch_id, batch.epoch, segment)
+    return segment, *await retry_outages("Committing a segment", commit)
+
+
 def must_stop(state: BatchState) -> bool:
-    """Say whether no more lines of a batch are to be run: it is being cancelled, or its time is over."""
+    """Return whether no more lines of a batch may start: it is being cancelled, or its time is over."""
     return state.status != "in_progress" or state.is_over
 
 

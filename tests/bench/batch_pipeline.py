@@ -18,7 +18,7 @@ import psutil
 
 from batch.config import BatchConfig
 from batch.coordinator import Coordinator
-from batch.fleet import LocalFleet
+from batch.run import RunContext
 from batch.stores import create_stores
 from batch.worker import LineWorker
 from deployments.models.contract.engine import EngineRequest
@@ -36,6 +36,7 @@ from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
 from tests.contract.http.answers import MODEL, answer
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, ScriptedStream, model_card
+from tests.twins.fleet import LocalFleet
 from tests.twins.keys import principal_of_key
 
 NUM_LINES, LINE_CHARS = 50_000, 4_000
@@ -125,9 +126,8 @@ async def run(directory: str) -> Course:
     config = BatchConfig()
     directory_of_models = MemoryDirectory([ForgetfulEngine(model_card(MODEL, max_model_len=100_000), answer)])
     operations = create_operations(directory_of_models, cache_salts(b"salt")).by_path()
-    coordinator = Coordinator(
-        stores, LocalFleet(LineWorker(stores, operations, config)), config, FilesConfig(), Tiers()
-    )
+    fleet = LocalFleet(LineWorker(stores, operations, config))
+    coordinator = Coordinator(RunContext(stores, fleet, config, FilesConfig(), Tiers()))
     watch = MemoryWatch()
     batch = await batches.create(NewBatch(PRINCIPAL, "file-1", URL, "24h", 86_400.0))
     started, running = time.perf_counter(), asyncio.create_task(coordinator.run())

@@ -18,14 +18,15 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+import batch.input
 import batch.merge
 import batch.run
 import batch.worker
 from batch.config import BatchConfig, Intervals
 from batch.coordinator import Coordinator
-from batch.fleet import LocalFleet
+from batch.run import RunContext
 from batch.segments import SegmentStore
-from batch.stores import Stores, create_stores, patiently
+from batch.stores import Stores, create_stores, retry_outages
 from batch.worker import LineWorker
 from deployments.state.batches.store import BatchStore
 from deployments.state.batches.work import BatchWork
@@ -44,6 +45,7 @@ from serve_app.operations.registry import create_operations
 from serve_app.operations.routing import cache_salts
 from tests.contract.http.answers import MODEL, answer
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
+from tests.twins.fleet import LocalFleet
 
 MASTER = b"m" * 32
 PATIENCE_S = 2.0
@@ -84,7 +86,7 @@ def _stop_around(owner: Any, name: str, *, before: bool, at_call: int = 1) -> No
 
 POINTS: dict[str, Callable[[], None]] = {
     "after the claim": lambda: _kill_around(BatchWork, "claim", before=False),
-    "after validation": lambda: _kill_around(batch.run, "validate", before=False),
+    "after validation": lambda: _kill_around(batch.input, "validate", before=False),
     "after the batch has begun": lambda: _kill_around(BatchWork, "begin", before=False),
     "after lines were called": lambda: _kill_around(SegmentStore, "prepare", before=True),
     "after a segment was sealed": lambda: _kill_around(SegmentStore, "write", before=True),
@@ -131,7 +133,7 @@ class SlowWorker(LineWorker):
 
 
 class SpreadWorker(LineWorker):
-    """A worker whose lines are due one after the other, from its beginning on: whoever takes over is not behind."""
+    """A worker whose lines are due one after the other, from its start on: a worker that takes over is not behind."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -164,9 +166,9 @@ async def main(database_url: str, objects_at: str, point: str | None) -> None:
     directory = MemoryDirectory([ScriptedEngine(model_card(MODEL), answer)])
     operations = create_operations(directory, cache_salts(b"salt")).by_path()
     fleet = LocalFleet(kind(stores, operations, config, None, intervals))
-    coordinator = Coordinator(stores, fleet, config, FilesConfig(), Tiers(), intervals)
+    coordinator = Coordinator(RunContext(stores, fleet, config, FilesConfig(), Tiers()), intervals)
     running = asyncio.create_task(coordinator.run())
-    while await patiently("Counting batches", lambda: num_unfinished(stores)):  # noqa: ASYNC110 - others end them too.
+    while await retry_outages("Counting batches", lambda: num_unfinished(stores)):  # noqa: ASYNC110 - others end them too.
         await asyncio.sleep(0.1)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -45,7 +45,7 @@ class Outage:
     end: Callable[[], Awaitable[None]]
     num_coordinators: int = 1
     told: set[str] = field(default_factory=set)
-    """What requests are told meanwhile."""
+    """The error messages of requests in the meantime."""
 
     @property
     def places(self) -> tuple[str, str]:

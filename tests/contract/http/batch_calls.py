@@ -1,11 +1,9 @@
-"""Batches as a client asks for them, over each kind of database."""
+"""Batches as a client asks for them."""
 
 import asyncio
 import json
 
-import openai
 import orjson
-import pytest
 
 from tests.contract.http.answers import MODEL
 
@@ -71,27 +69,3 @@ async def lines_of(client, file_id):
     content = (await client.files.content(file_id)).content
     assert content.endswith(b"\n")
     return [json.loads(one) for one in content.splitlines()]
-
-
-on_both_databases = pytest.mark.parametrize("files_url", ["sqlite", "postgresql"], indirect=True)
-"""For a test whose statements differ most: it runs over both kinds of database with every change."""
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.exhaustive)])
-def files_url(request, tmp_path):
-    """The same suite over each kind of database; the tests of the state run over both with every change."""
-    if request.param == "sqlite":
-        return request.getfixturevalue("sqlite_at")(tmp_path / "files.db")
-    return request.getfixturevalue("postgres_url")
-
-
-@pytest.fixture
-def client(world, batching) -> openai.AsyncOpenAI:
-    world.principal(requests_per_minute=100_000)
-    return world.client()
-
-
-@pytest.fixture
-async def http(world, batching):
-    async with world.http() as http:
-        yield http

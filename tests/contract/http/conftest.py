@@ -17,7 +17,7 @@ from openai.resources.responses import AsyncResponses
 from batch.config import BatchConfig
 from batch.config import Intervals as BatchIntervals
 from batch.coordinator import Coordinator
-from batch.fleet import LocalFleet
+from batch.run import RunContext
 from batch.stores import Stores, create_stores
 from batch.worker import LineWorker
 from deployments.models.client.startup import ModelStartup
@@ -63,6 +63,7 @@ from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
 from tests.contract.http.stored import StoredResponses, open_responses
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
+from tests.twins.fleet import LocalFleet
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.interpreter import Interpreter, run_interpreter
 from tests.twins.keys import principal_of_key
@@ -299,7 +300,7 @@ async def run_batches(
     counted: list[RequestRecord] = []
     worker = LineWorker(stores, operations, config, counted.append, quick)
     workers = fleet(worker)
-    coordinator = Coordinator(stores, workers, config, world.file_rules, world.tiers, quick)
+    coordinator = Coordinator(RunContext(stores, workers, config, world.file_rules, world.tiers), quick)
     world.wake_batches = coordinator.poke
     chores = create_chores(stores.database, stores.files, stores.work, StateConfig(), intervals)
     running = [asyncio.create_task(work) for work in (coordinator.run(), Housekeeping(chores, log_bug).run())]

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from batch.calls import LineCalls
-from batch.gate import Gate
+from batch.concurrency import ConcurrencyLimiter
 from batch.lines import BatchRequest
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import Finished, TextDelta, ToolArgumentsDelta, ToolCallStart
@@ -87,7 +87,7 @@ async def lines_of(world, *bodies: dict[str, Any], **overrides: object):
     operations = create_operations(
         world.directory, cache_salts(b"salt"), {}, world.storage(), world.built_ins
     ).by_path()
-    line_calls = LineCalls(operations, Gate(8), 10)
+    line_calls = LineCalls(operations, ConcurrencyLimiter(8), 10)
     answers = []
     for number, body in enumerate(bodies):
         answer = await line_calls.run(number, BatchRequest(f"r{number}", body), "/v1/responses", principal(**overrides))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batch.calls import LineCalls
-from batch.gate import Gate
+from batch.concurrency import ConcurrencyLimiter
 from batch.lines import BatchRequest
 from deployments.models.contract.engine import Summary
 from deployments.models.contract.errors import Overloaded
@@ -21,7 +21,7 @@ REQUEST = BatchRequest("one", {"model": "m", "messages": [{"role": "user", "cont
 
 
 class Model:
-    """Answers when told to; refuses as many lines as it is told."""
+    """Answers when it may; refuses the first `refuses` lines."""
 
     def __init__(self, refuses: int = 0) -> None:
         self.summary = Summary()
@@ -45,50 +45,52 @@ class Model:
         pass
 
 
-def send(model: Model, gate: Gate) -> asyncio.Task[Any]:
+def send(model: Model, limiter: ConcurrencyLimiter) -> asyncio.Task[Any]:
     operation: Any = SimpleNamespace(name="chat", schema=ChatRequest, cost=model.cost, run=model.run)
-    calls = LineCalls({URL: operation}, gate, priority=10)
+    calls = LineCalls({URL: operation}, limiter, priority=10)
     return asyncio.create_task(calls.run(0, REQUEST, URL, PRINCIPAL))
 
 
 @pytest.fixture
-async def gate() -> Gate:
-    return Gate(64)
+async def limiter() -> ConcurrencyLimiter:
+    return ConcurrencyLimiter(64)
 
 
-async def test_a_line_that_no_replica_refuses_lets_another_in_long_before_its_answer(gate: Gate) -> None:
+async def test_a_line_that_no_replica_refuses_lets_another_in_long_before_its_answer(
+    limiter: ConcurrencyLimiter,
+) -> None:
     model = Model()
-    sent = send(model, gate)
+    sent = send(model, limiter)
     async with asyncio.timeout(10):
-        while gate.limit == 32:  # noqa: ASYNC110 - a real wait ends it.
+        while limiter.limit == 32:  # noqa: ASYNC110 - a real wait ends it.
             await asyncio.sleep(0.01)
     assert not sent.done()
     model.may_answer.set()
     assert not (await sent).outcome.is_failed
-    assert gate.limit == 33
+    assert limiter.limit == 33
 
 
-async def test_a_line_that_is_answered_at_once_lets_another_in_too(gate: Gate) -> None:
+async def test_a_line_that_is_answered_at_once_lets_another_in_too(limiter: ConcurrencyLimiter) -> None:
     model = Model()
     model.may_answer.set()
-    await send(model, gate)
-    assert gate.limit == 33
+    await send(model, limiter)
+    assert limiter.limit == 33
     await asyncio.sleep(0.1)
-    assert gate.limit == 33
+    assert limiter.limit == 33
 
 
-async def test_a_line_that_is_refused_lets_none_in_before_it_is_taken(gate: Gate) -> None:
+async def test_a_line_that_is_refused_lets_none_in_before_it_is_taken(limiter: ConcurrencyLimiter) -> None:
     model = Model(refuses=2)
     model.may_answer.set()
-    sent = send(model, gate)
+    sent = send(model, limiter)
     await sent
-    assert gate.limit == 15  # Twice a third less, and one in some twenty more.
+    assert limiter.limit == 15  # Twice a third less, and one in some twenty more.
 
 
-async def test_a_line_that_is_given_up_lets_none_in(gate: Gate) -> None:
-    sent = send(Model(), gate)
+async def test_a_line_that_is_given_up_lets_none_in(limiter: ConcurrencyLimiter) -> None:
+    sent = send(Model(), limiter)
     await asyncio.sleep(0)
     sent.cancel()
     await asyncio.gather(sent, return_exceptions=True)
     await asyncio.sleep(0.1)
-    assert gate.limit == 32
+    assert limiter.limit == 32

@@ -71,7 +71,7 @@ class Coordinator:
 
 
 def step(one: Coordinator, database: Database, now: float, random: Random) -> None:
-    """Have a coordinator do the next thing that it believes is to be done."""
+    """Have a coordinator do the next thing that it believes due."""
     one.uptime.now = now
     past = now + one.start_skew_s
     now += one.skew_s

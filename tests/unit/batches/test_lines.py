@@ -1,4 +1,4 @@
-"""Lines of input files, whatever pieces they come in; lines of output files, whatever the answers hold."""
+"""Lines of input files, in pieces of any size; lines of output files, for answers of any content."""
 
 import asyncio
 import json

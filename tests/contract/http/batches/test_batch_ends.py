@@ -14,40 +14,27 @@ from deployments.state.database.tables import batch_segments
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from tests.contract.http.answers import USAGE, answer
-from tests.contract.http.batch_calls import (
-    CHAT,
-    client,
-    files_url,
-    finish,
-    http,
-    jsonl,
-    line,
-    lines_of,
-    on_both_databases,
-    submit,
-    until,
-    until_done,
-    until_sealed,
-)
+from tests.contract.http.batch_calls import CHAT, finish, jsonl, line, lines_of, submit, until, until_done, until_sealed
+from tests.contract.http.batches.conftest import on_both_databases
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script
 from tests.twins.gatekeeper import TestClock
 from tests.waiting import eventually
 
-__all__ = ["client", "files_url", "http"]
-
 
 def times(batch) -> dict[str, int]:
-    """Return the times that are told of a batch, but for those that it has from its beginning."""
+    """Return the times of a batch, except those that it has from its creation."""
     told = batch.model_dump()
     given = {"created_at", "expires_at"}
     return {name: at for name, at in told.items() if name.endswith("_at") and name not in given and at is not None}
 
 
 class Steps:
-    """A batch of one line that takes each of its steps when it is told to, ten seconds after the last."""
+    """A batch of one line that takes each of its steps when it may, ten seconds after the last."""
 
     def __init__(self, world, monkeypatch) -> None:
+        world.principal(requests_per_minute=10_000)
+        self.client = world.client()
         self.uptime = TestClock(0.0)
         self._clock = world.clock
         self._answers, self._writes, merge = asyncio.Event(), asyncio.Event(), run.merge
@@ -58,6 +45,10 @@ class Steps:
 
         monkeypatch.setattr(run, "merge", merge_when_told)
         world.chat.script = lambda request: Script([self._answers, *answer(request).steps], usage=USAGE)
+
+    async def begin(self):
+        """Return the batch when its line runs."""
+        return await until(self.client, await submit(self.client, jsonl(line(0))), "in_progress")
 
     def pass_time(self, seconds: float = 10.0) -> None:
         self._clock.advance(seconds)
@@ -73,8 +64,8 @@ class Steps:
 
 
 async def test_each_step_of_a_batch_is_told_with_its_time(world, batch_stores, monkeypatch):
-    world.principal(requests_per_minute=10_000)
-    client, steps = world.client(), Steps(world, monkeypatch)
+    steps = Steps(world, monkeypatch)
+    client = steps.client
     batch = await submit(client, jsonl(line(0)))
     began = batch.created_at
     assert (batch.status, batch.expires_at, times(batch)) == ("validating", began + 86_400, {})
@@ -93,10 +84,10 @@ async def test_each_step_of_a_batch_is_told_with_its_time(world, batch_stores, m
 
 
 async def test_each_step_of_a_cancelled_batch_is_told_with_its_time(world, batch_stores, monkeypatch):
-    world.principal(requests_per_minute=10_000)
-    client, steps = world.client(), Steps(world, monkeypatch)
+    steps = Steps(world, monkeypatch)
+    client = steps.client
     async with run_batches(world, batch_stores):
-        batch = await until(client, await submit(client, jsonl(line(0))), "in_progress")
+        batch = await steps.begin()
         began = batch.created_at
         steps.pass_time()
         batch = await client.batches.cancel(batch.id)
@@ -111,11 +102,11 @@ async def test_each_step_of_a_cancelled_batch_is_told_with_its_time(world, batch
 
 
 async def test_each_step_of_an_expired_batch_is_told_with_its_time(world, batch_stores, monkeypatch):
-    world.principal(requests_per_minute=10_000)
-    client, steps = world.client(), Steps(world, monkeypatch)
+    steps = Steps(world, monkeypatch)
+    client = steps.client
     stores = replace(batch_stores, work=BatchWork(batch_stores.batches, steps.uptime))
     async with run_batches(world, stores, lease_s=2):
-        batch = await until(client, await submit(client, jsonl(line(0))), "in_progress")
+        batch = await steps.begin()
         began = batch.created_at
         steps.pass_time(86_400)
         batch = await until(client, batch, "finalizing")

@@ -7,30 +7,20 @@ import pytest
 from sqlalchemy import update
 
 from batch import run
-from batch.fleet import FleetDown, LocalFleet
+from batch.fleet import FleetDown
 from deployments.models.contract.errors import EngineDied, Overloaded
 from deployments.state.batches.work import BatchWork
 from deployments.state.database.tables import batches
 from deployments.state.housekeeping import Intervals
 from deployments.state.objects.store import ObjectMissing
 from tests.contract.http.answers import USAGE, answer
-from tests.contract.http.batch_calls import (
-    CHAT,
-    client,
-    files_url,
-    finish,
-    jsonl,
-    line,
-    lines_of,
-    on_both_databases,
-    submit,
-)
+from tests.contract.http.batch_calls import CHAT, finish, jsonl, line, lines_of, submit
+from tests.contract.http.batches.conftest import on_both_databases
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script
+from tests.twins.fleet import LocalFleet
 from tests.twins.gatekeeper import TestClock
 from tests.waiting import eventually
-
-__all__ = ["client", "files_url"]
 
 
 async def test_a_full_replica_is_asked_again_and_no_line_fails_of_it(client, world, batching, monkeypatch):

@@ -27,7 +27,7 @@ async def test_ten_batches_of_two_accounts_take_turns(world, batch_stores):
         for number in range(NUM_BATCHES):
             lines = [line(f"batch {number} line {place}") for place in range(NUM_LINES)]
             submitted.append(await submit(clients[number * 2 // NUM_BATCHES], jsonl(*lines)))
-        waiting = batching.worker.gate._waiting
+        waiting = batching.worker.limiter._waiting
         await eventually(lambda: sum(len(turns) for turns in waiting.values()) == NUM_BATCHES)
         all_wait.set()
         for number, batch in enumerate(submitted):

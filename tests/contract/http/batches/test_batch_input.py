@@ -7,10 +7,8 @@ from deployments.state.files.content import NewFile
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.store import BucketStore
 from tests.contract.http.answers import MODEL
-from tests.contract.http.batch_calls import CHAT, client, files_url, finish, http, jsonl, line, lines_of, submit
+from tests.contract.http.batch_calls import CHAT, finish, jsonl, line, lines_of, submit
 from tests.contract.http.conftest import run_batches
-
-__all__ = ["client", "files_url", "http"]
 
 NOT_JSON = "This line is not parseable as valid JSON."
 BAD_ID = "The custom_id must be a string of 1 to 512 characters."

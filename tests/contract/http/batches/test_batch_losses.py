@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from batch import run as run_module
+from batch import input as input_module
 from batch import stores as stores_module
 from deployments.state.batches.work import BatchWork
 from deployments.state.housekeeping import Intervals
@@ -60,6 +60,20 @@ def damage(world, how: str, folder: str = "files") -> None:
         world.objects.objects[key] = flip(world.objects.objects[key])
 
 
+async def submit_held(client, world):
+    """Submit four large lines; return the batch, and the event for which the first waits, when that is running."""
+    gate = hold_first(world)
+    batch = await submit(client, jsonl(*map(large, range(4))))
+    await eventually(lambda: world.chat.streams)
+    return batch, gate
+
+
+async def submit_half_done(client, world):
+    """Submit two lines, of which the second waits for ever; return the batch when the first is answered."""
+    world.chat.script = lambda request: answer(request) if b"Question 0" in request.body else Script([asyncio.Event()])
+    return await until_done(client, await submit(client, jsonl(line(0), line(1))), 1)
+
+
 def hold_first(world) -> asyncio.Event:
     """Have the first line wait for the event that is returned."""
     gate = asyncio.Event()
@@ -67,11 +81,6 @@ def hold_first(world) -> asyncio.Event:
         Script([gate, *answer(request).steps], usage=USAGE) if b"Question 0" in request.body else answer(request)
     )
     return gate
-
-
-def answer_first_only(world) -> None:
-    """Have the first line answered, and every other one wait for ever."""
-    world.chat.script = lambda request: answer(request) if b"Question 0" in request.body else Script([asyncio.Event()])
 
 
 @pytest.fixture
@@ -82,7 +91,7 @@ def client(world, batch_stores):
 
 @pytest.fixture
 def cancels_soon(monkeypatch):
-    monkeypatch.setattr(run_module, "_CANCEL_WAIT_S", 0.5)
+    monkeypatch.setattr(input_module, "_LOST_AFTER_CANCEL_S", 0.5)
 
 
 @pytest.fixture
@@ -93,10 +102,8 @@ def impatient(monkeypatch, cancels_soon):
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("how", ["gone", "damaged"])
 async def test_a_batch_whose_input_is_lost_fails_and_keeps_what_is_done(client, world, batch_stores, how):
-    gate = hold_first(world)
     async with run_batches(world, batch_stores, max_lines_in_flight=1):
-        batch = await submit(client, jsonl(*map(large, range(4))))
-        await eventually(lambda: world.chat.streams)
+        batch, gate = await submit_held(client, world)
         damage(world, how)
         gate.set()
         batch = await finish(client, batch)
@@ -114,11 +121,9 @@ async def test_a_batch_whose_input_is_lost_fails_and_keeps_what_is_done(client, 
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_whoever_takes_over_a_batch_whose_input_is_lost_keeps_what_is_done(client, world, batch_stores):
-    answer_first_only(world)
+async def test_a_batch_that_is_taken_over_after_its_input_is_lost_keeps_what_is_done(client, world, batch_stores):
     async with run_batches(world, batch_stores):
-        batch = await submit(client, jsonl(line(0), line(1)))
-        await until_done(client, batch, 1)
+        batch = await submit_half_done(client, world)
     damage(world, "gone")
     async with run_batches(world, batch_stores):
         batch = await finish(client, batch)
@@ -139,12 +144,10 @@ async def test_an_input_that_is_lost_before_it_is_validated_fails_the_batch(clie
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("end", ["cancelled", "expired"])
 async def test_a_batch_that_is_stopped_ends_also_without_its_input(client, world, batch_stores, end):
-    answer_first_only(world)
     uptime = TestClock(0.0)
     stores = replace(batch_stores, work=BatchWork(batch_stores.batches, uptime))
     async with run_batches(world, stores, lease_s=2):
-        batch = await submit(client, jsonl(line(0), line(1)))
-        await until_done(client, batch, 1)
+        batch = await submit_half_done(client, world)
         damage(world, "damaged")
         if end == "cancelled":
             await client.batches.cancel(batch.id)
@@ -161,10 +164,8 @@ async def test_a_batch_that_is_stopped_ends_also_without_its_input(client, world
 async def test_a_cancelled_batch_does_not_wait_long_for_an_input_that_is_lost(
     client, world, batch_stores, is_taken_over
 ):
-    gate = hold_first(world)
     async with run_batches(world, batch_stores, max_lines_in_flight=1):
-        batch = await submit(client, jsonl(*map(large, range(4))))
-        await eventually(lambda: world.chat.streams)
+        batch, gate = await submit_held(client, world)
         damage(world, "gone")
         gate.set()
         await until_done(client, batch, 1)
@@ -183,10 +184,8 @@ async def test_a_cancelled_batch_does_not_wait_long_for_an_input_that_is_lost(
 
 @pytest.mark.usefixtures("cancels_soon")
 async def test_a_cancelled_batch_waits_for_answers_that_are_lost_as_long_as_any(client, world, batch_stores):
-    answer_first_only(world)
     async with run_batches(world, batch_stores):
-        batch = await submit(client, jsonl(line(0), line(1)))
-        await until_done(client, batch, 1)
+        batch = await submit_half_done(client, world)
         damage(world, "damaged")
         key = key_of(world, "segments")
         content = world.objects.objects.pop(key)
@@ -202,10 +201,8 @@ async def test_a_cancelled_batch_waits_for_answers_that_are_lost_as_long_as_any(
 
 async def test_an_input_that_comes_back_is_no_line_s_fault(client, world, batch_stores):
     """As on a disk that was not mounted for a moment."""
-    gate = hold_first(world)
     async with run_batches(world, batch_stores, max_lines_in_flight=1):
-        batch = await submit(client, jsonl(*map(large, range(4))))
-        await eventually(lambda: world.chat.streams)
+        batch, gate = await submit_held(client, world)
         key = key_of(world, "files")
         content = world.objects.objects.pop(key)
         gate.set()
@@ -218,10 +215,8 @@ async def test_an_input_that_comes_back_is_no_line_s_fault(client, world, batch_
 
 
 async def test_an_input_that_is_lost_holds_no_other_batch_up(client, world, batch_stores):
-    gate = hold_first(world)
     async with run_batches(world, batch_stores, max_lines_in_flight=1):
-        lost = await submit(client, jsonl(*map(large, range(4))))
-        await eventually(lambda: world.chat.streams)
+        lost, gate = await submit_held(client, world)
         damage(world, "gone")
         gate.set()
         batch = await finish(client, await submit(client, jsonl(line(0), line(1))))
@@ -253,10 +248,8 @@ async def test_a_line_whose_answer_is_lost_says_so(client, world, batch_stores):
 
 
 async def test_a_disk_that_gets_full_at_the_end_is_not_filled_further(client, world, batch_stores):
-    answer_first_only(world)
     async with run_batches(world, batch_stores):
-        batch = await submit(client, jsonl(line(0), line(1)))
-        await until_done(client, batch, 1)
+        batch = await submit_half_done(client, world)
         before = dict(world.objects.objects)
         # The error file, of one short line, finds room; the output does not.
         world.objects.room_bytes = sum(map(len, before.values())) + 500

@@ -9,25 +9,11 @@ import pytest
 from deployments.models.contract.errors import RequestRejected
 from deployments.state.housekeeping import Intervals
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
-from tests.contract.http.batch_calls import (
-    CHAT,
-    client,
-    files_url,
-    finish,
-    http,
-    jsonl,
-    line,
-    lines_of,
-    on_both_databases,
-    submit,
-    until,
-    until_done,
-)
+from tests.contract.http.batch_calls import CHAT, finish, jsonl, line, lines_of, submit, until, until_done
+from tests.contract.http.batches.conftest import on_both_databases
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script, ScriptedEngine, model_card
 from tests.waiting import eventually
-
-__all__ = ["client", "files_url", "http"]
 
 DAY_S = 86_400
 

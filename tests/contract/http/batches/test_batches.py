@@ -13,24 +13,11 @@ from deployments.state.database.tables import usage
 from deployments.state.identity.tiers import Tiers
 from deployments.state.usage.store import UsageStore
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
-from tests.contract.http.batch_calls import (
-    CHAT,
-    OTHER,
-    client,
-    files_url,
-    finish,
-    http,
-    jsonl,
-    line,
-    lines_of,
-    on_both_databases,
-    submit,
-)
+from tests.contract.http.batch_calls import CHAT, OTHER, finish, jsonl, line, lines_of, submit
+from tests.contract.http.batches.conftest import on_both_databases
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script
 from tests.waiting import eventually
-
-__all__ = ["client", "files_url", "http"]
 
 
 @on_both_databases
@@ -331,7 +318,7 @@ async def test_accounts_share_the_room_however_much_each_has_to_do(world, batch_
         first = [await submit(busy, jsonl(*map(line, range(300)))) for _ in range(5)]
         await eventually(lambda: len(world.chat.streams) == 2)
         small = await submit(quiet, jsonl(*map(line, range(10))))
-        await eventually(lambda: "acct-2" in batching.worker.gate._waiting)
+        await eventually(lambda: "acct-2" in batching.worker.limiter._waiting)
         both_run.set()
         assert (await finish(quiet, small)).request_counts.completed == 10
         for batch in first:

@@ -1,11 +1,11 @@
-"""How long an outage is waited for, and how often it is looked whether it is over."""
+"""How long work is retried while a store is away or content is lost, and how often."""
 
 from itertools import count
 
 import pytest
 
 from batch import stores
-from batch.stores import at_once, patiently
+from batch.stores import retry_outages
 from deployments.state.objects.store import ContentLost, StoreUnavailable
 
 
@@ -27,7 +27,7 @@ class Store:
 
 async def test_an_outage_of_hours_is_waited_for_and_looked_at_every_five_seconds() -> None:
     store = Store(*[StoreUnavailable("away")] * 5000)
-    assert await patiently("Trying", store.work, store.sleep) == "done"
+    assert await retry_outages("Trying", store.work, store.sleep) == "done"
     assert len(store.waits) == 5000
     assert store.waits == sorted(store.waits)
     assert (store.waits[0], store.waits[-1]) == (0.4, 5.0)
@@ -43,20 +43,20 @@ async def test_what_is_lost_is_waited_for_as_well_and_not_for_ever(monkeypatch: 
         now += seconds
 
     with pytest.raises(ContentLost):
-        await patiently("Trying", store.work, sleep)
+        await retry_outages("Trying", store.work, sleep)
     assert 900.0 <= now <= 905.0
 
 
 async def test_only_losses_in_a_row_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores.time, "monotonic", count(0.0, 1000.0).__next__)
     store = Store(ContentLost("gone"), StoreUnavailable("away"), ContentLost("gone"))
-    assert await patiently("Trying", store.work, store.sleep) == "done"
+    assert await retry_outages("Trying", store.work, store.sleep) == "done"
     with pytest.raises(ContentLost):
-        await patiently("Trying", Store(ContentLost("gone"), ContentLost("gone")).work, store.sleep)
+        await retry_outages("Trying", Store(ContentLost("gone"), ContentLost("gone")).work, store.sleep)
 
 
 async def test_what_is_lost_is_told_at_once_where_nobody_waits_for_it() -> None:
     store = Store(ContentLost("gone"))
     with pytest.raises(ContentLost):
-        await patiently("Trying", store.work, store.sleep, lost_after=at_once)
+        await retry_outages("Trying", store.work, store.sleep, lost_after_s=0)
     assert store.waits == []

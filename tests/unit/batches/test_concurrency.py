@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from batch.gate import Gate
+from batch.concurrency import ConcurrencyLimiter
 
 
 async def turns_of_the_loop(num: int) -> None:
@@ -15,87 +15,87 @@ async def turns_of_the_loop(num: int) -> None:
 
 
 async def test_the_limit_grows_fast_until_the_first_refusal_and_slowly_from_then_on() -> None:
-    gate = Gate(64)
-    start = gate.limit
+    limiter = ConcurrencyLimiter(64)
+    start = limiter.limit
     for _ in range(64 - start):
-        gate.grow()
-    assert gate.limit == 64
-    gate.grow()
-    assert gate.limit == 64
-    gate.shrink()
-    assert gate.limit == 44
+        limiter.grow()
+    assert limiter.limit == 64
+    limiter.grow()
+    assert limiter.limit == 64
+    limiter.shrink()
+    assert limiter.limit == 44
     for _ in range(44):
-        gate.grow()
-    assert gate.limit in (44, 45)
+        limiter.grow()
+    assert limiter.limit in (44, 45)
     for _ in range(2000):
-        gate.grow()
-    assert gate.limit == 64
+        limiter.grow()
+    assert limiter.limit == 64
     for _ in range(100):
-        gate.shrink()
-    assert gate.limit == 1
+        limiter.shrink()
+    assert limiter.limit == 1
 
 
 async def test_refusals_that_come_together_count_once() -> None:
-    gate = Gate(8)
+    limiter = ConcurrencyLimiter(8)
     for _ in range(8):
-        await gate.enter("a")
+        await limiter.acquire("a")
     for _ in range(8):
-        gate.shrink()
-    assert gate.limit == 5
+        limiter.shrink()
+    assert limiter.limit == 5
     for _ in range(8):
-        gate.grow()
-    gate.shrink()
-    assert gate.limit < 6
+        limiter.grow()
+    limiter.shrink()
+    assert limiter.limit < 6
 
 
 async def test_no_more_are_let_in_than_the_limit() -> None:
-    gate, most, running = Gate(5), 0, 0
+    limiter, most, running = ConcurrencyLimiter(5), 0, 0
 
     async def work() -> None:
         nonlocal most, running
-        await gate.enter("a")
+        await limiter.acquire("a")
         running += 1
         most = max(most, running)
         await turns_of_the_loop(20)
         running -= 1
-        gate.leave()
+        limiter.release()
 
     await asyncio.gather(*(work() for _ in range(100)))
     assert most == 5
-    assert gate.num_in_flight == 0
+    assert limiter.num_in_flight == 0
 
 
 async def test_accounts_take_turns() -> None:
-    gate, order = Gate(1), []
-    await gate.enter("first")
+    limiter, order = ConcurrencyLimiter(1), []
+    await limiter.acquire("first")
 
     async def work(account: str) -> None:
-        await gate.enter(account)
+        await limiter.acquire(account)
         order.append(account)
-        gate.leave()
+        limiter.release()
 
     waiting = [asyncio.create_task(work(account)) for account in "aaaabb"]
     await asyncio.sleep(0)
-    gate.leave()
+    limiter.release()
     await asyncio.gather(*waiting)
     assert "".join(order) == "ababaa"
 
 
 async def test_lines_that_come_back_in_waves_are_followed_by_lines_of_all() -> None:
     """As when hundreds are answered in one step of the engine."""
-    gate, entered = Gate(64), Counter[str]()
+    limiter, entered = ConcurrencyLimiter(64), Counter[str]()
 
     async def submit(batch: str) -> None:
         while True:
-            await gate.enter(batch[0])
+            await limiter.acquire(batch[0])
             entered[batch] += 1
 
     submitting = [asyncio.create_task(submit(batch)) for batch in ("a1", "a2", "a3", "b1")]
     for _ in range(10):
         await turns_of_the_loop(200)
-        for _ in range(gate.num_in_flight):
-            gate.grow()
-            gate.leave()
+        for _ in range(limiter.num_in_flight):
+            limiter.grow()
+            limiter.release()
     for task in submitting:
         task.cancel()
     await asyncio.gather(*submitting, return_exceptions=True)
@@ -106,18 +106,18 @@ async def test_lines_that_come_back_in_waves_are_followed_by_lines_of_all() -> N
 
 
 async def test_who_gives_up_waiting_takes_nobody_s_place() -> None:
-    gate = Gate(1)
-    await gate.enter("a")
-    waiting = [asyncio.create_task(gate.enter("a")) for _ in range(3)]
+    limiter = ConcurrencyLimiter(1)
+    await limiter.acquire("a")
+    waiting = [asyncio.create_task(limiter.acquire("a")) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     await asyncio.sleep(0)
-    gate.leave()
+    limiter.release()
     waiting[1].cancel()  # It has its turn by now, and passes it on.
     await asyncio.wait_for(waiting[2], 1)
     with pytest.raises(asyncio.CancelledError):
         await waiting[1]
-    assert gate.num_in_flight == 1
-    gate.leave()
-    assert gate.num_in_flight == 0
-    await asyncio.wait_for(gate.enter("b"), 1)
+    assert limiter.num_in_flight == 1
+    limiter.release()
+    assert limiter.num_in_flight == 0
+    await asyncio.wait_for(limiter.acquire("b"), 1)

@@ -1,0 +1,27 @@
+"""Clients of an application whose batches run in this process, over each kind of database."""
+
+import openai
+import pytest
+
+on_both_databases = pytest.mark.parametrize("files_url", ["sqlite", "postgresql"], indirect=True)
+"""For a test whose statements differ most: it runs over both kinds of database with every change."""
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.exhaustive)])
+def files_url(request, tmp_path):
+    """The same suite over each kind of database; the tests of the state run over both with every change."""
+    if request.param == "sqlite":
+        return request.getfixturevalue("sqlite_at")(tmp_path / "files.db")
+    return request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def client(world, batching) -> openai.AsyncOpenAI:
+    world.principal(requests_per_minute=100_000)
+    return world.client()
+
+
+@pytest.fixture
+async def http(world, batching):
+    async with world.http() as http:
+        yield http
