@@ -146,7 +146,7 @@ def limit_key(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Change a key's limits, scopes, expiry or retention; what is not named stays as it is."""
+    """Change a key's limits, scopes, expiry or retention; the rest stays as it is."""
     values = _changes(tier, requests_per_minute, tokens_per_minute, operation, model, expires_in, retention)
     if name is not None:
         values["name"] = name
@@ -192,7 +192,7 @@ def revoke_key(
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
-    """Take a key back for good. Every ingress refuses it within a second."""
+    """Revoke a key for good. Every ingress refuses it within a second."""
     _print_key(run(Place(config, state_dir, database_url), lambda stores: stores.keys.revoke(key_id)), as_json=as_json)
 
 
@@ -205,7 +205,7 @@ def _changes(
     expires_in: str | None,
     retention: RetentionName | None,
 ) -> dict[str, Any]:
-    """Return what was given, by the names of `KeyChange`."""
+    """Return the options that were given, by the names of `KeyChange`."""
     given: dict[str, Any] = {
         "tier": tier,
         "requests_per_minute": requests_per_minute,

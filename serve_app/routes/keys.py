@@ -1,5 +1,7 @@
 """/v1/organization/admin/keys: API keys issued, listed, limited, rotated and revoked under an admin key."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
@@ -18,7 +20,7 @@ from serve_app.validation.body import parse_json_body
 
 
 class Rotation(WireModel):
-    """How long a rotated key's old secret stays good, in seconds."""
+    """For how long the old secret of a rotated key is still accepted, in seconds."""
 
     overlap_s: Annotated[float, Field(ge=0)] = 0.0
 
@@ -60,7 +62,7 @@ class IssuedKey(ShownKey):
 
 
 class KeyList(TypedDict):
-    """Every key that was asked for."""
+    """The keys that the query asks for."""
 
     object: Literal["list"]
     data: list[ShownKey]
@@ -69,19 +71,17 @@ class KeyList(TypedDict):
 
 @answers(IssuedKey, body=NewKey)
 async def create_key(request: Request) -> Response:
-    """Issue a key; the answer is the only place where its secret is ever shown."""
+    """Issue a key. Only this response shows its secret."""
     keys = await _keys(request)
     new = parse_json_body(await request.body(), NewKey)
-    try:
+    with _key_errors(request):
         key, secret = await keys.create(new)
-    except KeyRefused as refused:
-        raise BadRequest(str(refused), param=refused.param) from None
     return json_response({**key_to_wire(key), "secret": secret})
 
 
 @answers(KeyList, query=KeyQuery)
 async def list_keys(request: Request) -> Response:
-    """Return the keys, newest first; `account` narrows them, `include_revoked=true` adds those taken back."""
+    """Return the keys, newest first: those of `account` where it is given; `include_revoked=true` adds revoked keys."""
     keys = await _keys(request)
     query = parse_query(request, KeyQuery)
     found = await keys.list_keys(query.account, include_revoked=query.include_revoked)
@@ -92,47 +92,35 @@ async def list_keys(request: Request) -> Response:
 async def show_key(request: Request) -> Response:
     """Return one key, revoked or not."""
     keys = await _keys(request)
-    try:
+    with _key_errors(request):
         return json_response(key_to_wire(await keys.show(_key_id(request))))
-    except KeyNotFound:
-        raise _unknown(request) from None
 
 
 @answers(ShownKey, body=KeyChange)
 async def limit_key(request: Request) -> Response:
-    """Change a key's limits, scopes, expiry or retention: those that the body names."""
+    """Change those of a key's limits, scopes, expiry and retention that the body names."""
     keys = await _keys(request)
     change = parse_json_body(await request.body(), KeyChange)
-    try:
+    with _key_errors(request):
         return json_response(key_to_wire(await keys.limit(_key_id(request), change)))
-    except KeyNotFound:
-        raise _unknown(request) from None
-    except KeyRefused as refused:
-        raise BadRequest(str(refused), param=refused.param) from None
 
 
 @answers(IssuedKey, body=Rotation)
 async def rotate_key(request: Request) -> Response:
-    """Give a key a new secret, shown in this answer only."""
+    """Give a key a new secret. Only this response shows it."""
     keys = await _keys(request)
     rotation = parse_json_body(await request.body() or b"{}", Rotation)
-    try:
+    with _key_errors(request):
         key, secret = await keys.rotate(_key_id(request), rotation.overlap_s)
-    except KeyNotFound:
-        raise _unknown(request) from None
-    except KeyRefused as refused:
-        raise BadRequest(str(refused), param=refused.param) from None
     return json_response({**key_to_wire(key), "secret": secret})
 
 
 @answers(Deleted)
 async def revoke_key(request: Request) -> Response:
-    """Take a key back for good."""
+    """Revoke a key for good."""
     keys = await _keys(request)
-    try:
+    with _key_errors(request):
         key = await keys.revoke(_key_id(request))
-    except KeyNotFound:
-        raise _unknown(request) from None
     return deleted_response(key.key_id, "organization.api_key.deleted")
 
 
@@ -174,5 +162,12 @@ def _key_id(request: Request) -> str:
     return key_id
 
 
-def _unknown(request: Request) -> NotFound:
-    return NotFound(f"No API key found with id '{_key_id(request)[:64]}'.", param="key_id")
+@contextmanager
+def _key_errors(request: Request) -> Iterator[None]:
+    """Context manager that answers the key store's errors with 404 and 400."""
+    try:
+        yield
+    except KeyNotFound:
+        raise NotFound(f"No API key found with id '{_key_id(request)[:64]}'.", param="key_id") from None
+    except KeyRefused as refused:
+        raise BadRequest(str(refused), param=refused.param) from None

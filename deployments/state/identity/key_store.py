@@ -1,7 +1,7 @@
 """The API keys of one database: issued, listed, changed, rotated, revoked.
 
 A secret is returned once, when it is made, and kept only as a keyed digest. Every change takes the next revision
-number in its own transaction: that is how running gatekeepers hear of it, whoever made it.
+number in its own transaction: running gatekeepers follow that number, and so hear of changes by any process.
 """
 
 import secrets
@@ -23,7 +23,7 @@ MAX_LISTED = 1_000
 
 
 class KeyRefused(ValueError):
-    """The key cannot be made or changed like that; the message says why, `param` which field is wrong, if it is one."""
+    """The key cannot be made or changed like that; the message is the reason, `param` the field at fault, if any."""
 
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -49,10 +49,10 @@ class KeyStore:
         self._clock = clock
 
     async def create(self, new: NewKey) -> tuple[ApiKey, str]:
-        """Issue a key; return it and its secret, which cannot be had again.
+        """Issue a key; return it and its secret, which is not shown again.
 
         Raises:
-            KeyRefused: there is no such tier, the tier needs limits of its own, or it expires in the past.
+            KeyRefused: there is no such tier, the key needs limits of its own, or it expires in the past.
         """
         self._check_tier(new.tier)
         self._check(new.tier, new.requests_per_minute, new.tokens_per_minute, new.expires_at)
@@ -91,11 +91,11 @@ class KeyStore:
             return ApiKey.from_row(await _row_of(connection, key_id), self._tiers)
 
     async def limit(self, key_id: str, change: KeyChange) -> ApiKey:
-        """Change what was set in `change` and nothing else; return the key.
+        """Change the fields that are set in `change`; return the key.
 
         Raises:
             KeyNotFound: there is none with this id.
-            KeyRefused: the key is revoked, nothing was set, or the outcome is not a valid key.
+            KeyRefused: the key is revoked, no field is set, or the changed key would be invalid.
         """
         values = change.model_dump(mode="json", include=set(KeyChange.model_fields) & change.model_fields_set)
         if not values:
@@ -103,7 +103,7 @@ class KeyStore:
         async with self._database.write() as connection:
             row = await self._living_row(connection, key_id)
             outcome = {**row, **values}
-            if "tier" in values:  # A key may otherwise stay in a tier that left the configuration.
+            if "tier" in values:  # Otherwise a key may stay in a tier that is no longer configured.
                 self._check_tier(outcome["tier"])
             self._check(
                 outcome["tier"],
@@ -116,7 +116,7 @@ class KeyStore:
             return await self._update(connection, key_id, values)
 
     async def rotate(self, key_id: str, overlap_s: float = 0.0) -> tuple[ApiKey, str]:
-        """Give the key a new secret, which holds at once; the old one is accepted for another `overlap_s` seconds.
+        """Give the key a new secret, valid at once; the old one is accepted for another `overlap_s` seconds.
 
         Raises:
             KeyNotFound: there is none with this id.
@@ -134,7 +134,7 @@ class KeyStore:
             return await self._update(connection, key_id, values), secret
 
     async def revoke(self, key_id: str) -> ApiKey:
-        """Take the key back for good; revoking it again changes nothing.
+        """Revoke the key for good; revoking it again changes nothing.
 
         Raises:
             KeyNotFound: there is none with this id.
@@ -199,6 +199,6 @@ async def _row_of(connection: AsyncConnection, key_id: str, *, for_update: bool 
 
 
 async def _next_revision(connection: AsyncConnection) -> int:
-    """Count the change; the row stays locked until the transaction ends, so numbers become visible in order."""
+    """Return the next revision; its row stays locked until the transaction ends, so revisions appear in order."""
     statement = update(revisions).where(revisions.c.name == "api_keys").values(value=revisions.c.value + 1)
     return int((await connection.execute(statement.returning(revisions.c.value))).scalar_one())

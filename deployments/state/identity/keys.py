@@ -1,7 +1,7 @@
-"""What an API key is: what may be asked for, what may be shown, what the gatekeeper holds. All values, no storage."""
+"""API keys as values: as they are requested, as they are shown, and as the gatekeeper holds them. No storage."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -15,6 +15,7 @@ from pydantic import (
 
 from deployments.config import Section
 from deployments.operations import Operation
+from deployments.state.database.rows import columns_for
 from deployments.state.identity.principal import Principal, Retention
 from deployments.state.identity.tiers import RequestsPerMinute, TierName, Tiers, TokensPerMinute
 
@@ -39,9 +40,9 @@ _Models = Annotated[tuple[_Pattern, ...], BeforeValidator(_as_tuple), Field(min_
 
 
 class KeyChange(Section):
-    """What an operator may set on a key: limits, scopes, expiry, retention. Only fields that were set are changed.
+    """A change of a key: limits, scopes, expiry, retention. Only fields that were set are changed.
 
-    None for a limit means the tier's, for a scope that there is none, for `expires_at` that it never expires.
+    None as a limit stands for the tier's limit, as a scope for no restriction, as `expires_at` for no expiry.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_printable)] = "unnamed"
@@ -55,10 +56,10 @@ class KeyChange(Section):
 
 
 class NewKey(KeyChange):
-    """A key to be issued. `organization` is the account's public name; where it is not given, the account."""
+    """A key to be issued. `organization` is the account's public name, by default the account itself."""
 
     account: _Label = "default"
-    organization: _Label = Field(default_factory=str)  # The account, where it is not given.
+    organization: _Label = Field(default_factory=str)
     is_admin: bool = False
 
     @model_validator(mode="before")
@@ -77,7 +78,7 @@ class NewKey(KeyChange):
 
 @dataclass(frozen=True)
 class ApiKey:
-    """A key as it may be shown: everything but its secret. The limits are those that hold, the tier's or its own."""
+    """A key as it may be shown, without its secret. Its limits are its own or, without any, those of its tier."""
 
     key_id: str
     name: str
@@ -99,28 +100,17 @@ class ApiKey:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], tiers: Tiers) -> Self:
-        """Read a row of `api_keys`. A tier without limits, or gone, leaves a key without its own with the least."""
+        """Return the key of a row. Where neither the key nor its tier has a limit, or the tier is gone, it is 1."""
         limits = tiers.of(row["tier"])
         own_requests, own_tokens = row["requests_per_minute"], row["tokens_per_minute"]
-        return cls(
-            key_id=row["key_id"],
-            name=row["name"],
-            account=row["account"],
-            organization=row["organization"],
-            tier=row["tier"],
-            requests_per_minute=own_requests if own_requests is not None else limits.requests_per_minute or 1,
-            tokens_per_minute=own_tokens if own_tokens is not None else limits.tokens_per_minute or 1,
-            operations=None if row["operations"] is None else tuple(row["operations"]),
-            models=None if row["models"] is None else tuple(row["models"]),
-            retention=row["retention"],
-            is_admin=row["is_admin"],
-            display=f"{row['prefix']}...{row['last_four']}",
-            created_at=row["created_at"],
-            rotated_at=row["rotated_at"],
-            previous_expires_at=row["previous_expires_at"],
-            revoked_at=row["revoked_at"],
-            expires_at=row["expires_at"],
-        )
+        changed = {
+            "requests_per_minute": own_requests if own_requests is not None else limits.requests_per_minute or 1,
+            "tokens_per_minute": own_tokens if own_tokens is not None else limits.tokens_per_minute or 1,
+            "operations": None if row["operations"] is None else tuple(row["operations"]),
+            "models": None if row["models"] is None else tuple(row["models"]),
+            "display": f"{row['prefix']}...{row['last_four']}",
+        }
+        return cls(**columns_for(cls, row) | changed)
 
     def status(self, now: float) -> Literal["active", "expired", "revoked"]:
         """Return whether the key is accepted at `now`."""
@@ -131,7 +121,7 @@ class ApiKey:
 
 @dataclass(frozen=True)
 class StoredKey:
-    """A key as the gatekeeper holds it: who it stands for, by which digests, and until when each is accepted."""
+    """A key as the gatekeeper holds it: its principal, its digests, and until when each is accepted."""
 
     revision: int
     key_id: str
@@ -142,22 +132,13 @@ class StoredKey:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], tiers: Tiers) -> Self:
-        """Read a row of `api_keys`; a revoked key stands for nobody."""
+        """Return the key of a row; a revoked key has no principal."""
         key = ApiKey.from_row(row, tiers)
         principal = None
         if key.revoked_at is None:
+            same = {field.name: getattr(key, field.name) for field in fields(Principal)}
             principal = Principal(
-                key_id=key.key_id,
-                account=key.account,
-                organization=key.organization,
-                tier=key.tier,
-                requests_per_minute=key.requests_per_minute,
-                tokens_per_minute=key.tokens_per_minute,
-                operations=None if key.operations is None else frozenset(key.operations),
-                models=key.models,
-                retention=key.retention,
-                expires_at=key.expires_at,
-                is_admin=key.is_admin,
+                **same | {"operations": None if key.operations is None else frozenset(key.operations)}
             )
         return cls(
             row["revision"], key.key_id, row["digest"], row["previous_digest"], row["previous_expires_at"], principal
@@ -165,7 +146,7 @@ class StoredKey:
 
 
 def explain(error: ValidationError) -> str:
-    """Return what is wrong with a NewKey or KeyChange, one sentence per field, without repeating the values."""
+    """Return why a NewKey or KeyChange is invalid, one sentence per field, without its values."""
     sentences = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         place = ".".join(str(part) for part in problem["loc"]) or "key"

@@ -1,7 +1,7 @@
-"""Who is asking: the value that a key stands for, and its row in work that outlives the request."""
+"""The principal: the holder of an API key, and its row in work that outlives the request."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Retention = Literal["strict", "ephemeral", "stored"]
@@ -9,7 +9,7 @@ Retention = Literal["strict", "ephemeral", "stored"]
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is asking, as established by an API key.
+    """The holder of an API key, with the limits that hold for it.
 
     `operations` and `models` are the key's scopes, None where the key may use all; entries of `models` are
     ids or shell-style patterns. `expires_at` is in Unix seconds. `organization` is the account's public name.
@@ -30,23 +30,15 @@ class Principal:
 
 def principal_to_row(principal: Principal) -> dict[str, Any]:
     """Return a principal as JSON."""
-    return {
-        "key_id": principal.key_id,
-        "account": principal.account,
-        "organization": principal.organization,
-        "tier": principal.tier,
-        "requests_per_minute": principal.requests_per_minute,
-        "tokens_per_minute": principal.tokens_per_minute,
+    scopes = {
         "operations": None if principal.operations is None else sorted(principal.operations),
         "models": None if principal.models is None else list(principal.models),
-        "retention": principal.retention,
-        "expires_at": principal.expires_at,
-        "is_admin": principal.is_admin,
     }
+    return asdict(principal) | scopes
 
 
 def principal_of(row: Mapping[str, Any]) -> Principal:
-    """Return the principal that `principal_to_row` wrote down."""
+    """Return the principal that `principal_to_row` wrote."""
     values = dict(row)
     values["operations"] = None if row["operations"] is None else frozenset(row["operations"])
     values["models"] = None if row["models"] is None else tuple(row["models"])
