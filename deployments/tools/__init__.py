@@ -1,1 +1,1 @@
-"""What built-in tools need outside of the ingress: sandboxes and the replicas that hold them."""
+"""The tools that the service runs itself: each a package without HTTP, models or storage, over sandbox and outbound."""

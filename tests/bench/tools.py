@@ -79,7 +79,7 @@ async def _run(rounds: int, scale: float) -> list[list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         async with open_bench(Path(folder), LocalEmbeddings(load_minilm())) as bench:
             store, took_s = await bench.fill(read_documents(DOCUMENTS))
-            num_chunks = await bench.search.index.count_chunks(store.store_id)
+            num_chunks = await bench.count_chunks(store)
             rows.append(_rate("chunks indexed, all-MiniLM-L6-v2 in the same process", num_chunks, took_s))
     return rows
 
@@ -90,7 +90,7 @@ async def _file_searches(bench: Bench, times: int, num_files: int) -> list[list[
     text = {f"{n}.txt": " ".join(choose.choices(words, k=60_000)) for n in range(num_files)}
     chunking = StaticChunking(type="static", static=StaticSizes(max_chunk_size_tokens=100, chunk_overlap_tokens=0))
     store, took_s = await bench.fill(text, chunking)
-    num_chunks = await bench.search.index.count_chunks(store.store_id)
+    num_chunks = await bench.count_chunks(store)
 
     async def search() -> None:
         assert await bench.ask(store, " ".join(choose.choices(words, k=8)), HALVES["hybrid"], 10)

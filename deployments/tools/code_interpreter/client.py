@@ -42,10 +42,9 @@ _CODES: dict[str | None, type[ContainerError]] = {
 
 
 class RemoteHosts:
-    """The replicas of the code interpreter, which hold containers, over the side channel.
+    """The replicas of the code interpreter, over the side channel.
 
-    Methods with a container raise ContainerGone where it is not there any more, and InterpreterAway where the code
-    interpreter cannot answer; those with a file raise ContainerFileMissing or ContainerRefused.
+    Every method with a `container_id`, except `create`, raises ContainerGone if the container no longer exists.
     """
 
     def __init__(self, choose: Choose) -> None:
@@ -58,7 +57,7 @@ class RemoteHosts:
         """Check that containers can be made at all; the result holds for a minute.
 
         Raises:
-            InterpreterAway: they cannot; says why.
+            InterpreterAway: they cannot; its message is the reason.
         """
         now = asyncio.get_running_loop().time()
         if now < self._able_until:
@@ -74,7 +73,7 @@ class RemoteHosts:
         """Make a container on one of the replicas; return its place.
 
         Raises:
-            InterpreterAway: none can be had.
+            InterpreterAway: no replica can make one.
         """
         excluded: set[str] = set()
         refusal: ContainerError = InterpreterAway("No container can be had at the moment.")
@@ -115,7 +114,11 @@ class RemoteHosts:
         return [file_of(one) for one in summary["files"]]
 
     async def read(self, place: Place, container_id: str, file_id: str) -> AsyncIterator[bytes]:
-        """Yield a file's content, each piece when it is asked for."""
+        """Yield a file's content, each piece when it is asked for.
+
+        Raises:
+            ContainerFileMissing: there is no such file.
+        """
         header = {"operation": "read", "container": container_id, "file": file_id}
         offset = 0
         while True:
@@ -129,13 +132,21 @@ class RemoteHosts:
     async def write(
         self, place: Place, container_id: str, path: str, offset: int, piece: bytes, *, is_last: bool
     ) -> ContainerFile | None:
-        """Write a piece of a file; return the file when it was the last piece."""
+        """Write a piece of a file; return the file when it was the last piece.
+
+        Raises:
+            ContainerRefused: it cannot be written there.
+        """
         header = {"operation": "write", "container": container_id, "path": path, "offset": offset, "is_last": is_last}
         _, summary = await self._ask(place, header, piece)
         return file_of(summary["file"]) if summary["file"] is not None else None
 
     async def remove(self, place: Place, container_id: str, file_id: str) -> None:
-        """Delete a file."""
+        """Delete a file.
+
+        Raises:
+            ContainerFileMissing: there is no such file.
+        """
         await self._ask(place, {"operation": "remove", "container": container_id, "file": file_id})
 
     async def end(self, place: Place, container_id: str) -> None:

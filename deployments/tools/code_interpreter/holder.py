@@ -41,7 +41,10 @@ class Container:
 
 
 class Holder:
-    """The containers of one process."""
+    """The containers of one process.
+
+    Every method with a `container_id`, except `create` and `end`, raises ContainerGone if there is no such container.
+    """
 
     def __init__(
         self,
@@ -99,11 +102,7 @@ class Holder:
             raise InterpreterAway(UNABLE)
 
     async def run(self, container_id: str, code: str) -> CodeRun:
-        """Run code in a container; cancelling this interrupts the code.
-
-        Raises:
-            ContainerGone: there is no such container.
-        """
+        """Run code in a container; cancelling this interrupts the code."""
         container = self._find(container_id)
         container.num_running += 1
         try:
@@ -119,11 +118,7 @@ class Holder:
         return CodeRun(result.status, result.logs, result.reason, result.images, files)
 
     async def list_files(self, container_id: str) -> list[ContainerFile]:
-        """Return the files of a container.
-
-        Raises:
-            ContainerGone: there is no such container.
-        """
+        """Return the files of a container."""
         container = self._find(container_id)
         await self._look_at(container_id, container)
         return [file for file, _ in container.files.values()]
@@ -132,7 +127,6 @@ class Holder:
         """Return a piece of a file's content, a mebibyte at most; nothing at its end.
 
         Raises:
-            ContainerGone: there is no such container.
             ContainerFileMissing: there is no such file in it.
         """
         container = self._find(container_id)
@@ -154,7 +148,6 @@ class Holder:
         """Write a piece of a file; return the file when it was the last piece.
 
         Raises:
-            ContainerGone: there is no such container.
             ContainerRefused: it cannot be written there.
         """
         container = self._find(container_id)
@@ -178,7 +171,6 @@ class Holder:
         """Delete a file.
 
         Raises:
-            ContainerGone: there is no such container.
             ContainerFileMissing: there is no such file in it.
         """
         container = self._find(container_id)
@@ -191,11 +183,7 @@ class Holder:
         raise ContainerFileMissing("The container has no such file.")
 
     def check(self, container_id: str) -> None:
-        """Check that there is such a container; counts as a use of it.
-
-        Raises:
-            ContainerGone: there is none.
-        """
+        """Check that there is such a container; counts as a use of it."""
         self._find(container_id)
 
     async def end(self, container_id: str) -> None:

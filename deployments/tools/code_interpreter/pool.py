@@ -23,11 +23,6 @@ class WarmPool:
         self._wanted = asyncio.Event()
         self._refilling: asyncio.Task[None] | None = None
 
-    @property
-    def num_ready(self) -> int:
-        """The number of sandboxes that are ready."""
-        return len(self._ready)
-
     def open(self) -> None:
         """Start to make sandboxes."""
         self._wanted.set()

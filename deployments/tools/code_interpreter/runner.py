@@ -21,7 +21,7 @@ CODES: dict[type[ContainerError], str] = {
 
 
 class ContainerRunner:
-    """Carries out requests about containers; keeps `channel.server.Runner`."""
+    """Carries out requests about containers; implements `channel.server.Runner`."""
 
     def __init__(self, holder: Holder) -> None:
         self._holder = holder

@@ -154,7 +154,7 @@ class Sandbox:
                 raise self._stop("It answered what was not asked.")
 
     async def _interrupt(self, calling: "asyncio.Task[None]") -> None:
-        """Have running code end: as Ctrl-C does, then for good."""
+        """End running code: as Ctrl-C does, then for good."""
         for _ in range(2):
             if calling.done() or not self.is_running:
                 break

@@ -8,7 +8,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"eq": eq, "ne": ne, "gt": gt,
 
 
 def meets(attributes: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
-    """Say whether attributes meet a condition.
+    """Return whether attributes meet a condition.
 
     An attribute that is not there, or of another kind than the value, is only different from it: nothing else holds.
     """
@@ -26,7 +26,7 @@ def meets(attributes: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Say whether two values can be compared: true is no number."""
+    """Return whether two values can be compared: true is not a number."""
     return _kind(one) is _kind(other) and one is not None
 
 

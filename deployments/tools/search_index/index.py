@@ -8,19 +8,24 @@ Rows carry the run that wrote them. The database knows which runs count: rows of
 removed when the table is tidied.
 """
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from deployments.state.objects.config import ResolvedObjectStore
+from deployments.tools.search_index.rows import (
+    ChunkKey,
+    ChunkRows,
+    Vectors,
+    chunks_condition,
+    files_condition,
+    key_of,
+    quoted,
+    to_arrow,
+)
 
-Vectors = npt.NDArray[np.float32]
 PRUNE_AFTER_S = 60.0
 """How long replaced data stays readable, for searches that have begun on it."""
 
@@ -35,24 +40,6 @@ class IndexUnavailable(Exception):
     """The index cannot be read or written; trying again later may help."""
 
 
-class ChunkKey(NamedTuple):
-    """A chunk of a file, as a run has written it."""
-
-    run_id: str
-    file_id: str
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkRows:
-    """A chunk to be added: its text, sealed; the codes of its words; a vector for each of its passages."""
-
-    key: ChunkKey
-    sealed_text: bytes
-    terms: str
-    vectors: Vectors
-
-
 @dataclass(slots=True)
 class _OpenTable:
     """An open table, and the store's revision for which it was last refreshed."""
@@ -62,7 +49,10 @@ class _OpenTable:
 
 
 class SearchIndex:
-    """The index of every vector store; any number of processes may hold one."""
+    """The index of every vector store; any number of processes may hold one.
+
+    Every method raises IndexUnavailable if the index cannot be read or written.
+    """
 
     def __init__(self, place: ResolvedObjectStore, min_ann_rows: int = _MIN_ANN_ROWS) -> None:
         self._place = place
@@ -71,12 +61,8 @@ class SearchIndex:
         self._open: dict[str, _OpenTable] = {}
 
     async def add(self, store_id: str, chunks: Sequence[ChunkRows]) -> None:
-        """Add chunks.
-
-        Raises:
-            IndexUnavailable: they could not be written.
-        """
-        rows = _to_arrow(chunks)
+        """Add chunks."""
+        rows = to_arrow(chunks)
         async with _translated():
             connection = await self._connect()
             table = await connection.create_table(store_id, schema=rows.schema, exist_ok=True)
@@ -90,9 +76,6 @@ class SearchIndex:
         """Return passages whose vectors are nearest, each by its chunk and with its cosine; chunks may come again.
 
         `file_ids` are the files that are looked into, None for all.
-
-        Raises:
-            IndexUnavailable: the index could not be read.
         """
 
         async def ask(table: Any) -> Any:
@@ -100,48 +83,33 @@ class SearchIndex:
             return await self._select(query, file_ids, limit, ["_distance"])
 
         rows = await self._read(store_id, revision, ask) if limit else []
-        return [(_key_of(row), 1.0 - row["_distance"]) for row in rows]
+        return [(key_of(row), 1.0 - row["_distance"]) for row in rows]
 
     async def matching(
         self, store_id: str, revision: int, terms: str, limit: int, file_ids: Collection[str] | None = None
     ) -> list[tuple[ChunkKey, float]]:
-        """Return the chunks that hold some of the coded words, with their BM25 scores; arguments as for `nearest`.
-
-        Raises:
-            IndexUnavailable: the index could not be read.
-        """
+        """Return the chunks that hold some of the coded words, with their BM25 scores; arguments as for `nearest`."""
 
         async def ask(table: Any) -> Any:
             query = table.query().nearest_to_text(terms, columns=["terms"])
             return await self._select(query, file_ids, limit, ["_score"])
 
         rows = await self._read(store_id, revision, ask) if terms and limit else []
-        return [(_key_of(row), row["_score"]) for row in rows]
+        return [(key_of(row), row["_score"]) for row in rows]
 
     async def read_texts(self, store_id: str, revision: int, keys: Collection[ChunkKey]) -> dict[ChunkKey, bytes]:
-        """Return the sealed texts of chunks, those that are there.
-
-        Raises:
-            IndexUnavailable: the index could not be read.
-        """
+        """Return the sealed texts of chunks, those that are there."""
         if not keys:
             return {}
-        among = " OR ".join(
-            f"(run_id = '{key.run_id}' AND file_id = '{key.file_id}' AND chunk = {key.number})" for key in keys
-        )
 
         async def ask(table: Any) -> Any:
-            query = table.query().where(f"passage = 0 AND ({among})")
+            query = table.query().where(f"passage = 0 AND ({chunks_condition(keys)})")
             return await query.select([*ChunkKey._fields[:2], "chunk", "sealed_text"]).to_arrow()
 
-        return {_key_of(row): row["sealed_text"] for row in await self._read(store_id, revision, ask)}
+        return {key_of(row): row["sealed_text"] for row in await self._read(store_id, revision, ask)}
 
     async def read_file(self, store_id: str, revision: int, run_id: str, file_id: str) -> list[bytes]:
-        """Return the sealed texts of a file's chunks, in order.
-
-        Raises:
-            IndexUnavailable: the index could not be read.
-        """
+        """Return the sealed texts of a file's chunks, in order."""
 
         async def ask(table: Any) -> Any:
             query = table.query().where(f"run_id = '{run_id}' AND file_id = '{file_id}' AND passage = 0")
@@ -151,11 +119,7 @@ class SearchIndex:
         return [row["sealed_text"] for row in sorted(rows, key=lambda row: row["chunk"])]
 
     async def written(self, store_id: str) -> set[tuple[str, str]]:
-        """Return the ids of runs with those of the files that they have written.
-
-        Raises:
-            IndexUnavailable: the index could not be read.
-        """
+        """Return the ids of runs with those of the files that they have written."""
 
         async def ask(table: Any) -> Any:
             return await table.query().where("passage = 0").select(["run_id", "file_id"]).to_arrow()
@@ -163,30 +127,17 @@ class SearchIndex:
         self._open.pop(store_id, None)
         return {(row["run_id"], row["file_id"]) for row in await self._read(store_id, 0, ask)}
 
-    async def count_chunks(self, store_id: str) -> int:
-        """Return the number of chunks.
-
-        Raises:
-            IndexUnavailable: the index could not be read.
-        """
-        async with _translated():
-            table = await self._find(store_id)
-            return 0 if table is None else int(await table.count_rows("passage = 0"))
-
     async def tidy(self, store_id: str, dead: Collection[tuple[str, str]], *, prune: bool) -> None:
         """Remove the `dead` files, given as pairs of run id and file id, and update the index.
 
         With `prune`, data that was replaced longer ago than `PRUNE_AFTER_S` is deleted for good.
-
-        Raises:
-            IndexUnavailable: it could not be written.
         """
         async with _translated():
             table = await self._find(store_id)
             if table is None:
                 return
             if dead:
-                await _remove(table, _condition(dead))
+                await _remove(table, files_condition(dead))
             await self._ensure_terms(table)
             await self._ensure_ann(table)
             keep_s = PRUNE_AFTER_S / 2 if prune else 7 * 86_400.0
@@ -194,11 +145,7 @@ class SearchIndex:
         self._open.pop(store_id, None)
 
     async def drop(self, store_id: str) -> None:
-        """Remove a store's table, if there is one.
-
-        Raises:
-            IndexUnavailable: it could not be removed.
-        """
+        """Remove a store's table, if there is one."""
         self._open.pop(store_id, None)
         async with _translated():
             connection = await self._connect()
@@ -238,7 +185,7 @@ class SearchIndex:
     @staticmethod
     async def _select(query: Any, file_ids: Collection[str] | None, limit: int, columns: list[str]) -> Any:
         if file_ids is not None:
-            query = query.where(f"file_id IN ({_quoted(file_ids)})")
+            query = query.where(f"file_id IN ({quoted(file_ids)})")
         return await query.select(["run_id", "file_id", "chunk", *columns]).limit(limit).to_arrow()
 
     async def _read(self, store_id: str, revision: int, ask: Any) -> list[dict[str, Any]]:
@@ -320,43 +267,3 @@ async def _remove(table: Any, condition: str) -> None:
         beside = f"_rowid >= {fragment << 32} AND _rowid < {(fragment + 1) << 32} AND NOT ({condition})"
         await table.update(where=beside, updates_sql={"passage": "passage"})
     await table.delete(condition)
-
-
-def _condition(files: Collection[tuple[str, str]]) -> str:
-    """Return the condition that holds for what certain runs have written of certain files."""
-    by_run: dict[str, list[str]] = defaultdict(list)
-    for run_id, file_id in files:
-        by_run[run_id].append(file_id)
-    return " OR ".join(
-        f"(run_id = '{run_id}' AND file_id IN ({_quoted(file_ids)}))" for run_id, file_ids in by_run.items()
-    )
-
-
-def _quoted(names: Collection[str]) -> str:
-    """Return ids for a condition; ids of the service's own making hold no quotes."""
-    return ", ".join(f"'{name}'" for name in names if "'" not in name)
-
-
-def _key_of(row: dict[str, Any]) -> ChunkKey:
-    return ChunkKey(row["run_id"], row["file_id"], row["chunk"])
-
-
-def _to_arrow(chunks: Sequence[ChunkRows]) -> Any:
-    import pyarrow as pa
-
-    keys = [(chunk.key, passage) for chunk in chunks for passage in range(len(chunk.vectors))]
-    vectors = np.concatenate([chunk.vectors for chunk in chunks]).astype(np.float32, copy=False)
-    firsts = [(chunk, passage == 0) for chunk in chunks for passage in range(len(chunk.vectors))]
-    return pa.table(
-        {
-            "run_id": pa.array([key.run_id for key, _ in keys], pa.string()),
-            "file_id": pa.array([key.file_id for key, _ in keys], pa.string()),
-            "chunk": pa.array([key.number for key, _ in keys], pa.int32()),
-            "passage": pa.array([passage for _, passage in keys], pa.int32()),
-            "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
-            "terms": pa.array([chunk.terms if is_first else "" for chunk, is_first in firsts], pa.string()),
-            "sealed_text": pa.array(
-                [chunk.sealed_text if is_first else None for chunk, is_first in firsts], pa.binary()
-            ),
-        }
-    )

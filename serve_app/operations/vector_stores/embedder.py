@@ -14,7 +14,7 @@ import orjson
 from deployments.models.contract.engine import ModelDirectory
 from deployments.models.contract.errors import EngineDied, EngineError, Overloaded
 from deployments.state.identity.principal import Principal
-from deployments.tools.search_index.index import Vectors
+from deployments.tools.search_index.rows import Vectors
 from serve_app.errors.api import Unavailable
 from serve_app.errors.translate import translate_engine_error
 from serve_app.operations.embeddings import EmbeddingOperation

@@ -23,14 +23,8 @@ from deployments.state.vector_stores.work import Claim, Tidying, VectorStoreWork
 from deployments.tools.documents.chunks import Chunk
 from deployments.tools.documents.readers import InvalidFile, UnsupportedFile
 from deployments.tools.documents.reading import ChunkSizes, ReadingLimits, read_chunks
-from deployments.tools.search_index.index import (
-    PRUNE_AFTER_S,
-    ChunkKey,
-    ChunkRows,
-    IndexUnavailable,
-    SearchIndex,
-    Vectors,
-)
+from deployments.tools.search_index.index import PRUNE_AFTER_S, IndexUnavailable, SearchIndex
+from deployments.tools.search_index.rows import ChunkKey, ChunkRows, Vectors
 from deployments.tools.search_index.terms import TermCoder
 from deployments.waiting import wait_at_most
 from serve_app.errors.api import ApiError

@@ -14,8 +14,9 @@ from deployments.state.encryption.sealing import SealBroken
 from deployments.state.identity.principal import Principal
 from deployments.state.vector_stores.rows import StoredStore, StoredStoreFile
 from deployments.tools.search_index.filters import meets
-from deployments.tools.search_index.index import ChunkKey, IndexUnavailable, SearchIndex, Vectors
+from deployments.tools.search_index.index import IndexUnavailable, SearchIndex
 from deployments.tools.search_index.ranking import fuse
+from deployments.tools.search_index.rows import ChunkKey, Vectors
 from deployments.tools.search_index.terms import TermCoder
 from serve_app.errors.api import Unavailable
 from serve_app.operations.vector_stores.embedder import Embedder

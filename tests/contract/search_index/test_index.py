@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from deployments.state.objects.config import ResolvedObjectStore
-from deployments.tools.search_index.index import ChunkKey, ChunkRows, IndexUnavailable, SearchIndex
+from deployments.tools.search_index.index import IndexUnavailable, SearchIndex
+from deployments.tools.search_index.rows import ChunkKey, ChunkRows
 
 STORE = "vs_1"
 
@@ -114,7 +115,8 @@ async def test_of_what_is_removed_nothing_is_left_on_the_disk(tmp_path, monkeypa
         assert await keys(index.nearest(STORE, 2, vectors[number][0], 1)) == [(file_id, number)]
         assert await keys(index.matching(STORE, 2, f"T{number}", 5)) == [(file_id, number)]
     assert await index.read_texts(STORE, 2, [beside[50].key]) == {beside[50].key: beside[50].sealed_text}
-    assert await index.count_chunks(STORE) == 300
+    table = await index._find(STORE)
+    assert await table.count_rows("passage = 0") == 300
 
 
 def _files_with(folder, trace):

@@ -1,0 +1,78 @@
+"""The rows of the search index: chunks as values, as an Arrow table, and as conditions of queries."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Vectors = npt.NDArray[np.float32]
+
+
+class ChunkKey(NamedTuple):
+    """A chunk of a file, as a run has written it."""
+
+    run_id: str
+    file_id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRows:
+    """A chunk to be added: its text, sealed; the codes of its words; a vector for each of its passages."""
+
+    key: ChunkKey
+    sealed_text: bytes
+    terms: str
+    vectors: Vectors
+
+
+def files_condition(files: Collection[tuple[str, str]]) -> str:
+    """Return the condition for the rows of some files, given as pairs of run id and file id."""
+    by_run: dict[str, list[str]] = defaultdict(list)
+    for run_id, file_id in files:
+        by_run[run_id].append(file_id)
+    return " OR ".join(
+        f"(run_id = '{run_id}' AND file_id IN ({quoted(file_ids)}))" for run_id, file_ids in by_run.items()
+    )
+
+
+def chunks_condition(keys: Collection[ChunkKey]) -> str:
+    """Return the condition for the rows of some chunks."""
+    return " OR ".join(
+        f"(run_id = '{key.run_id}' AND file_id = '{key.file_id}' AND chunk = {key.number})" for key in keys
+    )
+
+
+def quoted(names: Collection[str]) -> str:
+    """Return ids for a condition; the service's own ids hold no quotes."""
+    return ", ".join(f"'{name}'" for name in names if "'" not in name)
+
+
+def key_of(row: dict[str, Any]) -> ChunkKey:
+    """Return the chunk that a row belongs to."""
+    return ChunkKey(row["run_id"], row["file_id"], row["chunk"])
+
+
+def to_arrow(chunks: Sequence[ChunkRows]) -> Any:
+    """Return chunks as an Arrow table: a row for each passage, with the text and the terms in the first."""
+    import pyarrow as pa
+
+    keys = [(chunk.key, passage) for chunk in chunks for passage in range(len(chunk.vectors))]
+    vectors = np.concatenate([chunk.vectors for chunk in chunks]).astype(np.float32, copy=False)
+    firsts = [(chunk, passage == 0) for chunk in chunks for passage in range(len(chunk.vectors))]
+    return pa.table(
+        {
+            "run_id": pa.array([key.run_id for key, _ in keys], pa.string()),
+            "file_id": pa.array([key.file_id for key, _ in keys], pa.string()),
+            "chunk": pa.array([key.number for key, _ in keys], pa.int32()),
+            "passage": pa.array([passage for _, passage in keys], pa.int32()),
+            "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
+            "terms": pa.array([chunk.terms if is_first else "" for chunk, is_first in firsts], pa.string()),
+            "sealed_text": pa.array(
+                [chunk.sealed_text if is_first else None for chunk, is_first in firsts], pa.binary()
+            ),
+        }
+    )
