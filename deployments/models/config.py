@@ -57,7 +57,7 @@ class ModelConfig(Section):
         stall_s: after how many seconds without any progress an engine is replaced.
         scale_to_zero_wait_s: how long a request waits for a first replica, in seconds.
         max_surge_percent: how many more replicas there may be while a new configuration goes live, in percent. Above
-            0 the new ones start before the old ones go, and nobody waits; where the cluster has no room for them the
+            0 the new ones start before the old ones go, and no request waits; if the cluster has no room for them, the
             old ones stay. 0, the default for GPUs, stops old ones first.
         batch_replicas: replicas of its own for the lines of batches, beside those of `autoscaling_config`, whose other
             fields hold for them too; without it lines run on the same replicas as requests, which go first.

@@ -1,7 +1,7 @@
-"""What the operator says about keys, limits and the database.
+"""The settings of stored state: its directory, database, object store, secrets and tiers.
 
-`StateConfig` is the part of the deployment's YAML; `resolve_state` turns it into values at build time, on the machine
-that starts the service: environment variables are read and first secrets are made there, never on import.
+`StateConfig` is the section of the deployment's YAML. `resolve_state` turns it into values on the machine that builds
+the application: environment variables are read and the first secrets made there, never on import.
 """
 
 import base64
@@ -39,14 +39,14 @@ class StateConfig(Section):
     """Where state is stored, and the limits of the tiers.
 
     Args:
-        state_dir: the directory of everything that has no other place.
+        state_dir: the directory of the database, the secrets and the files that have no other place.
         database_url: SQLite or PostgreSQL; a reference where it carries a password. By default a SQLite file in the
             state directory.
         pepper: the secret under which API keys are digested, 32 bytes or more. By default a file in the state
             directory.
         master_key: wraps the keys of all stored content, 32 random bytes in hexadecimal or base64. Losing it loses the
             content. By default a file in the state directory.
-        sweep_interval_s: how often what has expired is deleted.
+        sweep_interval_s: how often expired content is deleted.
         request_log_days: how long the request log is kept.
     """
 
@@ -85,10 +85,10 @@ class ResolvedState:
 
 
 def resolve_state(config: StateConfig, environ: Mapping[str, str] | None = None) -> ResolvedState:
-    """Follow the references of `config`; make the state directory and first secrets where there are none.
+    """Follow the references of `config`; make the state directory and the first secrets if there are none.
 
     Raises:
-        ConfigError: a reference leads nowhere, or what it leads to cannot be used.
+        ConfigError: a reference leads nowhere, or its value cannot be used.
     """
     environ = os.environ if environ is None else environ
     state_dir = _resolve_state_dir(config, environ)
@@ -110,10 +110,10 @@ def resolve_state(config: StateConfig, environ: Mapping[str, str] | None = None)
 
 
 def parse_master_key(text: str) -> bytes:
-    """Return the 32 bytes of a master key that is written in hexadecimal or base64.
+    """Return the 32 bytes of a master key in hexadecimal or base64.
 
     Raises:
-        ConfigError: it is neither, or of another length.
+        ConfigError: the text is neither, or the key has another length.
     """
     try:
         key = bytes.fromhex(text) if len(text) == 2 * MASTER_KEY_BYTES else base64.b64decode(text, validate=True)
@@ -125,7 +125,7 @@ def parse_master_key(text: str) -> bytes:
 
 
 def parse_database_url(text: str) -> str:
-    """Return the URL with the driver that is used for its database, and an absolute path where it is a file's.
+    """Return the URL with the driver for its database; the path of a SQLite file becomes absolute.
 
     Raises:
         ConfigError: it is not the URL of a SQLite or PostgreSQL database.
@@ -145,7 +145,7 @@ def parse_database_url(text: str) -> str:
 
 
 def check_database(config: StateConfig, num_nodes: int, environ: Mapping[str, str] | None = None) -> None:
-    """Refuse a database or an object store that `num_nodes` nodes cannot share.
+    """Check that `num_nodes` nodes can share the database and the object store.
 
     Raises:
         ConfigError: more than one node serves and the database is SQLite, or files are in the state directory.
@@ -183,10 +183,10 @@ def _resolve_master_key(config: StateConfig, state_dir: Path, environ: Mapping[s
 
 
 def _load_or_make_secret(path: Path, name: str) -> bytes:
-    """Return the secret in the file; where there is none, make one that only the owner can read.
+    """Return the secret in the file; without a file, make a secret that only the owner can read.
 
-    It is written beside its place and linked into it: of several processes that start at once, one makes the secret
-    and the others read that one, whole.
+    The secret is written to a draft and linked into place: of several processes that start together, one makes the
+    secret, and the others read it whole.
     """
     if not path.exists():
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")

@@ -1,7 +1,7 @@
-"""The one janitor: deletes what has expired or was left behind, each kind at its own interval.
+"""Housekeeping: deletes expired and orphaned content, each kind at its own interval.
 
-The batch coordinator's process runs it beside the coordinator. A chore that fails is logged without content and tried
-again at its next turn; each runs in a task of its own, so that none that fails or hangs holds up another.
+The batch coordinator's process runs it beside the coordinator. Each chore has a task of its own, so one that fails or
+hangs delays no other. A failure is logged without content, and the chore runs again after its interval.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from deployments.state.config import StateConfig
 from deployments.state.containers.store import ContainerStore
 from deployments.state.database.connection import Database
 from deployments.state.files.store import ORPHAN_AGE_S, FileStore
+from deployments.state.objects.orphans import delete_orphans
 from deployments.state.objects.store import StoreUnavailable
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Intervals:
-    """Seconds between two turns of a chore. A deleted key stays in SQLite's log for `database_log_s` at most."""
+    """Seconds between two runs of a chore. A deleted key stays in SQLite's log for at most `database_log_s`."""
 
     expired_s: float = 60.0
     database_log_s: float = 30.0
@@ -38,7 +39,7 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Chore:
-    """Something to be done again and again; `work` returns how much it deleted, or None where that is not counted."""
+    """Work to repeat; `work` returns the number of deleted things, or None if it does not count them."""
 
     name: str
     interval_s: float
@@ -46,14 +47,14 @@ class Chore:
 
 
 class Housekeeping:
-    """Runs chores until it is cancelled; `log_bug` writes down an unexpected error, without its message."""
+    """Runs chores until it is cancelled; `log_bug` logs an unexpected error, without its message."""
 
     def __init__(self, chores: Sequence[Chore], log_bug: Callable[[str, BaseException], None]) -> None:
         self._chores = chores
         self._log_bug = log_bug
 
     async def run(self) -> None:
-        """Do every chore now, and again after its interval."""
+        """Run every chore now, and again after its interval."""
         async with asyncio.TaskGroup() as group:
             for chore in self._chores:
                 group.create_task(self._repeat(chore))
@@ -67,7 +68,7 @@ class Housekeeping:
                 num_failures += 1
                 if worth_logging(num_failures):
                     logger.warning("%s failed %d times: %s", chore.name, num_failures, type(error).__name__)
-            except Exception as error:  # Or this chore would never be done again.
+            except Exception as error:  # Otherwise this chore would never run again.
                 self._log_bug(chore.name, error)
             else:
                 num_failures = 0
@@ -79,7 +80,7 @@ class Housekeeping:
 def create_chores(
     database: Database, files: FileStore, batches: BatchWork, config: StateConfig, intervals: Intervals | None = None
 ) -> list[Chore]:
-    """Return all chores. What has expired is judged by `files.past`, a clock without jumps into the future."""
+    """Return all chores. They judge expiry by `files.past`, a clock without jumps into the future."""
     every = Intervals(expired_s=config.sweep_interval_s) if intervals is None else intervals
     vault, past = files.vault, files.past
     trim = LogTrim(UsageStore(database), config.request_log_days, past)
@@ -97,13 +98,5 @@ def create_chores(
 
 
 async def _sweep_segments(files: FileStore, batches: BatchWork) -> int:
-    """Delete segments that no batch names and that were not written just now; return how many."""
-    before = files.past() - ORPHAN_AGE_S
-    old = [one.key async for one in files.objects.list_objects("segments") if one.modified_at < before]
-    num_deleted = 0
-    for start in range(0, len(old), 400):
-        keys = old[start : start + 400]
-        for key in set(keys) - await batches.known_segments(keys):
-            await files.objects.delete(key)
-            num_deleted += 1
-    return num_deleted
+    """Delete segments without a row, unless they are new; return how many."""
+    return await delete_orphans(files.objects, "segments", files.past() - ORPHAN_AGE_S, batches.known_segments)

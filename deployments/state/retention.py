@@ -1,4 +1,4 @@
-"""How large files may be and how long what is stored lives: the operator's rules, by a key's retention policy."""
+"""Limits of size and lifetime for stored files: the operator's settings, applied by a key's retention policy."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ class FilesConfig(Section):
         max_file_bytes: the largest file.
         max_batch_file_bytes: the largest file with the purpose `batch`.
         max_account_bytes: how much the files of one account may hold together.
-        lifetime_days: how long a file lives that names no expiry.
+        lifetime_days: how long a file without an expiry of its own lives.
         ephemeral_output_days: how long the output of a batch lives under the retention policy `ephemeral`.
         stored_output_days: the same under `stored`.
     """
@@ -33,15 +33,15 @@ class FilesConfig(Section):
     stored_output_days: _Days = 30
 
     def max_bytes(self, purpose: str | None) -> int:
-        """Return how large a file may be; None stands for a purpose that is not known yet."""
+        """Return the size limit of a file; None stands for a purpose that is not known yet."""
         return self.max_batch_file_bytes if purpose == "batch" else self.max_file_bytes
 
     def output_lifetime_s(self, retention: Retention, asked_s: float | None) -> float:
-        """Return how long the output of a batch lives, in seconds."""
+        """Return the lifetime of a batch's output in seconds: `asked_s`, at most what the retention policy allows."""
         days = self.stored_output_days if retention == "stored" else self.ephemeral_output_days
         return min(days * DAY_S, DAY_S * days if asked_s is None else asked_s)
 
 
 def keeps_input(retention: Retention) -> bool:
-    """Say whether the input of a batch lives on when the batch has ended."""
+    """Return whether the input of a batch is kept after the batch has ended."""
     return retention == "stored"

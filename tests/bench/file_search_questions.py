@@ -40,8 +40,8 @@ QUESTIONS = [
     ("Is a file's content really gone when it is deleted?", "deleting a file destroys its key"),
     ("Which header says when I may try again after a 429?", "`retry-after-ms`"),
     ("How is a sealed stream kept from having its chunks moved or left out?", "whose nonces are their numbers"),
-    ("When is an object in the object store an orphan?", "what no row names is an orphan"),
-    ("How does a lease end if its holder's clock was ahead?", "nothing would end it if its holder died"),
+    ("When is an object in the object store an orphan?", "an object without a row is an orphan"),
+    ("How does a lease end if its holder's clock was ahead?", "nothing would end the lease of a dead holder"),
     ("What if two transactions want to write to SQLite at once?", "SQLite keeps one writer at a time"),
     ("How is the service protected from JSON schemas that take too long to compile?", "a schema that is a bomb"),
     (

@@ -1,7 +1,7 @@
 """The contract of an engine: what turns a validated request into an answer.
 
-The only thing that operations know of a model. It is kept by `deployments.models.client.remote` (a model
-deployment reached over its replicas' channels) and by the scripted twin in `tests`.
+Operations know nothing else of a model. It is implemented by `deployments.models.client.remote` (a model deployment,
+reached over its replicas' channels) and by the scripted twin in `tests`.
 """
 
 from collections.abc import AsyncIterator

@@ -1,9 +1,9 @@
-"""Models that need no network: one that comes with Manta, tiny ones built on the spot, real ones in Python packages.
+"""Models that need no network: a trained one in Manta's checkout, tiny ones built here, real ones in Python packages.
 
-The built models have random weights and write words without sense, quickly. They make every path of the
-service real on a machine without a GPU: the tokenizer, the chat template, tool calls, a million tokens of
-context. They never choose to stop, so a request ends at its token limit or at a stop string. The one that comes
-with Manta, `demo:trained`, is small too, but makes sense: its card is configs/models/demo/README.md.
+The built models have random weights and quickly write words without sense. With them a machine without a GPU runs
+every path of the service: the tokenizer, the chat template, tool calls, a million tokens of context. They never choose
+to stop, so a request ends at its token limit or at a stop string. The trained model, `demo:trained`, is small too, and
+makes sense: its card is configs/models/demo/README.md.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _NEVER = -30.0
 
 @dataclass(frozen=True, slots=True)
 class DemoModel:
-    """The shape of a model that is built here. `max_model_len` and `sliding_window` are in tokens."""
+    """The shape of a built model. `max_model_len` and `sliding_window` are in tokens."""
 
     model_type: str
     hidden_size: int
@@ -46,7 +46,7 @@ class DemoModel:
 
     @property
     def head_dim(self) -> int:
-        """Return the width of one attention head."""
+        """The width of one attention head."""
         return self.hidden_size // self.num_heads
 
 
@@ -60,11 +60,11 @@ DEMO_MODELS = {
 def resolve_source(source: str) -> str:
     """Return where vLLM can load a model from: a directory for `demo:` and `package:`, else the source as it is.
 
-    `demo:NAME` builds the model on its first use; `demo:trained` lies in the checkout. `package:NAME` is the directory
-    of the model that an installed Python package carries. A hub id, a path or a bucket's address comes back unchanged.
+    `demo:NAME` is built at its first use; `demo:trained` is in the checkout. `package:NAME` is the directory of the
+    model in an installed Python package. A hub id, a path or a bucket's address comes back unchanged.
 
     Raises:
-        ValueError: there is no such demo model, or the package is missing or carries no model.
+        ValueError: there is no such demo model, or the package is missing or has no model.
     """
     kind, _, name = source.partition(":")
     if kind == "demo":
@@ -212,10 +212,10 @@ def _render_config(model: DemoModel, tokenizer: "Tokenizer") -> dict[str, Any]:
 
 
 def _draw_weights(model: DemoModel, tokenizer: "Tokenizer") -> "dict[str, np.ndarray[Any, np.dtype[np.float32]]]":
-    """Return the tensors by name, drawn so that each layer passes on about as much as it gets.
+    """Return the tensors by name, scaled so that the signal keeps its strength from layer to layer.
 
-    One channel is left out of that: no layer writes to it, so it reaches the end at the same strength for
-    every prompt and serves as a bias, which keeps tokens that are no readable text from being chosen.
+    No layer writes to one channel, so it has the same value at the end for every prompt. It serves as a bias, which
+    keeps the model from choosing tokens that are not readable text.
     """
     import numpy as np
 

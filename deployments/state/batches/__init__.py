@@ -1,1 +1,1 @@
-"""Batches: their states, rows, and the work on them."""
+"""Batches: their states and rows, the store for accounts, and the work of coordinators."""

@@ -1,21 +1,20 @@
-"""What may happen to a batch, as functions from one state to the next. Pure: no clock, no storage.
+"""The state machine of a batch: functions from one state to the next. Pure: no clock, no storage.
 
     validating ─┬─> in_progress ─┬─> finalizing ─┬─> completed
                 │                │               ├─> expired     (some lines were not done in time)
                 ├─> failed       │               └─> failed      (its input was lost)
                 └────────────────┴─> cancelling ───> cancelled
 
-A batch is worked on under a claim. Claims are counted by `epoch`; only the holder of the newest may change anything,
-so that one who was away for too long, paused, or whose clock jumped can do no harm. Lines are done when an outcome of
-theirs is committed; a second outcome of a line is not accepted, whoever brings it. `finalizing_at` seals the outcomes:
-from then on none is accepted, and the files can be written.
+A coordinator works on a batch under a claim. `epoch` counts the claims, and only the holder of the newest may change
+the batch: a coordinator that was paused or away for too long, or whose clock jumped, can do no harm. A line is done
+when its outcome is committed; a second outcome of a line is not accepted. `finalizing_at` seals the outcomes: from then
+on none is accepted, and the files can be written.
 
-The time that a batch may take is not read off a wall clock, which may jump, but added up in `elapsed_s`: under a claim
-by its holder's uptime, and between two claims by how far apart they are on the wall clock, without the jumps that the
-new holder has seen. So a clock that jumps by days ends no batch that is being worked on, at the jump or later; one that
-jumps back keeps none alive; and time during which everything was switched off counts. A jump is taken for time only
-where nobody is left who saw it. Where the clock was wrong a batch may run beyond its `expires_at`: that does less harm
-than ending it too early.
+A batch's time is not read from a wall clock, which may jump, but added up in `elapsed_s`: during a claim by its
+holder's uptime, between two claims by the wall clock, without the jumps that the new holder has seen. So a clock that
+jumps by days ends no batch that is being worked on, at the jump or later; a clock that jumps back keeps no batch alive;
+and time during which the whole service was off counts. A jump counts as elapsed time only if no running process saw it.
+After a wrong clock, a batch may run beyond its `expires_at`: that does less harm than ending it too early.
 """
 
 from collections.abc import Iterable
@@ -26,11 +25,14 @@ from deployments.state.database.batch_status import ENDED, Status
 
 
 class Fenced(Exception):
-    """Somebody else has claimed the batch since; whoever meets this stops working on it."""
+    """Another coordinator has claimed the batch since; this one stops working on it.
+
+    Every function with an `epoch` raises it if that claim is not the newest.
+    """
 
 
 class CannotCancel(Exception):
-    """The batch is too far for that; `status` is where it is."""
+    """A batch with this `status` can no longer be cancelled."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(f"The batch is {status}.")
@@ -38,7 +40,7 @@ class CannotCancel(Exception):
 
 
 class Tokens(NamedTuple):
-    """Tokens that lines took; `cached` are part of `prompt`, `reasoning` of `completion`."""
+    """The tokens of lines; `cached` are part of `prompt`, `reasoning` of `completion`."""
 
     prompt: int = 0
     completion: int = 0
@@ -46,7 +48,7 @@ class Tokens(NamedTuple):
     reasoning: int = 0
 
     def plus(self, other: "Tokens") -> "Tokens":
-        """Return both together."""
+        """Return the sums."""
         return Tokens(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
@@ -54,7 +56,7 @@ NO_TOKENS = Tokens()
 
 
 class Outcome(NamedTuple):
-    """What became of one line, counted from 0. `model` is empty where it named none that exists."""
+    """The outcome of one line, counted from 0. `model` is empty if the line named no known model."""
 
     line: int
     is_failed: bool = False
@@ -64,9 +66,9 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """Where a batch is. `done` has bit n set when line n is done. Times are Unix seconds, None for what was not yet.
+    """The state of a batch. `done` has bit n set when line n is done. Times are Unix seconds, None if not reached.
 
-    `elapsed_s` is how much of its time had passed at `counted_at`; that is None before the first claim.
+    At `counted_at`, `elapsed_s` of the batch's time had passed; it is None before the first claim.
     """
 
     status: Status
@@ -91,22 +93,22 @@ class BatchState:
 
     @property
     def has_ended(self) -> bool:
-        """Nothing changes any more."""
+        """Whether the state is final."""
         return self.status in ENDED
 
     @property
     def num_done(self) -> int:
-        """How many lines are done."""
+        """The number of lines that are done."""
         return self.done.bit_count()
 
     @property
     def is_complete(self) -> bool:
-        """Every line is done."""
+        """Whether every line is done."""
         return self.num_done == self.num_total
 
     @property
     def is_over(self) -> bool:
-        """The time that it may take has passed."""
+        """Whether the batch has used up its time."""
         return self.elapsed_s >= self.expires_at - self.created_at
 
     def missing(self) -> list[int]:
@@ -118,10 +120,10 @@ class BatchState:
 def claim(
     state: BatchState, now: float, lease_s: float, *, is_abandoned: bool = False, past: float | None = None
 ) -> BatchState | None:
-    """Return the batch under a new claim; None while somebody holds one, or when it has ended.
+    """Return the batch under a new claim; None while another claim holds, or if the batch has ended.
 
-    `is_abandoned` says that nobody has renewed the claim for its whole length, whatever time it names; `past` is the
-    time without the jumps ahead that the wall clock has made before the claimant's eyes.
+    `is_abandoned` means that the claim was not renewed for its whole length, whatever time it names. `past` is the time
+    without the forward jumps of the wall clock that the claimant has seen.
     """
     if state.has_ended or (state.lease_until > now and not is_abandoned):
         return None
@@ -131,32 +133,20 @@ def claim(
 
 
 def renew(state: BatchState, epoch: int, now: float, lease_s: float, elapsed_s: float) -> BatchState:
-    """Return the batch under the same claim for longer; `elapsed_s` is how much of its time the holder has counted.
-
-    Raises:
-        Fenced: the claim is not the newest.
-    """
+    """Return the batch with its claim renewed; `elapsed_s` is the batch's time as its holder has counted it."""
     _check(state, epoch)
     elapsed_s = max(state.elapsed_s, elapsed_s)
     return replace(state, lease_until=now + lease_s, elapsed_s=elapsed_s, counted_at=now)
 
 
 def release(state: BatchState, epoch: int) -> BatchState:
-    """Return the batch with its claim given up.
-
-    Raises:
-        Fenced: the claim is not the newest.
-    """
+    """Return the batch with its claim given up."""
     _check(state, epoch)
     return replace(state, lease_until=0.0)
 
 
 def begin(state: BatchState, epoch: int, now: float, num_total: int) -> BatchState:
-    """Return the batch found valid, with so many lines; one that is being cancelled only learns their number.
-
-    Raises:
-        Fenced: the claim is not the newest.
-    """
+    """Return the batch as valid, with `num_total` lines; if it is being cancelled, only the number changes."""
     _check(state, epoch)
     if state.status == "validating":
         return replace(state, status="in_progress", in_progress_at=now, num_total=num_total)
@@ -164,11 +154,7 @@ def begin(state: BatchState, epoch: int, now: float, num_total: int) -> BatchSta
 
 
 def fail(state: BatchState, epoch: int, now: float) -> BatchState:
-    """Return the batch found invalid; one that is being cancelled just ends so.
-
-    Raises:
-        Fenced: the claim is not the newest.
-    """
+    """Return the batch as invalid; a batch that is being cancelled does not change."""
     _check(state, epoch)
     if state.status == "validating":
         return replace(state, status="failed", failed_at=now)
@@ -176,7 +162,7 @@ def fail(state: BatchState, epoch: int, now: float) -> BatchState:
 
 
 def commit(state: BatchState, epoch: int, outcomes: Iterable[Outcome]) -> tuple[BatchState, list[Outcome]]:
-    """Return the batch with outcomes added, and those that were accepted: one for each line that had none.
+    """Return the batch with outcomes added, and the accepted outcomes: one for each line that had none.
 
     Raises:
         Fenced: the claim is not the newest, or the outcomes are sealed.
@@ -203,11 +189,7 @@ def commit(state: BatchState, epoch: int, outcomes: Iterable[Outcome]) -> tuple[
 
 
 def seal(state: BatchState, epoch: int, now: float) -> BatchState:
-    """Return the batch with its outcomes sealed, where it is time: all are there, its time is over, or it is cancelled.
-
-    Raises:
-        Fenced: the claim is not the newest.
-    """
+    """Return the batch with its outcomes sealed if it is complete, over its time or being cancelled; else unchanged."""
     _check(state, epoch)
     if state.finalizing_at is not None or state.has_ended:
         return state
@@ -219,11 +201,7 @@ def seal(state: BatchState, epoch: int, now: float) -> BatchState:
 
 
 def lose(state: BatchState, epoch: int, now: float) -> BatchState:
-    """Return the batch with its outcomes sealed, since the other lines' input is lost.
-
-    Raises:
-        Fenced: the claim is not the newest.
-    """
+    """Return the batch with its outcomes sealed, because the input of the other lines is lost."""
     _check(state, epoch)
     if state.finalizing_at is not None or state.status not in ("in_progress", "cancelling"):
         return state
@@ -232,9 +210,9 @@ def lose(state: BatchState, epoch: int, now: float) -> BatchState:
 
 
 def finish(state: BatchState, epoch: int, now: float, *, is_lost: bool = False, num_lost: int = 0) -> BatchState:
-    """Return the batch at its end; lines that were not done count as failed.
+    """Return the batch in its final state; lines that are not done count as failed.
 
-    `is_lost` says that its input was lost, `num_lost` how many lines were completed whose answers were.
+    `is_lost` means that its input was lost; `num_lost` is the number of completed lines whose answers were lost.
 
     Raises:
         Fenced: the claim is not the newest, or there is nothing to finish.
@@ -254,10 +232,10 @@ def finish(state: BatchState, epoch: int, now: float, *, is_lost: bool = False, 
 
 
 def request_cancel(state: BatchState, now: float) -> BatchState:
-    """Return the batch on its way to being cancelled; needs no claim.
+    """Return the batch as being cancelled; needs no claim.
 
     Raises:
-        CannotCancel: it is being finalized or has ended otherwise.
+        CannotCancel: it is being finalized, or has ended in another way.
     """
     if state.status in ("cancelling", "cancelled"):
         return state

@@ -1,14 +1,14 @@
 """Batches as values, and as rows of the database."""
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from deployments.state.batches.ledger import BatchState, Outcome, Tokens
 from deployments.state.identity.principal import Principal
 from deployments.state.usage.record import RequestRecord
+from deployments.state.usage.store import UsageRow, day_of
 
 _ENTRY = struct.Struct("<IIIB")
 _TIMES = (
@@ -26,7 +26,7 @@ _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tok
 
 @dataclass(frozen=True, slots=True)
 class NewBatch:
-    """A batch to be created, for whoever holds the principal's key."""
+    """A batch to be created, for a principal."""
 
     principal: Principal
     input_file_id: str
@@ -39,7 +39,7 @@ class NewBatch:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch: what was asked for, where it is, and what came of it. `errors` are those of its validation."""
+    """A batch: its request, its state and its files. `errors` are those of its validation."""
 
     batch_id: str
     principal: Principal
@@ -55,12 +55,12 @@ class Batch:
 
     @property
     def account(self) -> str:
-        """Whose it is."""
+        """The account that the batch belongs to."""
         return self.principal.account
 
 
 class Entry(NamedTuple):
-    """Where the outcome of a line is in a segment, in plaintext bytes."""
+    """The place of a line's outcome in a segment, in plaintext bytes."""
 
     line: int
     offset: int
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
 class Segment(NamedTuple):
     """Outcomes of lines that were written to an object.
 
-    `entries`, `outcomes` and `records`, for the request log, are of the same lines, in order.
+    `entries`, `outcomes` and `records` (for the request log) belong to the same lines, in the same order.
     """
 
     segment_id: str
@@ -84,7 +84,7 @@ class Segment(NamedTuple):
 
 
 class StoredSegment(NamedTuple):
-    """A segment as it counts: with the entries that were accepted."""
+    """A segment with its accepted entries."""
 
     segment_id: str
     object_key: str
@@ -104,7 +104,7 @@ def unpack_entries(packed: bytes) -> list[Entry]:
 
 
 def state_of(row: Mapping[str, Any]) -> BatchState:
-    """Return where the batch of a row is."""
+    """Return the state in a row."""
     return BatchState(
         status=row["status"],
         created_at=row["created_at"],
@@ -135,20 +135,9 @@ def values_of(state: BatchState) -> dict[str, Any]:
     }
 
 
-def usage_rows(principal: Principal, outcomes: Iterable[Outcome], at: float) -> list[dict[str, Any]]:
-    """Return what outcomes add to the account's usage by day and model; failed lines count without their model."""
-    day = datetime.fromtimestamp(at, UTC).date()
-    totals: dict[tuple[date, str], dict[str, Any]] = {}
+def usage_of(principal: Principal, outcomes: Iterable[Outcome], at: float) -> Iterator[UsageRow]:
+    """Yield the usage of each outcome, at a time in Unix seconds."""
     for outcome in outcomes:
-        model = outcome.model if not outcome.is_failed or any(outcome.tokens) else ""
-        total = totals.get((day, model))
-        if total is None:
-            total = totals[day, model] = {"key_id": principal.key_id, "day": day, "model": model}
-            total["account"] = principal.account
-            total.update(num_requests=0, num_errors=0, prompt_tokens=0, completion_tokens=0, cached_tokens=0)
-        total["num_requests"] += 1
-        total["num_errors"] += outcome.is_failed
-        total["prompt_tokens"] += outcome.tokens.prompt
-        total["completion_tokens"] += outcome.tokens.completion
-        total["cached_tokens"] += outcome.tokens.cached
-    return list(totals.values())
+        key = (principal.key_id, principal.account, day_of(at), outcome.model)
+        prompt, completion, cached, _ = outcome.tokens
+        yield UsageRow(*key, 1, int(outcome.is_failed), prompt, completion, cached)

@@ -1,6 +1,6 @@
-"""Batches as their accounts see them: created, found, listed, cancelled. Who works on them uses `work`.
+"""Batches as their accounts see them: created, found, listed, cancelled. Coordinators use `work` instead.
 
-Every change is a step of `ledger` in one transaction. Metadata that clients attach is sealed.
+Every change is a step of `ledger` in one transaction. Metadata of clients is sealed.
 """
 
 import secrets
@@ -17,7 +17,7 @@ from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch, NewBatch, state_of, values_of
 from deployments.state.database.batch_status import ENDED
 from deployments.state.database.connection import Database
-from deployments.state.database.pages import PageOrder
+from deployments.state.database.pages import page_of
 from deployments.state.database.tables import account_keys, batches, files
 from deployments.state.encryption.vault import Vault
 from deployments.state.identity.principal import principal_of, principal_to_row
@@ -30,7 +30,7 @@ class BatchNotFound(LookupError):
 
 
 class TooManyBatches(Exception):
-    """The account has as many batches that have not ended as it may: `limit`."""
+    """The account already has `limit` unfinished batches."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"There are {limit} batches already.")
@@ -49,10 +49,10 @@ class BatchStore:
         self._max_unfinished = max_unfinished
 
     async def create(self, new: NewBatch) -> Batch:
-        """Return a new batch, waiting to be validated.
+        """Create a batch, which waits to be validated; return it.
 
         Raises:
-            TooManyBatches: some of the account's batches must end first.
+            TooManyBatches: one of the account's batches must end first.
         """
         account, now = new.principal.account, self.clock()
         batch_id = f"batch_{secrets.token_hex(16)}"
@@ -82,7 +82,7 @@ class BatchStore:
         """Return one batch of an account.
 
         Raises:
-            BatchNotFound: it has none with this id.
+            BatchNotFound: the account has no batch with this id.
         """
         query = select(batches).where(batches.c.batch_id == batch_id, batches.c.account == account)
         async with self.database.read() as connection:
@@ -94,22 +94,20 @@ class BatchStore:
         Raises:
             BatchNotFound: `after` is no batch of this account.
         """
-        order = PageOrder(batches, batches.c.batch_id)
-        query = select(batches).where(batches.c.account == account).order_by(*order.columns())
+        query = select(batches).where(batches.c.account == account)
         async with self.database.read() as connection:
+            last = None
             if after is not None:
-                known = select(batches).where(batches.c.batch_id == after, batches.c.account == account)
-                row = await one_row(connection, known, after)
-                query = query.where(order.beyond(row))
-            rows = (await connection.execute(query.limit(limit + 1))).mappings().all()
+                last = await one_row(connection, query.where(batches.c.batch_id == after), after)
+            rows = (await connection.execute(page_of(query, batches.c.batch_id, limit, last))).mappings().all()
         return [await self.to_batch(dict(row)) for row in rows[:limit]], len(rows) > limit
 
     async def cancel(self, account: str, batch_id: str) -> Batch:
-        """Return a batch that is on its way to being cancelled, or is.
+        """Cancel a batch; return it, while it is being cancelled or after.
 
         Raises:
-            BatchNotFound: the account has none with this id.
-            CannotCancel: it has ended otherwise, or is about to.
+            BatchNotFound: the account has no batch with this id.
+            CannotCancel: it is being finalized, or has ended in another way.
         """
         query = select(batches).where(batches.c.batch_id == batch_id, batches.c.account == account)
         async with self.database.write() as connection:
@@ -136,7 +134,7 @@ class BatchStore:
         )
 
     async def _check_room(self, connection: AsyncConnection, account: str) -> None:
-        # Who creates at the same time waits here, so that both are counted.
+        # Requests that create batches at the same time wait for each other here, so that all are counted.
         locked = select(account_keys.c.account).where(account_keys.c.account == account).with_for_update()
         await connection.execute(locked)
         query = select(func.count()).where(batches.c.account == account, batches.c.status.not_in(ENDED))
@@ -148,7 +146,7 @@ async def one_row(connection: AsyncConnection, query: Any, batch_id: str = "") -
     """Return the only row of a query.
 
     Raises:
-        BatchNotFound: there is none, or `batch_id` can be the id of none.
+        BatchNotFound: there is none, or `batch_id` cannot be an id.
     """
     row = (await connection.execute(query)).mappings().one_or_none() if "\0" not in batch_id else None
     if row is None:
@@ -162,6 +160,6 @@ async def write_row(connection: AsyncConnection, batch_id: str, values: Mapping[
 
 
 async def _lock_input(connection: AsyncConnection, file_id: str) -> None:
-    """Have whoever deletes the file wait; where there is no such file, the batch will be found invalid."""
+    """Lock the file against deletion until the batch is created; without the file, validation fails the batch."""
     if "\0" not in file_id:
         await connection.execute(select(files.c.file_id).where(files.c.file_id == file_id).with_for_update())

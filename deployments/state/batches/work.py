@@ -1,7 +1,7 @@
-"""Batches as whoever works on them sees them: claimed, validated, done line by line, sealed, ended.
+"""Batches as a coordinator works on them: claimed, validated, done line by line, sealed, finished.
 
-Every change is a step of `ledger` in one transaction, and needs the newest claim. What lines say is in the object
-store; here are only places and counts.
+Every change is a step of `ledger` in one transaction, and needs the newest claim. The content of lines is in the object
+store; the database has only their places and counts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,21 +19,24 @@ from deployments.state.batches.rows import (
     pack_entries,
     state_of,
     unpack_entries,
-    usage_rows,
+    usage_of,
     values_of,
 )
 from deployments.state.batches.store import BatchStore, one_row, write_row
 from deployments.state.database.batch_status import ENDED
 from deployments.state.database.clock import PastClock, uptime
 from deployments.state.database.lease_watch import LeaseWatch, may_be_free
-from deployments.state.database.tables import api_keys, batch_segments, batches, files, request_log, usage
+from deployments.state.database.tables import api_keys, batch_segments, batches, files, request_log
 from deployments.state.files.store import record_file
 from deployments.state.identity.principal import principal_of
-from deployments.state.usage.store import line_rows
+from deployments.state.usage.store import add_usage, line_rows
 
 
 class BatchWork:
-    """The work on the batches of one database. `uptime` counts seconds, whatever happens to the wall clock."""
+    """The work on the batches of one database. `uptime` counts seconds, independent of the wall clock.
+
+    Every method with an `epoch` raises Fenced if that claim is not the newest.
+    """
 
     def __init__(self, store: BatchStore, uptime: Callable[[], float] = uptime) -> None:
         self.uptime = uptime
@@ -43,16 +46,16 @@ class BatchWork:
         self._past = PastClock(store.clock, uptime)
 
     async def claim(self, lease_s: float, running: Sequence[Batch] = ()) -> Batch | None:
-        """Return a batch under a new claim, None where there is nothing to do.
+        """Return a batch under a new claim, None if there is nothing to do.
 
-        Those that the caller is `running` stay as they are, also where a jump of the clock has ended their claims.
-        Accounts that have none of these, or the fewest, come first; then those who have waited longest.
+        The caller's `running` batches are left alone, even if a jump of the clock has ended their claims. The account
+        with the fewest running batches comes first, then the batch that has waited longest.
         """
         busy = [batch.account for batch in running]
         free = await self._free(lease_s, [batch.batch_id for batch in running])
         for batch_id, account in sorted(free, key=lambda one: busy.count(one[1])):
             async with self._database.write() as connection:
-                # Whoever is just changing it, or was stopped while doing so, holds no other batch up.
+                # A transaction that is changing this batch, or was stopped while doing so, delays no other batch.
                 query = select(batches).where(batches.c.batch_id == batch_id).with_for_update(skip_locked=True)
                 row = (await connection.execute(query)).mappings().one_or_none()
                 if row is None:
@@ -69,7 +72,7 @@ class BatchWork:
         return None
 
     async def _free(self, lease_s: float, except_for: Sequence[str]) -> list[tuple[str, str]]:
-        """Return ids and accounts of batches whose claim has run out, or was not renewed for its length."""
+        """Return ids and accounts of the batches whose claim has ended, or was not renewed for its whole length."""
         now = self._store.clock()
         query = select(batches.c.batch_id, batches.c.account, batches.c.epoch, batches.c.lease_until).where(
             batches.c.status.not_in(ENDED),
@@ -81,41 +84,30 @@ class BatchWork:
         return [(batch_id, account) for batch_id, account, _, _ in self._watch.free(found, now, lease_s)]
 
     async def renew(self, batch_id: str, epoch: int, lease_s: float, elapsed_s: float) -> BatchState:
-        """Hold on to a claim; return where the batch is, for it may be on its way to being cancelled.
+        """Renew a claim; return the batch's state, which may be that it is being cancelled.
 
-        `elapsed_s` is how much of the batch's time has passed: what had at the claim, and the holder's uptime since.
-
-        Raises:
-            Fenced: the claim is not the newest.
+        `elapsed_s` is the batch's elapsed time: that at the claim, and the holder's uptime since.
         """
         now = self._store.clock()
         return await self._change(batch_id, lambda s: ledger.renew(s, epoch, now, lease_s, elapsed_s))
 
     async def look(self, batch_id: str) -> BatchState:
-        """Return where a batch is."""
+        """Return the state of a batch."""
         async with self._database.read() as connection:
             return state_of(await one_row(connection, select(batches).where(batches.c.batch_id == batch_id)))
 
     async def is_key_revoked(self, key_id: str) -> bool:
-        """Say whether an API key has been taken back."""
+        """Return whether an API key is revoked."""
         query = select(api_keys.c.revoked_at).where(api_keys.c.key_id == key_id)
         async with self._database.read() as connection:
             return await connection.scalar(query) is not None
 
     async def release(self, batch_id: str, epoch: int) -> BatchState:
-        """Give a claim up, so that the batch need not wait for its end.
-
-        Raises:
-            Fenced: the claim is not the newest.
-        """
+        """Give up a claim, so that the batch can be claimed before its end."""
         return await self._change(batch_id, lambda s: ledger.release(s, epoch))
 
     async def begin(self, batch_id: str, epoch: int, num_total: int, enqueued_tokens: int) -> BatchState:
-        """Note that a batch was found valid, with so many lines that may take so many tokens.
-
-        Raises:
-            Fenced: the claim is not the newest.
-        """
+        """Note that a batch is valid, with `num_total` lines, which may use `enqueued_tokens`."""
         return await self._change(
             batch_id,
             lambda s: ledger.begin(s, epoch, self._store.clock(), num_total),
@@ -123,15 +115,11 @@ class BatchWork:
         )
 
     async def fail(self, batch_id: str, epoch: int, errors: list[dict[str, Any]]) -> BatchState:
-        """Note that a batch was found invalid.
-
-        Raises:
-            Fenced: the claim is not the newest.
-        """
+        """Note that a batch is invalid."""
         return await self._change(batch_id, lambda s: ledger.fail(s, epoch, self._store.clock()), errors=errors)
 
     async def enqueued_tokens(self, account: str) -> int:
-        """Return how many tokens the lines of an account's unfinished batches may take."""
+        """Return how many tokens the lines of an account's unfinished batches may use."""
         query = select(func.coalesce(func.sum(batches.c.enqueued_tokens), 0)).where(
             batches.c.account == account, batches.c.status.not_in(ENDED)
         )
@@ -139,12 +127,12 @@ class BatchWork:
             return int(await connection.scalar(query) or 0)
 
     async def commit(self, batch_id: str, epoch: int, segment: Segment) -> tuple[BatchState, set[int]]:
-        """Add a segment's outcomes, and what they used to the account's usage and the request log.
+        """Add a segment's outcomes to the batch, to the account's usage and to the request log.
 
-        Return the state, and the lines whose outcomes counted.
+        Return the state, and the lines whose outcomes were accepted.
 
         Raises:
-            Fenced: the claim is not the newest, or the outcomes are sealed; nothing of the segment counts.
+            Fenced: the claim is not the newest, or the outcomes are sealed; no outcome was accepted.
         """
         async with self._database.write() as connection:
             row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
@@ -163,29 +151,19 @@ class BatchWork:
                 "wrapped_key": segment.wrapped_key,
             }
             await connection.execute(insert(batch_segments).values(stored))
-            totals = usage_rows(principal_of(row["principal"]), accepted, self._store.clock())
-            key = ["key_id", "day", "model"]
-            counts = [c.name for c in usage.c if c.name not in (*key, "account")]
-            await connection.execute(self._database.upsert(usage, key, adding=counts), totals)
+            used = usage_of(principal_of(row["principal"]), accepted, self._store.clock())
+            await add_usage(connection, self._database, used)
             pairs = zip(segment.outcomes, segment.records, strict=True)
             records = {outcome.line: record for outcome, record in pairs if outcome.line in lines}
             await connection.execute(insert(request_log), line_rows(batch_id, records.items()))
         return state, lines
 
     async def seal(self, batch_id: str, epoch: int) -> BatchState:
-        """Accept no outcomes any more, where it is time for that.
-
-        Raises:
-            Fenced: the claim is not the newest.
-        """
+        """Seal the outcomes if the batch is complete, over its time or being cancelled."""
         return await self._change(batch_id, lambda s: ledger.seal(s, epoch, self._store.clock()))
 
     async def lose(self, batch_id: str, epoch: int, errors: list[dict[str, Any]]) -> BatchState:
-        """Note that the input of a batch is lost, and accept no outcomes any more.
-
-        Raises:
-            Fenced: the claim is not the newest.
-        """
+        """Note that the input of a batch is lost, and seal its outcomes."""
         return await self._change(batch_id, lambda s: ledger.lose(s, epoch, self._store.clock()), errors=errors)
 
     async def segments(self, batch_id: str) -> list[StoredSegment]:
@@ -193,15 +171,9 @@ class BatchWork:
         query = select(batch_segments).where(batch_segments.c.batch_id == batch_id)
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).mappings().all()
+        names = ("segment_id", "object_key", "num_bytes", "wrapped_key")
         return [
-            StoredSegment(
-                row["segment_id"],
-                row["object_key"],
-                row["num_bytes"],
-                row["wrapped_key"],
-                unpack_entries(row["entries"]),
-            )
-            for row in rows
+            StoredSegment(**{name: row[name] for name in names}, entries=unpack_entries(row["entries"])) for row in rows
         ]
 
     async def finish(
@@ -214,12 +186,9 @@ class BatchWork:
         num_lost: int = 0,
         drops_input: bool,
     ) -> list[str]:
-        """End a batch: its files count, its segments and, if asked for, its input are destroyed, all at once.
+        """Finish a batch in one transaction: its files appear, its segments and, with `drops_input`, its input go.
 
         `num_lost` of the completed lines have lost their answers. Return the keys of the objects whose rows are gone.
-
-        Raises:
-            Fenced: the claim is not the newest.
         """
         async with self._database.write() as connection:
             row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
@@ -236,13 +205,13 @@ class BatchWork:
             return await _destroy(connection, row, drops_input=drops_input)
 
     async def destroy_leftovers(self, batch_id: str, *, drops_input: bool) -> list[str]:
-        """Destroy the segments and, if asked for, the input of a batch that has ended; return as `finish` does."""
+        """Delete the segments and, with `drops_input`, the input of a batch that has ended; return as `finish` does."""
         async with self._database.write() as connection:
             row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id))
             return await _destroy(connection, row, drops_input=drops_input)
 
     async def known_segments(self, object_keys: Sequence[str]) -> set[str]:
-        """Return which of these objects are segments that count."""
+        """Return those of some objects that are segments with a row."""
         query = select(batch_segments.c.object_key).where(batch_segments.c.object_key.in_(object_keys))
         async with self._database.read() as connection:
             return set((await connection.scalars(query)).all())
@@ -268,14 +237,14 @@ async def _destroy(connection: AsyncConnection, row: Mapping[str, Any], *, drops
             batches.c.status.not_in(ENDED),
             batches.c.batch_id != row["batch_id"],
         )
-        # What the row names as input may be another account's file, or no input at all: such a batch was invalid.
+        # The row of an invalid batch may name another account's file as its input, or a file that is no input.
         of_input = and_(
             files.c.file_id == row["input_file_id"],
             files.c.account == row["account"],
             files.c.purpose == "batch",
             ~used.exists(),
         )
-        # Locked first: a batch that is being created on it has then been committed, or finds no file.
+        # Locked first: a batch that is being created with this input is committed by then, or finds no file.
         await connection.execute(
             select(files.c.file_id).where(files.c.file_id == row["input_file_id"]).with_for_update()
         )

@@ -1,1 +1,1 @@
-"""Containers of the code interpreter, as rows."""
+"""The rows of the code interpreter's containers."""

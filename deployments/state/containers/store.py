@@ -1,6 +1,6 @@
-"""Which containers there are, whose they are, and which replica holds each. What is in them is not kept here.
+"""The containers of all accounts, and the replica that holds each. Their content is in that replica's memory alone.
 
-A container that belongs to another account does not exist. One that has ended stays to be asked about for an hour.
+A container that belongs to another account does not exist. An ended container can still be shown for an hour.
 """
 
 import time
@@ -13,24 +13,25 @@ from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import clean_id
-from deployments.state.database.pages import PageOrder
+from deployments.state.database.pages import page_of
+from deployments.state.database.rows import columns_for
 from deployments.state.database.tables import containers as table
 from deployments.state.encryption.vault import Vault
 
 ENDED_S = 3600.0
-"""How long a container that has ended can still be asked about."""
+"""How long an ended container can still be shown."""
 
 _RECORD = b"container"
 _SWEPT_AT_ONCE = 500
 
 
 class TooManyContainers(Exception):
-    """The account has as many containers as it may."""
+    """The account has reached its limit of containers."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredContainer:
-    """What is known of a container. Times are Unix seconds; `place` is where the replica that holds it listens."""
+    """A stored container. Times are Unix seconds; `place` is the address of the replica that holds it."""
 
     container_id: str
     account: str
@@ -44,7 +45,7 @@ class StoredContainer:
 
 
 class ContainerPage(NamedTuple):
-    """Which containers of a list are meant: at most `limit`, after the one with the id `after`."""
+    """A page of a list: at most `limit` containers, after the container with the id `after`."""
 
     limit: int = 20
     is_ascending: bool = False
@@ -61,10 +62,10 @@ class ContainerStore:
         self.clock = clock
 
     async def add(self, container: StoredContainer, max_running: int) -> None:
-        """Note a container.
+        """Add a container.
 
         Raises:
-            TooManyContainers: the account has `max_running` already.
+            TooManyContainers: the account already has `max_running`.
         """
         account_key = await self._vault.account_key(container.account)
         key, wrapped = account_key.new_object(container.container_id)
@@ -87,7 +88,7 @@ class ContainerStore:
             await connection.execute(insert(table).values(row))
 
     async def count_running(self, account: str) -> int:
-        """Return how many containers an account has."""
+        """Return the number of an account's running containers."""
         async with self._database.read() as connection:
             count = await connection.scalar(select(func.count()).where(table.c.account == account, self._runs()))
         return int(count or 0)
@@ -96,7 +97,7 @@ class ContainerStore:
         return and_(table.c.has_ended.is_(False), table.c.last_active_at + table.c.idle_s > self.clock())
 
     async def find(self, account: str, container_id: str) -> StoredContainer | None:
-        """Return a container, also one that has ended."""
+        """Return a container, also an ended one; None if there is none."""
         row = await self._row(account, container_id)
         return None if row is None else await self._open(row)
 
@@ -104,18 +105,14 @@ class ContainerStore:
         """Return a page of an account's containers, and whether there are more.
 
         Raises:
-            KeyError: `page.after` is none of them.
+            KeyError: the account has no container `page.after`.
         """
-        order = PageOrder(table, table.c.container_id, is_ascending=page.is_ascending)
         query = select(table).where(table.c.account == account, table.c.expires_at > self.clock())
-        if page.after is not None:
-            after = await self._row(account, page.after)
-            if after is None:
-                raise KeyError(page.after)
-            query = query.where(order.beyond(after))
-        query = query.order_by(*order.columns())
-        if page.name is None:
-            query = query.limit(page.limit + 1)
+        after = None if page.after is None else await self._row(account, page.after)
+        if page.after is not None and after is None:
+            raise KeyError(page.after)
+        limit = page.limit if page.name is None else None
+        query = page_of(query, table.c.container_id, limit, after, is_ascending=page.is_ascending)
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).mappings().all()
         found = [await self._open(dict(row)) for row in rows]
@@ -124,7 +121,7 @@ class ContainerStore:
         return found[: page.limit], len(found) > page.limit
 
     async def touch(self, container_id: str) -> None:
-        """Note that a container has been used now."""
+        """Note that a container was used now."""
         now = self.clock()
         values = {"last_active_at": now, "expires_at": now + table.c.idle_s + ENDED_S}
         async with self._database.write() as connection:
@@ -136,13 +133,13 @@ class ContainerStore:
             await connection.execute(update(table).where(table.c.container_id == container_id).values(has_ended=True))
 
     async def delete(self, account: str, container_id: str) -> bool:
-        """Forget a container; return whether there was one."""
+        """Delete the row of a container; return whether there was one."""
         async with self._database.write() as connection:
             statement = delete(table).where(table.c.container_id == clean_id(container_id), table.c.account == account)
             return bool((await connection.execute(statement)).rowcount)
 
     async def sweep(self) -> int:
-        """Forget containers that have ended long ago; return how many."""
+        """Delete the rows of containers that ended more than an hour ago; return how many."""
         old = select(table.c.container_id).where(table.c.expires_at <= self.clock()).limit(_SWEPT_AT_ONCE)
         async with self._database.write() as connection:
             return int((await connection.execute(delete(table).where(table.c.container_id.in_(old)))).rowcount)
@@ -161,13 +158,9 @@ class ContainerStore:
         key = account_key.open_object(row["container_id"], row["wrapped_key"])
         record = orjson.loads(key.open(row["sealed_record"], _RECORD))
         return StoredContainer(
-            container_id=row["container_id"],
-            account=row["account"],
+            **columns_for(StoredContainer, row),
             name=record["name"],
             memory_limit=record["memory_limit"],
-            created_at=row["created_at"],
-            last_active_at=row["last_active_at"],
-            idle_s=row["idle_s"],
             is_running=not row["has_ended"] and row["last_active_at"] + row["idle_s"] > self.clock(),
             place=record["place"],
         )

@@ -1,1 +1,1 @@
-"""The database: connection, tables, migrations, and what its stores share."""
+"""The database: connection, tables, migrations, and the parts that all stores share: pages, leases, clocks."""

@@ -1,4 +1,4 @@
-"""The statuses of a batch, as its row bears them."""
+"""The statuses of a batch, as its row has them."""
 
 from typing import Literal
 

@@ -1,19 +1,18 @@
-"""Clocks that nobody can set: Unix time that never goes back, and how long the machine has been up."""
+"""Clocks that do not follow every change of the wall clock: time that never goes back, and the machine's uptime."""
 
 import time
 from collections.abc import Callable
 
 
 def uptime() -> float:
-    """Return seconds since some moment, those included for which the machine slept, where it can tell them."""
+    """Return seconds since a fixed moment, including the time that the machine slept, if it counts that."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class SteadyClock:
     """Unix seconds that advance with the monotonic clock, from the wall clock's time at the start.
 
-    `not_before` is a time that was already reached earlier: where the wall clock is behind it, counting goes on
-    from there.
+    `not_before` is a time that was reached earlier: if the wall clock is behind it, the clock starts there.
     """
 
     def __init__(
@@ -31,10 +30,10 @@ class SteadyClock:
 
 
 class PastClock:
-    """Unix seconds by the wall clock, without its jumps into the future since this clock was made.
+    """Wall-clock Unix seconds, ignoring forward jumps since this clock was made.
 
-    What is destroyed because its time has come is destroyed by this clock: where the wall clock is wrong, what it has
-    hidden comes back when it is put right.
+    Expired content is deleted by this clock. While the wall clock is wrong, content may be hidden as expired; it comes
+    back when the wall clock is put right.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = uptime) -> None:
@@ -42,5 +41,5 @@ class PastClock:
         self._steady = SteadyClock(wall=wall, monotonic=monotonic)
 
     def __call__(self) -> float:
-        """Return the time, which may be behind and never is ahead."""
+        """Return the time; it may be behind the right time, never ahead of it."""
         return min(self._wall(), self._steady())

@@ -1,67 +1,61 @@
-"""The metadata database: one engine per process, transactions, and the tables brought up to date on start.
+"""The metadata database, SQLite or PostgreSQL: one engine per process, transactions, and migrations at the start.
 
-SQLite keeps one writer at a time, so a transaction that writes takes the write lock at its first statement and waits
-its turn there, instead of failing half-way when two readers want to write.
+Every store of `deployments.state` works on a `Database`. Whatever fails on the way to the server fails as a DBAPIError.
 """
 
 import asyncio
-import fcntl
 import logging
-import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Executable, Insert, NullPool, Table, create_engine, event, inspect, text
+from sqlalchemy import URL, Connection, Executable, Insert, NullPool, Table, inspect, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.util.concurrency import in_greenlet
 
 from deployments.config import ConfigError
+from deployments.state.database.sqlite import (
+    READERS,
+    SqliteThreads,
+    configure_sqlite,
+    create_sqlite,
+    empty_log,
+    migration_lock,
+)
 
 T = TypeVar("T")
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-_PRAGMAS = (
-    "busy_timeout=10000",
-    "synchronous=FULL",
-    "foreign_keys=ON",
-    "secure_delete=ON",  # What is deleted is overwritten: wrapped keys are deleted to destroy what they open.
-)
-# A server that has stopped without a word holds nobody longer than this: to be connected, to have a statement answered,
-# to have a connection of the pool. Statements of the service take milliseconds; SQLite waits as long for its lock.
+# How long to wait for a server that does not answer: for a connection, for a statement, for a connection of the pool.
+# The service's statements take milliseconds; SQLite waits for its lock as long as for a statement.
 _CONNECT_TIMEOUT_S = 5.0
 _COMMAND_TIMEOUT_S = 10.0
 _POOL_TIMEOUT_S = 10.0
-_READERS = 4
-_LOG_BUSY_MS = 200
 _MIGRATION_LOCK = 0x6D616E7461  # "manta": the advisory lock that one migrating process holds on PostgreSQL.
 
 
 class Database:
-    """An open database; `connect` makes one. `is_sqlite` tells statements apart where the two differ."""
+    """An open database; `connect` makes one. Every method raises DBAPIError if the database is away or fails.
+
+    `is_sqlite` is for statements that differ between the two.
+    """
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._writing = engine.execution_options(manta_write=True)
-        self._writer = _SqliteThreads(engine, 1, is_writing=True) if self.is_sqlite else None
-        self._reader = _SqliteThreads(engine, _READERS) if self.is_sqlite else None
+        self._writer = SqliteThreads(engine, 1, is_writing=True) if self.is_sqlite else None
+        self._reader = SqliteThreads(engine, READERS) if self.is_sqlite else None
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that only reads.
-
-        Raises:
-            DBAPIError: the database cannot be reached or fails.
-        """
-        with _one_kind_of_failure():
+        """Open a transaction that only reads."""
+        with _operational_errors():
             async with self.engine.begin() as connection:
                 yield connection
 
@@ -72,23 +66,19 @@ class Database:
         Raises:
             DBAPIError: the database cannot be reached or fails; whether a commit took effect is then not known.
         """
-        with _one_kind_of_failure():
+        with _operational_errors():
             async with self._writing.begin() as connection:
                 yield connection
 
     async def read_at_once(self, work: Callable[[Connection], T]) -> T:
-        """Return what `work` returns of a transaction that only reads: for what requests wait for.
-
-        Raises:
-            DBAPIError: the database cannot be reached or fails.
-        """
+        """Run `work` in a transaction that only reads, and return its result: the quick way, for reads in a request."""
         if self._reader is not None:
             return await self._reader.run(work)
         async with self.read() as connection:
             return await connection.run_sync(work)
 
     async def write_at_once(self, work: Callable[[Connection], None]) -> None:
-        """Have `work` done in a transaction that writes, without a way back into the event loop in between."""
+        """Run `work` in a transaction that writes, without returning to the event loop between its statements."""
         if self._writer is not None:
             await self._writer.run(work)
             return
@@ -96,26 +86,18 @@ class Database:
             await connection.run_sync(work)
 
     async def empty_log(self) -> None:
-        """Have SQLite write its log into the database and empty it: until then it still holds what was deleted.
+        """Write SQLite's log into the database and empty it: until then it still holds deleted content.
 
-        Where somebody reads for long, it stays for the next time. PostgreSQL looks after its own.
-
-        Raises:
-            DBAPIError: the database fails.
+        A long read leaves the log for the next time. PostgreSQL looks after its own.
         """
         if not self.is_sqlite:
             return
-        with _one_kind_of_failure():
+        with _operational_errors():
             async with self.engine.connect() as connection:
-                driver: Any = (await connection.get_raw_connection()).driver_connection
-                await driver.execute_fetchall(f"PRAGMA busy_timeout={_LOG_BUSY_MS}")  # Nobody can write meanwhile.
-                try:
-                    await driver.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
-                finally:
-                    await driver.execute_fetchall(f"PRAGMA {_PRAGMAS[0]}")
+                await empty_log((await connection.get_raw_connection()).driver_connection)
 
     def upsert(self, table: Table, key: list[str], adding: Collection[str] = ()) -> Executable:
-        """Return an INSERT that, where a row with this key exists, replaces its other columns or adds to `adding`."""
+        """Return an INSERT that updates a row with the same key: adds to the columns `adding`, replaces the others."""
         statement = sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
         values = {
             column.name: column + statement.excluded[column.name]
@@ -150,10 +132,10 @@ async def connect(url: str) -> Database:
         if parsed.drivername.startswith("sqlite"):
             path = Path(parsed.database or "")
             path.parent.mkdir(parents=True, exist_ok=True)
-            logging.getLogger("aiosqlite").setLevel(logging.INFO)  # At DEBUG it writes down what is stored.
+            logging.getLogger("aiosqlite").setLevel(logging.INFO)  # At DEBUG it logs what is stored.
             engine = create_async_engine(url, connect_args={"isolation_level": None})
-            _configure_sqlite(engine.sync_engine)
-            await asyncio.to_thread(_create_sqlite, path)
+            configure_sqlite(engine.sync_engine)
+            await asyncio.to_thread(create_sqlite, path)
         else:
             engine = create_async_engine(
                 url,
@@ -179,75 +161,13 @@ async def connect(url: str) -> Database:
 
 
 def may_pass(error: Exception) -> bool:
-    """Say whether what failed with this may do later: the database is away, and nothing is wrong with what it got."""
+    """Return whether the same statement may succeed later: the database is away, and the statement is not at fault."""
     return isinstance(error, DBAPIError) and not isinstance(error, IntegrityError | DataError | ProgrammingError)
 
 
 def head_revision() -> str:
     """Return the name of the newest migration."""
     return sorted(path.stem for path in (_MIGRATIONS / "versions").glob("v*.py"))[-1]
-
-
-class _SqliteThreads:
-    """Threads that carry out whole transactions, with connections of their own.
-
-    The asynchronous driver goes to its thread and back for each statement, and each way waits for the interpreter
-    where the event loop is busy: two inserts took 4.4 ms beside streams (median) that take 1.5 ms here.
-    """
-
-    def __init__(self, engine: AsyncEngine, num_threads: int, *, is_writing: bool = False) -> None:
-        url = engine.url.set(drivername="sqlite")
-        self._engine = create_engine(url, connect_args={"isolation_level": None})
-        _configure_sqlite(self._engine)
-        self._begun = self._engine.execution_options(manta_write=is_writing)
-        self._threads = ThreadPoolExecutor(num_threads, "sqlite-writer" if is_writing else "sqlite-reader")
-
-    async def run(self, work: Callable[[Connection], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, work)
-
-    def _run(self, work: Callable[[Connection], T]) -> T:
-        with self._begun.begin() as connection:
-            return work(connection)
-
-    def close(self) -> None:
-        self._threads.shutdown()
-        self._engine.dispose()
-
-
-def _configure_sqlite(engine: Engine) -> None:
-    """Make every connection durable and patient, and open transactions ourselves: the driver would leave DDL out."""
-
-    def on_connect(connection: Any, _record: Any) -> None:
-        cursor = connection.cursor()
-        for pragma in _PRAGMAS:
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
-
-    def on_begin(connection: Connection) -> None:
-        is_writing = connection.get_execution_options().get("manta_write", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
-
-    def on_close(connection: Any, _record: Any) -> None:
-        # A connection whose task was cancelled is closed with a statement still open, and SQLite then keeps it, and the
-        # write lock with it, until Python collects that statement.
-        if in_greenlet():
-            connection.rollback()
-
-    event.listen(engine, "connect", on_connect)
-    event.listen(engine, "close", on_close)
-    event.listen(engine, "begin", on_begin)
-
-
-def _create_sqlite(path: Path) -> None:
-    """Create the file readable by its owner only, with a write-ahead log; SQLite gives the log the same mode.
-
-    The file remembers the log. One process at a time: of two that turn it on, SQLite refuses one without any wait.
-    """
-    with _migration_lock(path):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute(f"PRAGMA {_PRAGMAS[0]}")
-            connection.execute("PRAGMA journal_mode=WAL")
 
 
 async def _migrate(database: Database, url: URL) -> None:
@@ -257,11 +177,11 @@ async def _migrate(database: Database, url: URL) -> None:
     if current == head:
         return
     if database.is_sqlite:
-        with _migration_lock(Path(url.database or "")):
+        with migration_lock(Path(url.database or "")):
             async with database.write() as connection:
                 await connection.run_sync(_upgrade, head)
         return
-    # On a connection of its own: changing large tables, or waiting for who does, may take longer than any statement.
+    # On a connection of its own, without a timeout: changing large tables, or waiting for a process that does, is slow.
     engine = create_async_engine(url, poolclass=NullPool, connect_args={"timeout": _CONNECT_TIMEOUT_S})
     async with Database(engine).write() as connection:
         await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
@@ -269,11 +189,10 @@ async def _migrate(database: Database, url: URL) -> None:
 
 
 @contextmanager
-def _one_kind_of_failure() -> Iterator[None]:
-    """A block in which a server that is not there, or does not answer in time, fails as the driver's own errors do.
+def _operational_errors() -> Iterator[None]:
+    """Context manager that raises an absent or silent server as OperationalError, like the driver's own errors.
 
-    What asyncpg meets on its way to the server comes as the operating system's error, and a pool that runs dry because
-    of it as SQLAlchemy's own.
+    asyncpg raises the operating system's errors on the way to the server, SQLAlchemy its own when the pool is empty.
     """
     try:
         yield
@@ -289,7 +208,7 @@ def _current_revision(connection: Connection) -> str | None:
 
 
 def _upgrade(connection: Connection, head: str) -> None:
-    """Run what is missing; several processes may arrive here one after the other, and the later find nothing to do."""
+    """Run the missing migrations; the second of several processes finds none."""
     current = _current_revision(connection)
     if current == head:
         return
@@ -304,18 +223,7 @@ def _upgrade(connection: Connection, head: str) -> None:
     command.upgrade(config, "head")
 
 
-@contextmanager
-def _migration_lock(path: Path) -> Iterator[None]:
-    """Hold the lock file beside a database; waits for whoever holds it. A killed holder releases it."""
-    descriptor = os.open(f"{path}.migrating", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _reason(error: BaseException) -> str:
-    """Return what went wrong, without the statement and its values."""
+    """Return the driver's message, without the statement and its values."""
     cause = getattr(error, "orig", None) or error
     return str(cause).strip().rstrip(".") or type(cause).__name__

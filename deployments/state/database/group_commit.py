@@ -1,7 +1,7 @@
 """Writes of many requests in one transaction: those that come while one is being committed go into the next together.
 
 A commit waits for the disk, and every statement for a thread or a server; at sixty requests a second that costs more
-than what is written. There is no timer: a write that comes alone is written at once.
+than the rows themselves. There is no timer: a single write is committed at once.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ _MAX_TOGETHER = 64
 
 
 class GroupCommit:
-    """Inserts rows into one database, those of each caller all or none."""
+    """Inserts rows into one database; of each caller's rows, either all are inserted or none."""
 
     def __init__(self, database: Database, tables: Sequence[Table]) -> None:
-        """Take the tables in the order in which they are to be written."""
+        """Take the tables in the order in which their rows are inserted."""
         self._database = database
         self._tables = tables
         self._waiting: list[tuple[Rows, asyncio.Future[None]]] = []
@@ -31,7 +31,7 @@ class GroupCommit:
         """Insert rows; return once they are committed.
 
         Raises:
-            SQLAlchemyError: they were not, for a reason of their own or of the database.
+            SQLAlchemyError: they were not, because a row is invalid or the database fails.
         """
         done = asyncio.get_running_loop().create_future()
         self._waiting.append((rows, done))
@@ -48,7 +48,7 @@ class GroupCommit:
             self._writing = None
 
     async def _commit(self, together: list[tuple[Rows, "asyncio.Future[None]"]]) -> None:
-        """Write some callers' rows in one transaction; where that fails, each caller's in one of their own."""
+        """Insert the rows of several callers in one transaction; if it fails, in one transaction for each caller."""
         try:
             await self._insert([rows for rows, _ in together])
         except Exception as error:
@@ -59,7 +59,7 @@ class GroupCommit:
                 together[0][1].set_exception(error)
             return
         for _, done in together:
-            if not done.done():  # Its caller may have left.
+            if not done.done():  # Its caller may have been cancelled.
                 done.set_result(None)
 
     async def _insert(self, together: list[Rows]) -> None:

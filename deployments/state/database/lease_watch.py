@@ -1,4 +1,4 @@
-"""Detects abandoned leases with the local monotonic clock; the work queues find what they may claim with it."""
+"""Detects abandoned leases with the local monotonic clock; the work queues use it to find what they may claim."""
 
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -15,12 +15,11 @@ def may_be_free(lease_until: ColumnElement[float], now: float, lease_s: float) -
 
 
 class LeaseWatch:
-    """What one process has seen of the leases of others.
+    """What one process has seen of the leases of other processes.
 
-    A lease names the time at which it ends by its holder's wall clock. Where that was ahead of the observer's, the time
-    is further off than a lease lasts, and nothing would end it if its holder died. So such a lease also ends once
-    nothing of it has changed for its length, as the observer's own monotonic clock measures it: its holder renews it
-    more often than that.
+    A lease ends at a time of its holder's wall clock. If that clock was ahead, the time is further away than a lease
+    lasts, and nothing would end the lease of a dead holder. So a lease also ends when it has not changed for its whole
+    length by the observer's monotonic clock: a living holder renews it more often.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -28,9 +27,9 @@ class LeaseWatch:
         self._seen: dict[Hashable, tuple[Hashable, float]] = {}
 
     def free(self, rows: Sequence[R], now: float, lease_s: float) -> list[R]:
-        """Return those of all rows that `may_be_free` whose lease has ended or is abandoned.
+        """Return the rows whose lease has ended or is abandoned; `rows` are all rows that `may_be_free` selects.
 
-        The last two columns of a row are the lease, its holder and its end; those before are the row's name.
+        The last two columns of a row are its lease: holder and end. The columns before them are the row's name.
         """
         names = {tuple(row[:-2]) for row in rows if row[-1] > now}
         self._seen = {name: seen for name, seen in self._seen.items() if name in names}
@@ -39,7 +38,7 @@ class LeaseWatch:
         ]
 
     def is_abandoned(self, name: Hashable, lease: Hashable, lease_s: float) -> bool:
-        """Note what a lease holds now; return whether it has held just that for its whole length."""
+        """Note the lease as it is now; return whether it has been unchanged for its whole length."""
         known = self._seen.get(name)
         if known is None or known[0] != lease:
             self._seen[name] = (lease, self._monotonic())

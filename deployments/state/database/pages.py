@@ -1,26 +1,29 @@
-"""Lists that are read in pages, by time and id: ids make the order of rows of one moment the same for every page."""
+"""Lists that clients read in pages, by time and id. The id orders rows of the same moment, alike for every page."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Table, and_, or_
+from sqlalchemy import Column, Select, and_, or_
 
 
-class PageOrder:
-    """The order of a table's rows by `created_at`, then by their id."""
+def page_of(
+    query: Select[Any],
+    id_column: Column[str],
+    limit: int | None,
+    after: Mapping[str, Any] | None,
+    *,
+    is_ascending: bool = False,
+) -> Select[Any]:
+    """Return the query for a page of `query`, ordered by `created_at` and id: the rows after the row `after`, if any.
 
-    def __init__(self, table: Table, id_column: Column[str], *, is_ascending: bool = False) -> None:
-        self._keys = (table.c.created_at, id_column)
-        self._is_ascending = is_ascending
-
-    def columns(self) -> list[ColumnElement[Any]]:
-        """Return what to sort by."""
-        return [column.asc() if self._is_ascending else column.desc() for column in self._keys]
-
-    def beyond(self, row: Mapping[str, Any]) -> ColumnElement[bool]:
-        """Return the condition that a row comes after this one."""
-        at, row_id = self._keys
-        then, then_id = row["created_at"], row[row_id.name]
-        if self._is_ascending:
-            return or_(at > then, and_(at == then, row_id > then_id))
-        return or_(at < then, and_(at == then, row_id < then_id))
+    It finds one row more than `limit` where there are more rows than the page holds.
+    """
+    at = id_column.table.c.created_at
+    if after is not None:
+        then, then_id = after["created_at"], after[id_column.name]
+        is_later = or_(at > then, and_(at == then, id_column > then_id))
+        is_earlier = or_(at < then, and_(at == then, id_column < then_id))
+        query = query.where(is_later if is_ascending else is_earlier)
+    keys = (at, id_column)
+    query = query.order_by(*(key.asc() if is_ascending else key.desc() for key in keys))
+    return query if limit is None else query.limit(limit + 1)

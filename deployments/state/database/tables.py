@@ -1,4 +1,4 @@
-"""The tables of the metadata database. Times are Unix seconds; nothing here holds content of a request."""
+"""The tables of the metadata database. Times are Unix seconds; content is sealed, in columns named `sealed_...`."""
 
 from sqlalchemy import (
     JSON,
@@ -17,7 +17,7 @@ from sqlalchemy import (
 
 metadata = MetaData()
 
-# One row per kind of thing that other processes follow; every change takes the next number, in the same transaction.
+# One row for each kind of row that other processes follow; every change takes the next number in its transaction.
 revisions = Table(
     "revisions",
     metadata,
@@ -52,8 +52,8 @@ api_keys = Table(
     Index("ix_api_keys_account", "account", "created_at"),
 )
 
-# `record_id` is made by the ingress, or of a batch and the number of its line, never by a client: what is told twice is
-# counted once.
+# `record_id` comes from the ingress, or from a batch and the number of its line, never from a client: a record that
+# arrives twice is counted once.
 request_log = Table(
     "request_log",
     metadata,
@@ -93,7 +93,7 @@ usage = Table(
     Index("ix_usage_day", "day"),
 )
 
-# What the gatekeeper had charged to each key at its last snapshot; see deployments.limits.snapshots.
+# The charges of each key at the gatekeeper's last snapshot; see deployments.limits.snapshots.
 limiter_state = Table(
     "limiter_state",
     metadata,
@@ -139,8 +139,8 @@ files = Table(
     Index("ix_files_account", "account", "created_at", "file_id"),
 )
 
-# `epoch` counts the claims of a batch: whoever holds an older one than the row's can change nothing any more.
-# `elapsed_s` of the batch's time had passed at `counted_at`; both are null before the first claim.
+# `epoch` counts the claims of a batch; the holder of an older claim can change nothing.
+# At `counted_at`, `elapsed_s` of the batch's time had passed; both are null before the first claim.
 # `done` has a bit for each line whose outcome is in a segment. `wrapped_key` opens the sealed metadata.
 batches = Table(
     "batches",
@@ -184,7 +184,7 @@ batches = Table(
     Index("ix_batches_account", "account", "created_at", "batch_id"),
 )
 
-# The one row says which object store belongs to this database: the one that holds the same marker; see `marker`.
+# The one row names the object store that belongs to this database: the one with the same marker; see objects.marker.
 object_stores = Table(
     "object_stores",
     metadata,
@@ -193,7 +193,7 @@ object_stores = Table(
     Column("is_written", Boolean, nullable=False),
 )
 
-# Outcomes of lines, some to an object; `entries` says which, and where each is in it. Gone when the batch has ended.
+# Objects that hold outcomes of lines; `entries` are the lines and their places in it. Deleted when the batch ends.
 batch_segments = Table(
     "batch_segments",
     metadata,
@@ -206,9 +206,9 @@ batch_segments = Table(
     Column("wrapped_key", LargeBinary, nullable=False),
 )
 
-# Responses and conversations. Their content is in the rows themselves: it is small and belongs to one row, and so is
-# there or gone with it, in the same transaction. Deleting a row deletes its wrapped key.
-# A chain is stored as each turn's own items and the id of the turn before: continuing it reads every item once.
+# Responses and conversations. Their content is small, so it is in the row itself and comes and goes in the row's
+# transaction. Deleting a row deletes its wrapped key.
+# A turn is stored with its own items and the id of the turn before: continuing a chain reads every item once.
 responses = Table(
     "responses",
     metadata,
@@ -223,7 +223,7 @@ responses = Table(
     Column("sealed_response", LargeBinary, nullable=False),
 )
 
-# Where an item that a later request refers to can be found.
+# The response of each item, for later requests that refer to the item.
 response_items = Table(
     "response_items",
     metadata,
@@ -232,7 +232,7 @@ response_items = Table(
     Index("ix_response_items_response", "response_id"),
 )
 
-# A response that runs in the background: who runs it may write as long as the epoch is the one it was given.
+# A response that runs in the background. Its runner may write as long as it holds the newest epoch.
 response_jobs = Table(
     "response_jobs",
     metadata,
@@ -280,8 +280,8 @@ conversation_items = Table(
     Index("ix_conversation_items_position", "conversation_id", "position"),
 )
 
-# Containers of the code interpreter. What is in one lies in the memory of the replica that holds it; a row says only
-# that it is there, and its sealed record where. Times are Unix seconds; `idle_s` is after how long without use it ends.
+# Containers of the code interpreter. Their content is in the memory of a replica, whose place is in the sealed record.
+# A container ends after `idle_s` seconds without use.
 containers = Table(
     "containers",
     metadata,
@@ -297,9 +297,9 @@ containers = Table(
     Index("ix_containers_account", "account", "created_at", "container_id"),
 )
 
-# Vector stores. A store is of one embedding model. `revision` changes with what can be found in it; `tidy_at` is when
-# its index is to be tidied next, `is_dirty` whether there is something in it by then that no row names any more.
-# One that was deleted keeps its row, without its key and its record, until its index is gone.
+# Vector stores, each of one embedding model. `revision` changes with what a search can find. The index is tidied next
+# at `tidy_at`, and then holds entries without a row if `is_dirty`.
+# A deleted store keeps its row, without its key and its record, until its index is gone.
 vector_stores = Table(
     "vector_stores",
     metadata,
@@ -320,9 +320,9 @@ vector_stores = Table(
     Index("ix_vector_stores_account", "account", "created_at", "store_id"),
 )
 
-# The files in each store. `run_id` names the claim under which a file is being indexed, or was: whoever holds another
-# one may write nothing, and what stands in the index under another one does not count. `wrapped_key` opens the sealed
-# record and what the index holds of the file. `expires_at` is the file's own.
+# The files in each store. `run_id` names the claim under which a file is or was indexed: the holder of another claim
+# may write nothing, and index entries of another claim do not count. `wrapped_key` opens the sealed record and the
+# file's index entries. `expires_at` is the file's own.
 vector_store_files = Table(
     "vector_store_files",
     metadata,

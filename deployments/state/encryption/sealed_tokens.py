@@ -1,4 +1,4 @@
-"""Content that the client keeps for the service: sealed for its account, so that nobody else can read or make it."""
+"""Content that a client keeps for the service: sealed for its account, so that no other party can read or make it."""
 
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -23,7 +23,7 @@ class AccountTokens:
         return urlsafe_b64encode(token_id + bytes([len(wrapped)]) + wrapped + sealed).decode()
 
     def open(self, token: str) -> str | None:
-        """Return the text of a token, None if it is not one that was sealed for this account."""
+        """Return the text of a token, None if it was not sealed for this account."""
         try:
             raw = urlsafe_b64decode(token)
             end = _ID_BYTES + 1 + raw[_ID_BYTES]
@@ -40,5 +40,5 @@ class SealedTokens:
         self._vault = vault
 
     async def of(self, account: str) -> AccountTokens:
-        """Return what seals and opens the tokens of an account."""
+        """Return the tokens of an account."""
         return AccountTokens(await self._vault.account_key(account))

@@ -1,13 +1,13 @@
-"""Encryption at rest: every object has a random key of its own, wrapped by its account's key. Pure; keeps nothing.
+"""Encryption at rest: every object has a random key of its own, wrapped by its account's key. Pure; stores nothing.
 
     master key ── wraps ── account keys (`deployments.state.encryption.vault`) ── wrap ── data keys ── seal ── content
 
-All of it is AES-256-GCM. What is sealed is bound to its object and to a label that says what it is for, so that no
-ciphertext can be put into another one's place. Whoever deletes a wrapped data key has destroyed the content.
+All of it is AES-256-GCM. Sealed content is bound to its object and to a label for its purpose, so that no ciphertext
+can take the place of another. Deleting a wrapped data key destroys the content.
 
 Long content is sealed as a stream of chunks (the layout of Tink's AES-GCM-HKDF streaming): a random salt from which
-the stream's own key is derived, then chunks whose nonces are their numbers and whether they are the last, so that
-none can be left out, moved, or cut off the end. Any range of it can be read without the rest.
+the stream's own key is derived, then chunks. The nonce of a chunk is its number and whether it is the last, so that no
+chunk can be left out, moved, or cut off the end. Any range of a stream can be read without the rest.
 """
 
 import hmac
@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 KEY_BYTES = 32
 TAG_BYTES = 16
 CHUNK_BYTES = 64 * 1024
-"""Plaintext bytes in each chunk of a stream but the last."""
+"""Plaintext bytes in each chunk of a stream; the last one may be shorter."""
 SALT_BYTES = 32
-"""What a sealed stream begins with."""
+"""The bytes at the start of a sealed stream."""
 
 _NONCE_BYTES = 12
 _SEALED_CHUNK_BYTES = CHUNK_BYTES + TAG_BYTES
@@ -32,7 +32,7 @@ _CHUNK_NONCE = struct.Struct(">Q3xB")
 
 
 class SealBroken(Exception):
-    """What was read is not what was sealed here: changed, cut off, of another object, or under another key."""
+    """The sealed bytes cannot be opened: they are changed, cut off, of another object, or under another key."""
 
 
 class DataKey:
@@ -44,28 +44,28 @@ class DataKey:
         self._cipher = AESGCM(key)
 
     def seal(self, content: bytes, label: bytes) -> bytes:
-        """Return content sealed as one piece; `label` says what it is for and must be known to open it."""
+        """Return content sealed as one piece; `label` names its purpose and is needed to open it."""
         return _seal(self._cipher, content, self._bind(label))
 
     def open(self, sealed: bytes, label: bytes) -> bytes:
-        """Return what `seal` sealed under the same label.
+        """Return the content that `seal` sealed under the same label.
 
         Raises:
-            SealBroken: it was not sealed here, or has changed.
+            SealBroken: it was not sealed with this key and label, or has changed.
         """
         return _open(self._cipher, sealed, self._bind(label))
 
     def derive(self, label: bytes) -> bytes:
-        """Return a secret of 32 bytes that this key and the label stand for, and nobody can guess without the key."""
+        """Return a secret of 32 bytes, derived from this key and the label."""
         return hmac.digest(self._key, b"derived\0" + self._bind(label), "sha256")
 
     def new_stream(self, label: bytes) -> "StreamSealer":
-        """Return what seals one stream, under a key that no other stream has."""
+        """Return the sealer of one stream, under a key that no other stream has."""
         salt = secrets.token_bytes(SALT_BYTES)
         return StreamSealer(salt, self._stream_cipher(salt, label))
 
     def open_stream(self, salt: bytes, label: bytes, num_bytes: int) -> "StreamOpener":
-        """Return what opens the chunks of a stream of `num_bytes` plaintext bytes that begins with `salt`."""
+        """Return the opener of a stream of `num_bytes` plaintext bytes that begins with `salt`."""
         return StreamOpener(self._stream_cipher(salt, label), num_bytes)
 
     def _stream_cipher(self, salt: bytes, label: bytes) -> AESGCM:
@@ -83,7 +83,7 @@ class AccountKey:
         self._cipher = AESGCM(key)
 
     def new_object(self, object_id: str) -> tuple[DataKey, bytes]:
-        """Return a new data key, and its wrapped form, to be kept where deleting the object deletes it."""
+        """Return a new data key and its wrapped form, which must be stored where deleting the object deletes it."""
         key = secrets.token_bytes(KEY_BYTES)
         return DataKey(object_id, key), _seal(self._cipher, key, _data_key_label(object_id))
 
@@ -97,7 +97,7 @@ class AccountKey:
 
 
 class StreamSealer:
-    """Seals content that comes in pieces of any size; what it returns, joined, is the sealed stream."""
+    """Seals content that comes in pieces of any size; the returned bytes, joined, are the sealed stream."""
 
     def __init__(self, salt: bytes, cipher: AESGCM) -> None:
         self.num_bytes = 0
@@ -107,11 +107,11 @@ class StreamSealer:
         self._kept = bytearray()
 
     def update(self, piece: bytes) -> bytes:
-        """Take more content in; return what is sealed of it by now, which may be nothing."""
+        """Add content; return the next part of the sealed stream, which may be empty."""
         self.num_bytes += len(piece)
         self._kept += piece
         sealed = [self._take_head()]
-        # The last chunk is only known at the end, so one is kept back, and a full one counts as one.
+        # Only the end shows which chunk is the last, so one chunk is always kept back, even a full one.
         while len(self._kept) > CHUNK_BYTES:
             sealed.append(self._seal_chunk(bytes(self._kept[:CHUNK_BYTES]), is_last=False))
             del self._kept[:CHUNK_BYTES]
@@ -132,7 +132,7 @@ class StreamSealer:
 
 
 class StreamOpener:
-    """Opens chunks of a sealed stream; `num_chunks` is how many it has, always one at least."""
+    """Opens chunks of a sealed stream; `num_chunks` is their number, at least one."""
 
     def __init__(self, cipher: AESGCM, num_bytes: int) -> None:
         self.num_chunks = max(1, -(-num_bytes // CHUNK_BYTES))
@@ -142,7 +142,7 @@ class StreamOpener:
         """Return the plaintext of one chunk, counted from 0.
 
         Raises:
-            SealBroken: it is not that chunk of this stream, whole and unchanged.
+            SealBroken: the bytes are not that chunk of this stream, whole and unchanged.
         """
         nonce = _CHUNK_NONCE.pack(number, number == self.num_chunks - 1)
         try:
@@ -157,7 +157,7 @@ def sealed_bytes(num_bytes: int) -> int:
 
 
 def chunk_span(number: int, num_bytes: int) -> tuple[int, int]:
-    """Return where a chunk begins and ends in the sealed stream of `num_bytes` plaintext bytes."""
+    """Return the start and the end of a chunk in the sealed stream of `num_bytes` plaintext bytes."""
     start = SALT_BYTES + number * _SEALED_CHUNK_BYTES
     return start, min(start + _SEALED_CHUNK_BYTES, sealed_bytes(num_bytes))
 

@@ -1,4 +1,4 @@
-"""The keys of accounts: made at an account's first use, kept in the database wrapped by the master key."""
+"""The keys of accounts: made at an account's first use, stored in the database wrapped by the master key."""
 
 import time
 from collections import OrderedDict
@@ -22,10 +22,10 @@ class Vault:
         self._cache: OrderedDict[str, AccountKey] = OrderedDict()
 
     async def account_key(self, account: str) -> AccountKey:
-        """Return the account's key, made now where there is none yet; who asks at once gets the same.
+        """Return the account's key; make it if there is none yet. Processes that ask together get the same key.
 
         Raises:
-            SealBroken: it was wrapped by another master key than this service's.
+            SealBroken: the key was wrapped by a master key other than this service's.
         """
         cached = self._cache.get(account)
         if cached is not None:
@@ -44,7 +44,7 @@ class Vault:
         return wrapped
 
     async def _make(self, account: str) -> bytes:
-        """Add a key unless somebody else has just done so; return the one that is there."""
+        """Add a key, unless another process just has; return the wrapped key that is there."""
         _, wrapped = wrap_account_key(self._master_key, account)
         row = {"account": account, "wrapped_key": wrapped, "created_at": time.time()}
         async with self._database.write() as connection:

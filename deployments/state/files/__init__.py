@@ -1,1 +1,1 @@
-"""Files: their rows and their content."""
+"""Files: their rows in the database, and their content in the object store."""

@@ -1,4 +1,4 @@
-"""The content of one file on its way into the object store and out of it, sealed there."""
+"""Writes and reads the content of one file in the object store, where it is sealed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -21,7 +21,7 @@ _WINDOW_BYTES = _CHUNKS_PER_WINDOW * CHUNK_BYTES
 
 
 class NewFile(NamedTuple):
-    """A file about to be written; `key_id` names the API key that has it written."""
+    """A file to be written; `key_id` is the API key that writes it."""
 
     account: str
     key_id: str
@@ -40,12 +40,12 @@ class FileWriter:
 
     @property
     def object_key(self) -> str:
-        """Where the content appears."""
+        """The key under which the content appears."""
         return self._object_key
 
     @property
     def num_bytes(self) -> int:
-        """Plaintext bytes written so far."""
+        """The plaintext bytes written so far."""
         return self._sealer.num_bytes
 
     async def write(self, piece: bytes) -> None:
@@ -63,7 +63,7 @@ class FileWriter:
         await self._writer.write(self._sealer.finish())
 
     def row(self, *, purpose: str, filename: str, created_at: float, expires_at: float) -> dict[str, Any]:
-        """Return the row under which the file is to be recorded, once its content has appeared."""
+        """Return the file's row, to be recorded once the content has appeared."""
         return {
             "file_id": self._new.file_id,
             "account": self._new.account,
@@ -79,7 +79,7 @@ class FileWriter:
 
 
 class ContentReader:
-    """Reads the content of one stored file. Keeps the last mebibyte or two, so that neighbours cost nothing."""
+    """Reads the content of one stored file. Keeps the last two mebibytes, so that reads nearby cost nothing."""
 
     def __init__(self, objects: ObjectStore, row: Mapping[str, Any], key: DataKey) -> None:
         self.num_bytes: int = row["num_bytes"]
@@ -95,7 +95,7 @@ class ContentReader:
 
         Raises:
             StoreUnavailable: the object store fails.
-            ContentLost: what it holds is not what was written there.
+            ContentLost: the content is missing or damaged.
         """
         return b"".join([piece async for piece in self.pieces(start, stop)])
 
@@ -110,7 +110,7 @@ class ContentReader:
             yield piece
 
     async def _load_once(self, number: int) -> bytes:
-        """Return a window that is not there; all who ask for it at once, as the lines of a batch do, wait for one."""
+        """Return a window that is not kept; readers that ask together, like the lines of a batch, share one load."""
         loading = self._loading.get(number)
         if loading is None:
             loading = self._loading[number] = asyncio.create_task(self._load(number))

@@ -1,9 +1,9 @@
 """The files of all accounts: metadata in the database, content in the object store, sealed under a key for each file.
 
 A file that belongs to another account does not exist, nor does one past its expiry. Content is written before its
-row and deleted after it, so that a row never names what is not there; what has no row is swept away.
+row and deleted after it, so that every row has its content; objects without a row are orphans and are deleted later.
 
-A file past its expiry is out of sight by the wall clock, and destroyed by one that does not jump ahead.
+Expiry hides a file by the wall clock, and deletes it by a clock that does not jump ahead.
 """
 
 import secrets
@@ -19,16 +19,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.database.batch_status import ENDED
 from deployments.state.database.clock import PastClock, uptime
 from deployments.state.database.connection import Database
-from deployments.state.database.pages import PageOrder
+from deployments.state.database.ids import id_groups
+from deployments.state.database.pages import page_of
+from deployments.state.database.rows import columns_for
 from deployments.state.database.tables import batches, files
 from deployments.state.encryption.sealing import DataKey
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.content import ContentReader, FileWriter, NewFile, open_name
+from deployments.state.objects.orphans import delete_orphans
 from deployments.state.objects.store import ObjectStore, StoreUnavailable
 from deployments.state.vector_stores.rows import forget_files
 
 ORPHAN_AGE_S = 6 * 3600.0
-"""What is in the object store for so long without a row never gets one."""
+"""An object of this age without a row is an orphan: no write takes so long."""
 
 
 class FileNotFound(LookupError):
@@ -36,7 +39,7 @@ class FileNotFound(LookupError):
 
 
 class FileInUse(Exception):
-    """The file is the input of a batch that has not ended; `batch_id` says which."""
+    """The file is the input of the unfinished batch `batch_id`."""
 
     def __init__(self, batch_id: str) -> None:
         super().__init__(f"The batch {batch_id} is using the file.")
@@ -45,7 +48,7 @@ class FileInUse(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """What is known of a file. Times are Unix seconds."""
+    """A stored file. Times are Unix seconds."""
 
     file_id: str
     account: str
@@ -57,7 +60,7 @@ class StoredFile:
 
 
 class Page(NamedTuple):
-    """Which files of a list are meant: at most `limit`, after the one with the id `after`."""
+    """A page of a list: at most `limit` files, after the file with the id `after`."""
 
     purpose: str | None = None
     limit: int = 10_000
@@ -84,7 +87,7 @@ class FileStore:
 
     @asynccontextmanager
     async def create(self, new: NewFile) -> AsyncIterator[FileWriter]:
-        """Open a new file; its content appears when the block ends without an error, and counts once `record` has run.
+        """Open a new file. Its content appears when the block ends without an error; `record` then makes it a file.
 
         Raises:
             StoreUnavailable: the object store fails, or is full.
@@ -97,7 +100,7 @@ class FileStore:
             await file.finish()
 
     async def record(self, row: Mapping[str, Any]) -> StoredFile:
-        """Have a file count whose content has appeared."""
+        """Add the row of a file whose content has appeared; return the file."""
         async with self._database.write() as connection:
             await record_file(connection, row)
         return await self._to_file(row)
@@ -106,17 +109,17 @@ class FileStore:
         """Return one file of an account.
 
         Raises:
-            FileNotFound: it has none with this id.
+            FileNotFound: the account has none with this id.
         """
         return await self._to_file(await self._row(account, file_id, even_expired=even_expired))
 
     async def find_all(self, account: str, file_ids: Sequence[str]) -> dict[str, StoredFile]:
-        """Return those of some files that the account has, by id."""
+        """Return the account's files among `file_ids`, by id."""
         found: dict[str, StoredFile] = {}
         wanted = [file_id for file_id in dict.fromkeys(file_ids) if "\0" not in file_id]
-        for start in range(0, len(wanted), 400):
+        for ids in id_groups(wanted):
             query = select(files).where(files.c.account == account, files.c.expires_at > self.clock())
-            query = query.where(files.c.file_id.in_(wanted[start : start + 400]))
+            query = query.where(files.c.file_id.in_(ids))
             async with self._database.read() as connection:
                 rows = (await connection.execute(query)).mappings().all()
             found |= {row["file_id"]: await self._to_file(dict(row)) for row in rows}
@@ -126,18 +129,15 @@ class FileStore:
         """Return a page of an account's files, and whether there are more.
 
         Raises:
-            FileNotFound: `page.after` is no file of this account.
+            FileNotFound: the account has no file `page.after`.
         """
-        order = PageOrder(files, files.c.file_id, is_ascending=page.order == "asc")
         query = select(files).where(files.c.account == account, files.c.expires_at > self.clock())
         if page.purpose is not None:
             query = query.where(files.c.purpose == page.purpose)
-        if page.after is not None:
-            after = await self._row(account, page.after)
-            query = query.where(order.beyond(after))
-        query = query.order_by(*order.columns())
+        after = None if page.after is None else await self._row(account, page.after)
+        query = page_of(query, files.c.file_id, page.limit, after, is_ascending=page.order == "asc")
         async with self._database.read() as connection:
-            rows = (await connection.execute(query.limit(page.limit + 1))).mappings().all()
+            rows = (await connection.execute(query)).mappings().all()
         return [await self._to_file(dict(row)) for row in rows[: page.limit]], len(rows) > page.limit
 
     async def read(self, file: StoredFile, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
@@ -146,14 +146,14 @@ class FileStore:
         Raises:
             FileNotFound: the file is gone.
             StoreUnavailable: the object store fails.
-            ContentLost: what it holds is not what was written there.
+            ContentLost: the content is missing or damaged.
         """
         reader = await self.open(file)
         async for piece in reader.pieces(start, file.num_bytes if stop is None else stop):
             yield piece
 
     async def open(self, file: StoredFile) -> ContentReader:
-        """Return what reads a file's content, also when it has expired meanwhile.
+        """Return a reader of a file's content, even if the file has expired meanwhile.
 
         Raises:
             FileNotFound: the file is gone.
@@ -162,7 +162,7 @@ class FileStore:
         return ContentReader(self.objects, row, await self._data_key(row))
 
     async def delete(self, account: str, file_id: str) -> None:
-        """Destroy a file; it leaves every vector store that it is in.
+        """Delete a file, also from every vector store.
 
         Raises:
             FileNotFound: the account has none with this id.
@@ -170,7 +170,7 @@ class FileStore:
         """
         row = await self._row(account, file_id)
         async with self._database.write() as connection:
-            # Locked first: a batch that is being created on it has then been committed, or finds no file.
+            # Locked first: a batch that is being created with this input is committed by then, or finds no file.
             await connection.execute(select(files.c.file_id).where(files.c.file_id == file_id).with_for_update())
             user = await connection.scalar(_users_of(file_id).with_only_columns(batches.c.batch_id).limit(1))
             if user is not None:
@@ -180,12 +180,12 @@ class FileStore:
         await self.drop_object(row["object_key"])
 
     async def drop_object(self, object_key: str) -> None:
-        """Delete content whose row is gone; where that fails, the sweep will."""
+        """Delete content whose row is gone; if that fails, the orphan sweep will."""
         with suppress(StoreUnavailable):
             await self.objects.delete(object_key)
 
     async def sweep(self) -> int:
-        """Destroy what has expired and no batch needs any more; return how many files that was."""
+        """Delete the expired files that no unfinished batch needs; return how many."""
         query = (
             select(files.c.file_id, files.c.object_key)
             .where(files.c.expires_at <= self.past(), ~exists(_users_of(files.c.file_id)))
@@ -194,34 +194,29 @@ class FileStore:
         async with self._database.write() as connection:
             rows = (await connection.execute(query)).all()
             ids = [file_id for file_id, _ in rows]
-            for start in range(0, len(ids), 400):
-                await connection.execute(delete(files).where(files.c.file_id.in_(ids[start : start + 400])))
+            for group in id_groups(ids):
+                await connection.execute(delete(files).where(files.c.file_id.in_(group)))
             await forget_files(connection, ids, self.clock())
         for _, object_key in rows:
             await self.drop_object(object_key)
         return len(rows)
 
     async def sweep_orphans(self, older_than_s: float = ORPHAN_AGE_S) -> int:
-        """Delete objects that no file names and that were not written just now; return how many.
+        """Delete objects of this age that no file names, and drafts of killed writers; return how many.
 
         Raises:
             StoreUnavailable: the object store fails.
         """
-        before = self.past() - older_than_s
-        old = [one.key async for one in self.objects.list_objects("files") if one.modified_at < before]
         num_dropped = await self.objects.drop_unfinished(older_than_s)
-        for start in range(0, len(old), 400):
-            keys = old[start : start + 400]
-            async with self._database.read() as connection:
-                query = select(files.c.object_key).where(files.c.object_key.in_(keys))
-                known = set((await connection.scalars(query)).all())
-            for key in set(keys) - known:
-                await self.objects.delete(key)
-                num_dropped += 1
-        return num_dropped
+        return num_dropped + await delete_orphans(self.objects, "files", self.past() - older_than_s, self._known)
+
+    async def _known(self, object_keys: Sequence[str]) -> Sequence[str]:
+        query = select(files.c.object_key).where(files.c.object_key.in_(object_keys))
+        async with self._database.read() as connection:
+            return (await connection.scalars(query)).all()
 
     async def num_bytes_of(self, account: str) -> int:
-        """Return how much an account's files hold together."""
+        """Return the total size of an account's files."""
         query = select(func.coalesce(func.sum(files.c.num_bytes), 0)).where(files.c.account == account)
         async with self._database.read() as connection:
             return int(await connection.scalar(query) or 0)
@@ -242,22 +237,14 @@ class FileStore:
 
     async def _to_file(self, row: Mapping[str, Any]) -> StoredFile:
         name = open_name(row, await self._data_key(row))
-        return StoredFile(
-            row["file_id"],
-            row["account"],
-            row["purpose"],
-            name,
-            row["num_bytes"],
-            row["created_at"],
-            row["expires_at"],
-        )
+        return StoredFile(**columns_for(StoredFile, row), filename=name)
 
 
 async def record_file(connection: AsyncConnection, row: Mapping[str, Any]) -> None:
-    """Have a file count, together with whatever else the transaction does."""
+    """Add the row of a file within the caller's transaction."""
     await connection.execute(insert(files).values(**row))
 
 
 def _users_of(file_id: Any) -> Select[Any]:
-    """Return the query for batches that have not ended and whose input a file is."""
+    """Return the query for unfinished batches whose input is the file."""
     return select(batches).where(batches.c.input_file_id == file_id, batches.c.status.not_in(ENDED))

@@ -1,1 +1,1 @@
-"""API keys and the principals that they stand for."""
+"""API keys, their holders (principals), and tiers."""

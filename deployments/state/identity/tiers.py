@@ -1,4 +1,4 @@
-"""Tiers: named sets of limits, which are data in the configuration. A tier is added there and nowhere else."""
+"""Tiers: named sets of limits. They are data: adding one to the configuration needs no change of code."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -16,11 +16,11 @@ TierName = Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[a-z0-9]
 
 
 class TierLimits(Section):
-    """What a tier allows.
+    """The limits of a tier.
 
-    One key may use `requests_per_minute` and `tokens_per_minute` in any 60 seconds; None where each key needs limits of
-    its own. The unfinished batches of one account may hold `enqueued_tokens` together, whatever its keys use in a
-    minute; None for any number.
+    Each key may use `requests_per_minute` and `tokens_per_minute` in any 60 seconds; None means that each key needs
+    limits of its own. The unfinished batches of an account may hold `enqueued_tokens` together, beside the limits of
+    its keys; None means any number.
     """
 
     requests_per_minute: RequestsPerMinute | None
@@ -37,9 +37,9 @@ _LEAST = TierLimits(requests_per_minute=1, tokens_per_minute=1, enqueued_tokens=
 
 
 class Tiers(RootModel[dict[TierName, TierLimits]]):
-    """The tiers by name: free, standard and enterprise, as the configuration changes them, and those that it adds.
+    """The tiers by name: free, standard and enterprise, with the configuration's changes, and its own tiers.
 
-    What it leaves out of free, standard or enterprise stays as it is by default; a tier that it adds has all limits.
+    A limit of free, standard or enterprise that is left out keeps its default; a tier of its own names all limits.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -59,12 +59,12 @@ class Tiers(RootModel[dict[TierName, TierLimits]]):
         return tuple(self.root)
 
     def of(self, name: str) -> TierLimits:
-        """Return the limits of a tier; the least that there can be where it left the configuration."""
+        """Return the limits of a tier; for a tier that is no longer configured, the lowest limits."""
         return self.root.get(name, _LEAST)
 
 
 def _over_default(name: Any, limits: Any) -> Any:
-    """Return the limits of a tier as given, with what they leave out of one that is there by default."""
+    """Return the limits as given, completed from the default tier of the same name, if there is one."""
     if not isinstance(limits, Mapping) or name not in _DEFAULTS:
         return limits
     return {**_DEFAULTS[name].model_dump(), **limits}

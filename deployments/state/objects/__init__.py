@@ -1,1 +1,1 @@
-"""The object store, a folder or a bucket."""
+"""The object store, a directory or a bucket."""

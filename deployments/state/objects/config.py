@@ -1,4 +1,4 @@
-"""What the operator says about the object store: a directory, or a bucket by its URL."""
+"""The settings of the object store: a directory, or a bucket by its URL."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class ObjectStoreConfig(Section):
 
 @dataclass(frozen=True)
 class ResolvedObjectStore:
-    """An `ObjectStoreConfig` with its references followed; `options` are by obstore's names and may hold secrets."""
+    """An `ObjectStoreConfig` with its references followed; `options` have obstore's names and may hold secrets."""
 
     url: str
     timeout_s: float = 20.0
@@ -58,7 +58,7 @@ def resolve_object_store(config: ObjectStoreConfig, state_dir: Path, environ: Ma
     """Follow the references of `config`.
 
     Raises:
-        ConfigError: a reference leads nowhere, or what it leads to cannot be used.
+        ConfigError: a reference leads nowhere, or its value cannot be used.
     """
     url = config.url
     if url is None:
@@ -81,7 +81,7 @@ def check_object_url(url: str) -> str:
     """Return the scheme of an object store's URL.
 
     Raises:
-        ConfigError: it is of no kind that is supported, or carries a password.
+        ConfigError: its kind is not supported, or it carries a password.
     """
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not (parts.netloc or parts.path.strip("/")):

@@ -1,8 +1,8 @@
-"""Which object store belongs to which database: both hold the same marker, written at the first start.
+"""Ties an object store to its database: both hold the same marker, written at the first start.
 
-Without it a start with the wrong disk mounted, or with another bucket, would find every file gone, one by one; and one
-with an empty database would take whatever the object store holds for orphans and delete it. The marker is in the
-database first, and counts as written once it is in the object store too: whoever starts in between finishes that.
+Without a marker, a start with the wrong disk or bucket would find every file missing, one by one, and a start with an
+empty database would delete everything in the object store as orphans. The marker is written to the database first, and
+is noted as written once it is in the object store too; a start between the two finishes that.
 """
 
 import asyncio
@@ -22,33 +22,33 @@ logger = logging.getLogger(__name__)
 
 MARKER_KEY = "manta-marker"
 _NAME = "files"
-_PATIENCE_S = 10.0
+_CHECK_TIMEOUT_S = 10.0
 _OVERRIDE = "If they are to belong together as they are now, run `manta adopt-object-store`."
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the database says."""
+    """The marker in the database."""
 
     marker: str
     is_written: bool
 
 
 async def open_objects(database: Database, config: ResolvedObjectStore) -> BucketStore:
-    """Return the object store of a configuration, after a look whether it belongs to the database.
+    """Return the object store of a configuration, after checking that it belongs to the database.
 
-    One that cannot be reached is taken for the right one: what needs it fails by itself, and all else works.
+    An unreachable object store is assumed to be the right one: requests that need it fail, and all others work.
 
     Raises:
         ConfigError: it belongs to another database, or another one belongs to this database.
     """
     objects = create_objects(config)
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_CHECK_TIMEOUT_S):
             await mark(database, objects, config.url)
         objects.expect(MARKER_KEY)
     except (StoreUnavailable, TimeoutError) as error:
-        logger.warning("The object store cannot be looked at: %s", type(error).__name__)
+        logger.warning("The object store could not be checked: %s", type(error).__name__)
     return objects
 
 
@@ -66,13 +66,13 @@ def create_objects(config: ResolvedObjectStore) -> BucketStore:
 
 
 async def mark(database: Database, objects: ObjectStore, url: str) -> None:
-    """Check that both hold the same marker; write one where neither has one.
+    """Check that both hold the same marker; if neither has one, write one.
 
     Raises:
-        ConfigError: they do not belong together; `url` is how the message calls the object store.
+        ConfigError: they do not belong together; the message names the object store by `url`.
         StoreUnavailable: the object store fails.
     """
-    found = await _read(objects)  # First: what is found here was in the database before.
+    found = await _read(objects)  # Read first: a marker in the object store was in the database before.
     known = await _known(database)
     if known is None and found is None:
         known = await _make(database)
@@ -87,17 +87,17 @@ async def mark(database: Database, objects: ObjectStore, url: str) -> None:
 
 
 async def check(database: Database, objects: ObjectStore, url: str) -> None:
-    """Check as `mark` does, and write nothing."""
+    """Check like `mark`, and write nothing."""
     found, known = await _read(objects), await _known(database)
     if found is not None or (known is not None and known.is_written):
         _compare(known, found, url)
 
 
 async def adopt(database: Database, objects: ObjectStore) -> None:
-    """Have the database and the object store belong together, whatever they hold and belonged to before.
+    """Tie the database and the object store together, whatever they hold and were tied to before.
 
     Raises:
-        StoreUnavailable: the object store fails; a start, or doing this again, then finishes what was begun.
+        StoreUnavailable: the object store fails; the next start, or another call, finishes the work.
     """
     marker = secrets.token_hex(16)
     async with database.write() as connection:
@@ -140,7 +140,7 @@ async def _known(database: Database) -> _Known | None:
 
 
 async def _make(database: Database) -> _Known | None:
-    """Have the database hold a new marker, or the one that another process has just made."""
+    """Write a new marker into the database, unless another process just has; return the marker that is there."""
     row = {"name": _NAME, "marker": secrets.token_hex(16), "is_written": False}
     async with database.write() as connection:
         await connection.execute(database.insert_or_ignore(object_stores).values(row))

@@ -1,7 +1,7 @@
-"""The object store: where encrypted content is kept, by keys that nobody chooses but this service.
+"""The object store: bytes under keys that only this service chooses, in a directory or a bucket.
 
-An object appears whole or not at all. Whether it counts is for the database to say: what no row names is an orphan.
-Nothing here knows what an object holds.
+An object appears whole or not at all. The database knows which objects count: an object without a row is an orphan.
+Callers seal the content; this module does not know what an object holds.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class ObjectMissing(LookupError):
 
 
 class StoreUnavailable(Exception):
-    """The object store cannot be reached or fails; trying again later may help."""
+    """The object store cannot be reached or fails; a later attempt may succeed."""
 
 
 class StoreFull(StoreUnavailable):
@@ -40,12 +40,12 @@ class StoreFull(StoreUnavailable):
 
 
 class ContentLost(StoreUnavailable):
-    """What should be under a key is not there or not what was written: it is damaged, or its disk is not mounted."""
+    """The content under a key is missing or not what was written: it is damaged, or its disk is not mounted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a listing says of an object; `modified_at` is in Unix seconds."""
+    """An object in a listing; `modified_at` is in Unix seconds."""
 
     key: str
     num_bytes: int
@@ -53,34 +53,25 @@ class ObjectInfo:
 
 
 class ObjectWriter(Protocol):
-    """An object that is being written."""
+    """An object that is being written; raises StoreUnavailable if it cannot be."""
 
     async def write(self, piece: bytes) -> None:
-        """Add to the object.
-
-        Raises:
-            StoreUnavailable: it cannot be written.
-        """
+        """Add to the object."""
         ...
 
 
 class ObjectStore(Protocol):
-    """Bytes under keys; kept by `BucketStore` and by the twin in `tests`."""
+    """Bytes under keys; implemented by `BucketStore` and by the twin in `tests`.
+
+    Every method raises StoreUnavailable if the object store fails, StoreFull if it has no room.
+    """
 
     def create(self, key: str) -> AbstractAsyncContextManager[ObjectWriter]:
-        """Open a new object, which appears when the block ends, and does not when it ends with an error.
-
-        Raises:
-            StoreUnavailable: it cannot be written; StoreFull where that is for want of room.
-        """
+        """Open a new object, which appears when the block ends, and does not when it ends with an error."""
         ...
 
     async def put(self, key: str, content: bytes) -> None:
-        """Write a small object at once.
-
-        Raises:
-            StoreUnavailable: it cannot be written; StoreFull where that is for want of room.
-        """
+        """Write a small object at once."""
         ...
 
     async def read(self, key: str, start: int, stop: int) -> bytes:
@@ -88,28 +79,19 @@ class ObjectStore(Protocol):
 
         Raises:
             ObjectMissing: there is no such object.
-            StoreUnavailable: it cannot be read.
         """
         ...
 
     async def delete(self, key: str) -> None:
-        """Delete an object; nothing happens where there is none.
-
-        Raises:
-            StoreUnavailable: it cannot be deleted.
-        """
+        """Delete an object; nothing happens where there is none."""
         ...
 
     def list_objects(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        """Yield the objects whose keys begin with a folder's name.
-
-        Raises:
-            StoreUnavailable: they cannot be listed.
-        """
+        """Yield the objects whose keys begin with a folder's name."""
         ...
 
     async def drop_unfinished(self, older_than_s: float) -> int:
-        """Remove what writers left behind that were killed; return how many pieces that was."""
+        """Remove the drafts of killed writers; return how many."""
         ...
 
 
@@ -133,9 +115,9 @@ class BucketStore:
         self._store = from_url(config.url, config=options or None, client_options=client, retry_config=retry)
 
     def expect(self, key: str) -> None:
-        """Take a directory for away whenever this object is not in it.
+        """Treat a directory without this object as unavailable.
 
-        A disk that is not mounted leaves an empty directory, which would take everything and lose it at the next mount.
+        An unmounted disk leaves an empty directory, which would accept content and lose it at the next mount.
         """
         if self._directory is not None:
             self._landmark = self._directory / key
@@ -188,7 +170,7 @@ class BucketStore:
                     yield ObjectInfo(one["path"], one["size"], one["last_modified"].timestamp())
 
     async def drop_unfinished(self, older_than_s: float) -> int:
-        """Remove what writers left behind that were killed; of a bucket, its own lifecycle rules do that."""
+        """Remove the drafts of killed writers; in a bucket, its lifecycle rules do that."""
         if self._directory is None:
             return 0
         return await asyncio.to_thread(_drop_drafts, self._directory, time.time() - older_than_s)
@@ -212,7 +194,7 @@ class _Writer:
 
 
 class _translated:
-    """A block whose errors become ours, without what they say: obstore's messages hold paths."""
+    """Context manager that translates obstore's errors and drops their text, which holds paths."""
 
     def __enter__(self) -> None:
         return None
@@ -227,7 +209,7 @@ class _translated:
 
 
 def _drop_drafts(directory: Path, before: float) -> int:
-    """Remove the drafts of a directory: obstore writes beside an object's place, with # and a number at the end."""
+    """Remove the drafts in a directory: obstore writes beside an object's place, under its name, # and a number."""
     num_dropped = 0
     for folder, _, names in os.walk(directory):
         for name in names:

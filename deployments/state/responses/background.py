@@ -1,7 +1,7 @@
-"""Responses that run in the background: their events as they are written, under a lease that any replica may take over.
+"""Background responses: their events as they are written, under a lease that any replica may take over.
 
-The process that runs a response holds its epoch. Every write checks it in its own transaction, so that a runner which
-was taken for dead, and is not, can write nothing more once another has begun.
+The process that runs a response holds its epoch. Every write checks the epoch in its own transaction, so a runner that
+was only believed dead can write nothing once another has begun.
 """
 
 import time
@@ -55,7 +55,7 @@ class BackgroundStore:
         expires_at: float,
         lease_s: float,
     ) -> int:
-        """Keep a response that begins; return the epoch under which the caller runs it."""
+        """Store a response that begins; return the epoch under which the caller runs it."""
         account_key = await self._vault.account_key(account)
         row, wrapped = new_row(account_key, account, turn, expires_at)
         key = self._keys[turn.id] = account_key.open_object(turn.id, wrapped)
@@ -84,9 +84,9 @@ class BackgroundStore:
         status: str,
         lease_s: float,
     ) -> bool:
-        """Keep more events, which may be none, and the lease; return whether the response is to be cancelled.
+        """Store more events, or none, and renew the lease; return whether cancelling was requested.
 
-        `journal` is kept with the events, until the response has ended.
+        `journal` is stored with the events until the response has ended.
 
         Raises:
             LeaseLost: another epoch has begun, or the response is gone.
@@ -109,7 +109,7 @@ class BackgroundStore:
         journal: Sequence[bytes],
         values: dict[str, Any],
     ) -> bool:
-        """Add events under the epoch; return whether the response is to be cancelled."""
+        """Add events under the epoch; return whether cancelling was requested."""
         statement = update(jobs).where(jobs.c.response_id == response_id, jobs.c.epoch == epoch)
         statement = statement.values(num_events=jobs.c.num_events + len(events), **values)
         found = (await connection.execute(statement.returning(jobs.c.num_events, jobs.c.is_cancelled))).one_or_none()
@@ -139,7 +139,7 @@ class BackgroundStore:
         *,
         conversation_id: str | None = None,
     ) -> None:
-        """Keep the last events and the finished response.
+        """Store the last events and the finished response.
 
         Raises:
             LeaseLost: another epoch has begun, or the response is gone.
@@ -159,7 +159,7 @@ class BackgroundStore:
         self._keys.pop(turn.id, None)
 
     async def follow(self, account: str, response_id: str, after: int) -> StoredEvents | None:
-        """Return the events numbered above `after`, None if they were not kept."""
+        """Return the events numbered above `after`, None if the account has no such response."""
         response_id = clean_id(response_id)
         query = select(responses.c.wrapped_key, responses.c.status).where(
             responses.c.response_id == response_id,
@@ -178,21 +178,21 @@ class BackgroundStore:
         return StoredEvents(events, is_running=found.status in UNFINISHED)
 
     async def cancel(self, account: str, response_id: str) -> bool:
-        """Ask for a response to be cancelled; return whether it was running."""
+        """Request that a response is cancelled; return whether it was running."""
         owned = select(responses.c.response_id).where(responses.c.account == account)
         statement = update(jobs).where(jobs.c.response_id == clean_id(response_id), jobs.c.response_id.in_(owned))
         async with self._database.write() as connection:
             return bool((await connection.execute(statement.values(is_cancelled=True))).rowcount)
 
     async def release(self, response_id: str, epoch: int) -> None:
-        """Give the lease back now, so that another process takes over at once."""
+        """Give up the lease, so that another process can take over at once."""
         self._keys.pop(response_id, None)
         statement = update(jobs).where(jobs.c.response_id == response_id, jobs.c.epoch == epoch)
         async with self._database.write() as connection:
             await connection.execute(statement.values(lease_until=0.0))
 
     async def claim(self, lease_s: float) -> ClaimedResponse | None:
-        """Take over a response whose lease has lapsed, None if there is none."""
+        """Take over a response whose lease has ended or is abandoned; None if there is none."""
         now = self._clock()
         query = select(jobs.c.response_id, jobs.c.epoch, jobs.c.lease_until).order_by(jobs.c.lease_until)
         query = query.where(may_be_free(jobs.c.lease_until, now, lease_s)).limit(_LOOKED_AT)
@@ -207,7 +207,7 @@ class BackgroundStore:
         async with self._database.write() as connection:
             claimed = await connection.execute(update(jobs).where(*where).values(values).returning(jobs))
             job = claimed.mappings().one_or_none()
-            if job is None:  # Another process was quicker.
+            if job is None:  # Another process has claimed it.
                 return None
             return await self._take_over(connection, dict(job))
 
@@ -243,7 +243,7 @@ def _events_row(
 
 
 def _open_events(key: DataKey, row: dict[str, Any], after: int) -> list[bytes]:
-    """Return the events of a row that are numbered above `after`; JSON as it is written here has no line breaks."""
+    """Return the events of a row that are numbered above `after`; their JSON has no line breaks."""
     events = key.open(row["sealed_events"], b"response events %d" % row["first"]).split(_LINE_END)
     return events[max(0, after + 1 - row["first"]) :]
 

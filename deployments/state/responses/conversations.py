@@ -1,4 +1,4 @@
-"""Conversations in the database: items in the order in which they were added, each sealed under a key of its own."""
+"""Conversations: their items in the order in which they were added, each sealed under a key of its own."""
 
 import secrets
 import time
@@ -22,7 +22,7 @@ _SWEPT_AT_ONCE = 500
 
 
 class ConversationStore:
-    """The conversations of one database."""
+    """The conversations of one database. Methods for items raise ConversationMissing if there is no conversation."""
 
     def __init__(self, database: Database, vault: Vault, clock: Callable[[], float] = time.time) -> None:
         self._database = database
@@ -32,7 +32,7 @@ class ConversationStore:
     async def create(
         self, account: str, metadata: dict[str, str], items: Sequence[Item], *, expires_at: float
     ) -> Conversation:
-        """Make a conversation with its first items."""
+        """Create a conversation with its first items; return it."""
         account_key = await self._vault.account_key(account)
         conversation_id, now = f"conv_{secrets.token_hex(16)}", self._clock()
         key, wrapped = account_key.new_object(conversation_id)
@@ -51,7 +51,7 @@ class ConversationStore:
         return Conversation(conversation_id, int(now), metadata)
 
     async def load(self, account: str, conversation_id: str) -> Conversation | None:
-        """Return a conversation."""
+        """Return a conversation, None if there is none."""
         async with self._database.read() as connection:
             row = (await connection.execute(self._living(account, conversation_id))).mappings().one_or_none()
         return None if row is None else await self._open(account, dict(row))
@@ -70,7 +70,7 @@ class ConversationStore:
         )
 
     async def update(self, account: str, conversation_id: str, metadata: dict[str, str]) -> Conversation | None:
-        """Replace the metadata; return the conversation."""
+        """Replace the metadata; return the conversation, None if there is none."""
         account_key = await self._vault.account_key(account)
         async with self._database.write() as connection:
             row = (await connection.execute(self._living(account, conversation_id))).mappings().one_or_none()
@@ -83,7 +83,7 @@ class ConversationStore:
         return Conversation(conversation_id, int(row["created_at"]), metadata)
 
     async def delete(self, account: str, conversation_id: str) -> bool:
-        """Destroy a conversation and its items; return whether there was one."""
+        """Delete a conversation and its items; return whether there was one."""
         async with self._database.write() as connection:
             found = (await connection.execute(self._living(account, conversation_id))).first() is not None
             if found:
@@ -93,11 +93,7 @@ class ConversationStore:
     async def add_items(
         self, account: str, conversation_id: str, items: Sequence[Item], *, expires_at: float
     ) -> list[Item]:
-        """Add items at the end; return them as they are kept, an id that is taken already replaced.
-
-        Raises:
-            ConversationMissing: there is no such conversation.
-        """
+        """Add items at the end; return them as stored, with a new id where an id was taken."""
         account_key = await self._vault.account_key(account)
         async with self._database.write() as connection:
             await self._check(connection, account, conversation_id)
@@ -108,11 +104,7 @@ class ConversationStore:
             raise ConversationMissing
 
     async def all_items(self, account: str, conversation_id: str) -> list[Item]:
-        """Return every item, the oldest first.
-
-        Raises:
-            ConversationMissing: there is no such conversation.
-        """
+        """Return every item, the oldest first."""
         query = select(items_table).where(items_table.c.conversation_id == clean_id(conversation_id))
         return await self._items(account, conversation_id, query.order_by(items_table.c.position))
 
@@ -126,11 +118,10 @@ class ConversationStore:
     async def list_items(
         self, account: str, conversation_id: str, *, limit: int, is_ascending: bool, after: str | None
     ) -> Page:
-        """Return up to `limit` items beyond the item `after`.
+        """Return up to `limit` items after the item `after`.
 
         Raises:
-            ConversationMissing: there is no such conversation.
-            KeyError: `after` names no item of it.
+            KeyError: it has no item `after`.
         """
         position = items_table.c.position
         query = select(items_table).where(items_table.c.conversation_id == clean_id(conversation_id))
@@ -147,22 +138,14 @@ class ConversationStore:
         return Page([item_of(account_key, dict(row)) for row in rows[:limit]], has_more=len(rows) > limit)
 
     async def load_item(self, account: str, conversation_id: str, item_id: str) -> Item | None:
-        """Return an item.
-
-        Raises:
-            ConversationMissing: there is no such conversation.
-        """
+        """Return an item, None if there is none."""
         query = select(items_table).where(
             items_table.c.conversation_id == clean_id(conversation_id), items_table.c.item_id == clean_id(item_id)
         )
         return next(iter(await self._items(account, conversation_id, query)), None)
 
     async def delete_item(self, account: str, conversation_id: str, item_id: str) -> bool:
-        """Destroy an item; return whether there was one.
-
-        Raises:
-            ConversationMissing: there is no such conversation.
-        """
+        """Delete an item; return whether there was one."""
         statement = delete(items_table).where(
             items_table.c.conversation_id == clean_id(conversation_id), items_table.c.item_id == clean_id(item_id)
         )
@@ -171,7 +154,7 @@ class ConversationStore:
             return bool((await connection.execute(statement)).rowcount)
 
     async def sweep(self) -> int:
-        """Destroy the expired conversations; return how many those were."""
+        """Delete the expired conversations; return how many."""
         query = select(table.c.conversation_id).where(table.c.expires_at <= self._clock()).limit(_SWEPT_AT_ONCE)
         total = 0
         while True:
@@ -191,7 +174,7 @@ def append_items(
     items: Sequence[Item],
     expires_at: float,
 ) -> list[Item]:
-    """Add items at the end of a conversation and put its expiry off; return them as kept, none if it is gone."""
+    """Add items at the end of a conversation and extend its expiry; return them as stored, none if it is gone."""
     where = (table.c.conversation_id == clean_id(conversation_id), table.c.account == account)
     statement = update(table).where(*where, table.c.expires_at < expires_at).values(expires_at=expires_at)
     connection.execute(statement)
@@ -225,7 +208,7 @@ def _with_free_ids(connection: Connection, conversation_id: str, items: Sequence
 
 
 def item_of(account_key: AccountKey, row: dict[str, Any]) -> Item:
-    """Return the item that a row holds."""
+    """Return the item in a row."""
     key = account_key.open_object(f"{row['conversation_id']}/{row['item_id']}", row["wrapped_key"])
     item: Item = orjson.loads(key.open(row["sealed_item"], _ITEM))
     return item

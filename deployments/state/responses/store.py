@@ -1,8 +1,8 @@
-"""Finished responses in the database: each with its own items, chained by the id of the response before.
+"""Stored responses: each with its own items, chained by the id of the response before.
 
 A response is found by its id until it expires. Its content stays for as long as a later response that was made from it
-lives: that one's history is incomplete without it. Expired responses that nothing continues are swept away, and with
-them goes the key that their content is sealed with.
+lives, whose history needs it. The sweep deletes expired responses that no response continues, with the keys that seal
+their content.
 """
 
 import time
@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
 from deployments.state.database.group_commit import GroupCommit
-from deployments.state.database.ids import clean_id
+from deployments.state.database.ids import clean_id, id_groups
 from deployments.state.database.tables import (
     conversation_items,
     conversations,
@@ -31,7 +31,6 @@ from deployments.state.responses.values import Item, PastTurn, StoredTurn, TurnM
 
 ITEMS, RESPONSE = b"response items", b"response"
 UNFINISHED = ("queued", "in_progress")
-_ROWS_PER_STATEMENT = 500
 _SWEPT_AT_ONCE = 500
 
 
@@ -47,7 +46,7 @@ class ResponseStore:
     async def save(
         self, account: str, turn: StoredTurn, *, expires_at: float, conversation_id: str | None = None
     ) -> None:
-        """Keep a response, and add its items to the conversation, where that is still there."""
+        """Store a response, and add its items to the conversation if it still exists."""
         account_key = await self._vault.account_key(account)
         row, _ = new_row(account_key, account, turn, expires_at)
         if conversation_id is None:
@@ -62,7 +61,7 @@ class ResponseStore:
         await self._database.write_at_once(write)
 
     async def load(self, account: str, response_id: str) -> StoredTurn | None:
-        """Return a response; one that runs in the background as it stands."""
+        """Return a response, None if there is none; a background response as it is so far."""
         async with self._database.read() as connection:
             row = (await connection.execute(self._living(account, response_id))).mappings().one_or_none()
         if row is None:
@@ -78,7 +77,7 @@ class ResponseStore:
         """Return a response and those before it, the oldest first, in one query.
 
         Raises:
-            TurnMissing: it is not there, or one before it was deleted.
+            TurnMissing: there is none, or one before it was deleted.
             TurnUnfinished: it is still running.
         """
         start = self._living(account, response_id).subquery()
@@ -99,7 +98,7 @@ class ResponseStore:
         return [_past(account_key.open_object(row.response_id, row.wrapped_key), row.sealed_items) for row in rows]
 
     async def delete(self, account: str, response_id: str) -> bool:
-        """Destroy a response; return whether there was one."""
+        """Delete a response; return whether there was one."""
         async with self._database.write() as connection:
             found = (await connection.execute(self._living(account, response_id))).first() is not None
             if found:
@@ -107,7 +106,7 @@ class ResponseStore:
         return found
 
     async def find_items(self, account: str, item_ids: Sequence[str]) -> dict[str, Item]:
-        """Return those of the items that are there, by id, from responses and conversations."""
+        """Return the account's items among `item_ids`, by id, from responses and conversations."""
         wanted = [clean_id(item_id) for item_id in item_ids]
         account_key = await self._vault.account_key(account)
         now = self._clock()
@@ -125,7 +124,7 @@ class ResponseStore:
         return {item["id"]: item for item in items if item["id"] in set(item_ids)}
 
     async def find_runs(self, account: str, item_ids: Sequence[str]) -> dict[str, list[str]]:
-        """Return what tools of the service were asked and answered, by the ids of their items, where that is there."""
+        """Return the stored requests and answers of the service's tools, by the ids of their items."""
         wanted = [clean_id(item_id) for item_id in item_ids]
         account_key = await self._vault.account_key(account)
         async with self._database.read() as connection:
@@ -142,7 +141,7 @@ class ResponseStore:
         )
 
     async def sweep(self) -> int:
-        """Destroy the expired responses that nothing living continues; return how many those were."""
+        """Delete the expired responses that no response continues; return how many."""
         total = 0
         later = table.alias("later")
         continued = select(later.c.response_id).where(later.c.previous_id == table.c.response_id).exists()
@@ -152,7 +151,7 @@ class ResponseStore:
                 expired = list((await connection.scalars(query.limit(_SWEPT_AT_ONCE))).all())
                 await _destroy(connection, expired)
             total += len(expired)
-            if not expired:  # A chain goes from its end to its beginning, so one round may make work for the next.
+            if not expired:  # A chain is deleted from its end, so one round may leave work for the next.
                 return total
 
 
@@ -172,7 +171,7 @@ def new_row(account_key: AccountKey, account: str, turn: StoredTurn, expires_at:
 
 
 def seal_turn(key: DataKey, turn: StoredTurn) -> dict[str, Any]:
-    """Return the columns that change when a response goes on: its status and its sealed content."""
+    """Return the columns that change while a response runs: its status and its sealed content."""
     items = {"input": turn.input, "output": turn.response["output"], "runs": turn.runs}
     response = {"response": {**turn.response, "output": None}, "cuts": turn.cuts}
     return {
@@ -183,7 +182,7 @@ def seal_turn(key: DataKey, turn: StoredTurn) -> dict[str, Any]:
 
 
 def open_turn(account_key: AccountKey, row: dict[str, Any]) -> StoredTurn:
-    """Return the response that a row holds."""
+    """Return the response in a row."""
     key = account_key.open_object(row["response_id"], row["wrapped_key"])
     items = orjson.loads(key.open(row["sealed_items"], ITEMS))
     opened = orjson.loads(key.open(row["sealed_response"], RESPONSE))
@@ -192,13 +191,13 @@ def open_turn(account_key: AccountKey, row: dict[str, Any]) -> StoredTurn:
 
 
 def item_rows(turn: StoredTurn) -> list[dict[str, Any]]:
-    """Return the rows that say where the response's items can be found."""
+    """Return the index rows of the response's items."""
     ids = dict.fromkeys(item["id"] for item in turn.items)
     return [{"item_id": item_id, "response_id": turn.id} for item_id in ids]
 
 
 def index_items(connection: Connection, turn: StoredTurn) -> None:
-    """Note where the response's items can be found."""
+    """Add the response's items to the index by item id."""
     rows = item_rows(turn)
     if rows:
         connection.execute(insert(response_items), rows)
@@ -211,6 +210,5 @@ def _past(key: DataKey, sealed_items: bytes) -> PastTurn:
 
 async def _destroy(connection: AsyncConnection, response_ids: Sequence[str]) -> None:
     for found in (table, response_items, response_jobs, response_events):
-        for start in range(0, len(response_ids), _ROWS_PER_STATEMENT):
-            some = response_ids[start : start + _ROWS_PER_STATEMENT]
-            await connection.execute(delete(found).where(found.c.response_id.in_(some)))
+        for group in id_groups(response_ids):
+            await connection.execute(delete(found).where(found.c.response_id.in_(group)))

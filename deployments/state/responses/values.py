@@ -1,6 +1,6 @@
-"""Responses and conversations as values, and the errors of the stores beside this that keep them.
+"""Responses and conversations as values, and the errors of their stores.
 
-An id that belongs to another account, has expired or was deleted is one that does not exist.
+A response or conversation that belongs to another account, has expired or was deleted does not exist.
 """
 
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """One response as it is kept.
+    """One response as it is stored.
 
-    `response` is the object as clients see it, `input` the items that this request brought, in their stored form.
-    `runs` holds, by item id, what a tool of the service was asked and what it answered. `cuts` are the lengths of the
-    pieces in which the answer was streamed, to replay the stream.
+    `response` is the object that clients see, `input` the items of its request, in their stored form. `runs` holds, by
+    item id, the request to a tool of the service and its answer. `cuts` are the lengths of the pieces in which the
+    answer was streamed, to replay the stream.
     """
 
     response: Item
@@ -30,12 +30,12 @@ class StoredTurn:
 
     @property
     def items(self) -> list[Item]:
-        """The turn's own items: what was asked, then what was answered."""
+        """The turn's own items: its input, then its output."""
         return [*self.input, *self.response["output"]]
 
 
 class TurnMissing(Exception):
-    """A response, or one before it in its chain, is not there."""
+    """A response, or one before it in its chain, does not exist."""
 
     def __init__(self, response_id: str) -> None:
         super().__init__(response_id)
@@ -43,7 +43,7 @@ class TurnMissing(Exception):
 
 
 class TurnUnfinished(Exception):
-    """The response is still being made."""
+    """The response is still running."""
 
 
 class ConversationMissing(Exception):
@@ -51,12 +51,12 @@ class ConversationMissing(Exception):
 
 
 class LeaseLost(Exception):
-    """Another process runs the response now, or it was deleted: this one can write nothing more of it."""
+    """Another process runs the response now, or it was deleted: this process can no longer write it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastTurn:
-    """What a later turn reads of an earlier one."""
+    """The part of an earlier turn that a later one reads."""
 
     items: list[Item]
     runs: dict[str, list[str]]
@@ -74,7 +74,7 @@ class StoredEvents:
 class ClaimedResponse:
     """A background response whose runner is gone, for the process that has claimed it.
 
-    `job` is what `start` was given; `events` and `journal` are what was written, in order.
+    `job` is the job that `start` stored; `events` and `journal` are those written so far, in order.
     """
 
     account: str

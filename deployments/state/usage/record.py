@@ -1,4 +1,4 @@
-"""The request log's lines, and where they go."""
+"""A line of the request log, and the protocol of what takes it."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,9 +6,9 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One line of the request log: everything about a request except its content. Times in seconds, `at` Unix.
+    """One line of the request log: a request without its content. `at` is in Unix seconds.
 
-    `batch_id` names the batch whose line it was, None for a request over HTTP.
+    `batch_id` is the batch that the request was a line of, None for a request over HTTP.
     """
 
     request_id: str
@@ -31,8 +31,8 @@ class RequestRecord:
 
 
 class RequestLog(Protocol):
-    """Where request records go."""
+    """Takes request records."""
 
     def record(self, record: RequestRecord) -> None:
-        """Keep the record; never waits and never raises."""
+        """Take a record; never waits and never raises."""
         ...

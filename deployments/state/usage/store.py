@@ -1,33 +1,36 @@
-"""The request log and the usage of keys by day and model, in the database. Metadata only: there is no content in it.
+"""The request log, and the usage of keys by day and model, in the database. Metadata only, no content.
 
-The gatekeeper writes the requests that came over HTTP, many at once; a record is identified by where it was made, so
-that what arrives twice is counted once. Lines of batches are written where their outcomes are (`batches.work`), under
-ids that name their batch: `line_rows` makes them.
+The gatekeeper writes the requests over HTTP, many at once; the id of a record names the process that made it, so that
+what arrives twice is counted once. `batches.work` writes the lines of batches beside their outcomes, under ids that
+name their batch: `line_rows` makes their rows.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import RowMapping, delete, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.clock import uptime
 from deployments.state.database.connection import Database
+from deployments.state.database.ids import id_groups
 from deployments.state.database.tables import request_log, usage
 from deployments.state.usage.record import RequestRecord
 
 MAX_LISTED = 1_000
 _SECONDS_PER_DAY = 86_400
-_CHUNK = 400
-_DROPPED_AT_ONCE = 5_000  # No statement may take as long as the database is given to answer.
-_TRIM_SPEED = 24  # A service that was away for a month, or whose operator halves what is kept, has trimmed it in a day.
+_DROPPED_AT_ONCE = 5_000  # A statement must be much faster than the database's timeout.
+_TRIM_SPEED = 24  # After a month without a service, or with half the days to keep, trimming takes a day.
+_USAGE_KEY = ["key_id", "day", "model"]
+_COUNTS = ("num_requests", "num_errors", "prompt_tokens", "completion_tokens", "cached_tokens")
 _COLUMNS = [column.name for column in request_log.c if column.name != "record_id"]
 _TEXT_COLUMNS = {column.name: column.type.length for column in request_log.c if hasattr(column.type, "length")}
 
 
 class Numbered(NamedTuple):
-    """A record and the id that nobody else's record has."""
+    """A record and its id, which no other record has."""
 
     record_id: str
     record: RequestRecord
@@ -35,7 +38,7 @@ class Numbered(NamedTuple):
 
 @dataclass(frozen=True)
 class UsageRow:
-    """What one key had one model do on one day (UTC); `model` is empty for requests that named none that exists."""
+    """The usage of one model by one key on one day (UTC); `model` is empty for requests that named no known model."""
 
     key_id: str
     account: str
@@ -55,24 +58,18 @@ class UsageStore:
         self._database = database
 
     async def add(self, records: Iterable[Numbered]) -> int:
-        """Write the records that are not there yet, and count them; return how many those were."""
+        """Write the records that are not there yet, and add them to the usage; return how many."""
         fresh: dict[str, dict[str, Any]] = {}
         for record_id, record in records:
             fresh[record_id] = _to_row(record_id, record)
         async with self._database.write() as connection:
-            ids = list(fresh)
-            for start in range(0, len(ids), _CHUNK):
-                chunk = ids[start : start + _CHUNK]
-                query = select(request_log.c.record_id).where(request_log.c.record_id.in_(chunk))
+            for ids in id_groups(list(fresh)):
+                query = select(request_log.c.record_id).where(request_log.c.record_id.in_(ids))
                 for known in (await connection.scalars(query)).all():
                     del fresh[known]
             if fresh:
                 await connection.execute(request_log.insert(), list(fresh.values()))
-            totals = _add_up(fresh.values())
-            if totals:
-                key = ["key_id", "day", "model"]
-                counts = [c.name for c in usage.c if c.name not in (*key, "account")]
-                await connection.execute(self._database.upsert(usage, key, adding=counts), totals)
+            await add_usage(connection, self._database, _usage_of(fresh.values()))
         return len(fresh)
 
     async def by_day(
@@ -100,14 +97,14 @@ class UsageStore:
         return [_to_record(row) for row in rows]
 
     async def count(self) -> int:
-        """Return how many records the request log holds."""
+        """Return the number of records in the request log."""
         async with self._database.read() as connection:
             return int(await connection.scalar(select(func.count()).select_from(request_log)) or 0)
 
     async def drop_log_before(self, oldest: float, at_most_s: float) -> None:
-        """Delete request records from before `oldest` (Unix seconds), but no more than the first `at_most_s` seconds.
+        """Delete request records from before `oldest` (Unix seconds), but no more than `at_most_s` seconds of the log.
 
-        Those begin with the oldest record that there is. The usage by day stays.
+        These seconds begin with the oldest record. The usage by day stays.
         """
         async with self._database.read() as connection:
             first = await connection.scalar(select(func.min(request_log.c.at)))
@@ -123,11 +120,10 @@ class UsageStore:
 
 
 class LogTrim:
-    """Deletes request records that are older than the operator wants them to be.
+    """Deletes request records that are older than the configured number of days.
 
-    Their age goes by the wall clock, without its jumps ahead since this was made. Where the clock was ahead before
-    that, no hour, as the machine measures it, takes more than a day of the log: enough of it is left when the clock is
-    put right.
+    Their age is by the wall clock, without its forward jumps since this object was made. In case the clock was ahead
+    before, an hour of the machine's uptime deletes at most a day of the log: enough is left once the clock is right.
     """
 
     def __init__(
@@ -137,7 +133,7 @@ class LogTrim:
         past: Callable[[], float],
         monotonic: Callable[[], float] = uptime,
     ) -> None:
-        """Take how many days are kept; `past` is a `PastClock`."""
+        """Take the number of days to keep; `past` is a `PastClock`."""
         self._store = store
         self._kept_s = days * _SECONDS_PER_DAY
         self._past = past
@@ -145,14 +141,14 @@ class LogTrim:
         self._trimmed_at = monotonic()
 
     async def trim(self) -> None:
-        """Delete what has become too old since the last time."""
+        """Delete the records that have become too old since the last call."""
         now = self._monotonic()
         await self._store.drop_log_before(self._past() - self._kept_s, (now - self._trimmed_at) * _TRIM_SPEED)
         self._trimmed_at = now
 
 
 def line_rows(batch_id: str, records: Iterable[tuple[int, RequestRecord]]) -> list[dict[str, Any]]:
-    """Return lines of a batch, each with its number, as rows of the request log."""
+    """Return the request log's rows for lines of a batch, each given with its number."""
     return [_to_row(f"{batch_id}:{line}", record) for line, record in records]
 
 
@@ -173,25 +169,34 @@ def _to_row(record_id: str, record: RequestRecord) -> dict[str, Any]:
     return row
 
 
-def _add_up(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one usage row per key, day and model.
+async def add_usage(connection: AsyncConnection, database: Database, requests: Iterable[UsageRow]) -> None:
+    """Add requests, each a row of its own, to the usage of their keys by day and model, in the caller's transaction.
 
-    A failed request that used nothing counts without its model: that name may be whatever a client thought up.
+    A failed request that used no tokens counts without its model: the client may have invented that name.
     """
     totals: dict[tuple[str, date, str], dict[str, Any]] = {}
-    for row in rows:
-        if row["key_id"] is None or row["account"] is None:
-            continue
-        is_error = row["status"] >= 400
-        has_run = not is_error or row["prompt_tokens"] or row["completion_tokens"]
-        day = datetime.fromtimestamp(row["at"], UTC).date()
-        place = (row["key_id"], day, (row["model"] or "") if has_run else "")
-        total = totals.get(place)
+    for one in requests:
+        has_run = not one.num_errors or one.prompt_tokens or one.completion_tokens
+        key = (one.key_id, one.day, one.model if has_run else "")
+        total = totals.get(key)
         if total is None:
-            total = totals[place] = {"key_id": place[0], "day": day, "model": place[2], "account": row["account"]}
-            total.update(num_requests=0, num_errors=0, prompt_tokens=0, completion_tokens=0, cached_tokens=0)
-        total["num_requests"] += 1
-        total["num_errors"] += is_error
-        for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
-            total[name] += row[name]
-    return list(totals.values())
+            total = totals[key] = dict(zip(_USAGE_KEY, key, strict=True)) | {"account": one.account}
+            total |= dict.fromkeys(_COUNTS, 0)
+        for name in _COUNTS:
+            total[name] += getattr(one, name)
+    if totals:
+        await connection.execute(database.upsert(usage, _USAGE_KEY, adding=_COUNTS), list(totals.values()))
+
+
+def day_of(at: float) -> date:
+    """Return the day (UTC) on which a request counts that ended `at` (Unix seconds)."""
+    return datetime.fromtimestamp(at, UTC).date()
+
+
+def _usage_of(rows: Iterable[dict[str, Any]]) -> Iterator[UsageRow]:
+    """Yield the usage of each request that was made with a key."""
+    for row in rows:
+        if row["key_id"] is not None and row["account"] is not None:
+            tokens = [row[name] for name in _COUNTS[2:]]
+            key = (row["key_id"], row["account"], day_of(row["at"]), row["model"] or "")
+            yield UsageRow(*key, 1, int(row["status"] >= 400), *tokens)

@@ -1,4 +1,4 @@
-"""The files in vector stores, one by one or in batches. A file counts in a search once it is completed, not before."""
+"""The files in vector stores, single or in batches. A search finds a file once it is completed, not before."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state.database.ids import clean_id
-from deployments.state.database.pages import PageOrder
+from deployments.state.database.ids import clean_id, id_groups
+from deployments.state.database.pages import page_of
 from deployments.state.database.tables import files as uploads
 from deployments.state.database.tables import vector_store_batches as batches
 from deployments.state.database.tables import vector_store_files as table
+from deployments.state.encryption.sealing import AccountKey
 from deployments.state.identity.principal import Principal, principal_to_row
 from deployments.state.vector_stores.rows import (
     Attributes,
@@ -30,13 +31,11 @@ from deployments.state.vector_stores.rows import (
     open_store,
     seal_file,
 )
-from deployments.state.vector_stores.store import VectorStores
-
-_AT_ONCE = 400
+from deployments.state.vector_stores.store import VectorStores, expiry_of
 
 
 class StoreFilePage(NamedTuple):
-    """Which files of a store are meant: at most `limit`, after the one with the id `after`."""
+    """A page of a store's files: at most `limit`, after the file with the id `after`."""
 
     limit: int = 20
     is_ascending: bool = False
@@ -47,7 +46,7 @@ class StoreFilePage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredStoreBatch:
-    """What is known of files that were put into a store together."""
+    """A batch of files that were put into a store together."""
 
     batch_id: str
     store_id: str
@@ -57,7 +56,10 @@ class StoredStoreBatch:
 
 
 class VectorStoreFiles:
-    """The files in the vector stores of one database."""
+    """The files in the vector stores of one database.
+
+    Every method raises StoreMissing, StoreFileMissing or StoreBatchMissing if there is no such store, file or batch.
+    """
 
     def __init__(self, stores: VectorStores) -> None:
         self._stores = stores
@@ -72,14 +74,13 @@ class VectorStoreFiles:
         max_files: int,
         batch_id: str | None = None,
     ) -> list[str]:
-        """Put files into a store, to be indexed; one that is there already is indexed again.
+        """Put files into a store, to be indexed; a file that is already there is indexed again.
 
-        Files that are deleted meanwhile are left out; returns the ids of the others.
+        Return the ids of the files, without those that were deleted meanwhile.
 
         Raises:
-            StoreMissing: the account has no such store.
-            StoreHasExpired: it takes nothing any more.
-            StoreFull: it would hold more than `max_files`.
+            StoreHasExpired: the store has expired.
+            StoreFull: the store would hold more than `max_files`.
         """
         account_key = await self._vault.account_key(principal.account)
         async with self._database.write() as connection:
@@ -89,30 +90,11 @@ class VectorStoreFiles:
             if store.has_expired:
                 raise StoreHasExpired
             there = await _among(connection, uploads.c.file_id, [one.file_id for one in new], lock=True)
-            rows: list[dict[str, Any]] = []
-            for one in {one.file_id: one for one in new if one.file_id in there}.values():
-                key, wrapped = account_key.new_object(file_key_id(store.store_id, one.file_id))
-                rows.append(
-                    {
-                        "store_id": store.store_id,
-                        "file_id": one.file_id,
-                        "account": principal.account,
-                        "batch_id": batch_id,
-                        "status": "in_progress",
-                        "created_at": now,
-                        "expires_at": one.expires_at,
-                        "usage_bytes": 0,
-                        "run_id": "",
-                        "num_claims": 0,
-                        "lease_until": 0.0,
-                        "principal": principal_to_row(principal),
-                        "wrapped_key": wrapped,
-                        "sealed_record": seal_file(key, one.filename, one.chunking, one.attributes),
-                    }
-                )
+            wanted = {one.file_id: one for one in new if one.file_id in there}
+            shared = {"batch_id": batch_id, "created_at": now, "principal": principal_to_row(principal)}
+            rows = [_new_row(account_key, store, one) | shared for one in wanted.values()]
             of_store = table.c.store_id == store.store_id
-            for start in range(0, len(rows), _AT_ONCE):
-                ids = [row["file_id"] for row in rows[start : start + _AT_ONCE]]
+            for ids in id_groups(list(wanted)):
                 await connection.execute(delete(table).where(of_store, table.c.file_id.in_(ids)))
             count = await connection.scalar(select(func.count()).select_from(table).where(of_store))
             if int(count or 0) + len(rows) > max_files:
@@ -122,17 +104,12 @@ class VectorStoreFiles:
             if batch_id is not None:
                 batch = {"batch_id": batch_id, "store_id": store.store_id, "account": principal.account}
                 await connection.execute(insert(batches).values(**batch, created_at=now, is_cancelled=False))
-            days = store.expires_after_days
-            expires_at = None if days is None else now + days * 86_400.0
+            expires_at = expiry_of(now, store.expires_after_days)
             await note_change(connection, [store.store_id], now, last_active_at=now, expires_at=expires_at)
-        return [row["file_id"] for row in rows]
+        return list(wanted)
 
     async def find(self, account: str, store_id: str, file_id: str) -> StoredStoreFile:
-        """Return a file in a store.
-
-        Raises:
-            StoreMissing, StoreFileMissing: there is no such store or file.
-        """
+        """Return a file in a store."""
         async with self._database.read() as connection:
             await self._stores.row(connection, account, store_id)
             row = await self._row(connection, store_id, file_id)
@@ -142,10 +119,8 @@ class VectorStoreFiles:
         """Return a page of the files in a store, and whether there are more.
 
         Raises:
-            StoreMissing: there is no such store.
-            StoreFileMissing: `page.after` is none of its files.
+            StoreFileMissing: the store has no file `page.after`.
         """
-        order = PageOrder(table, table.c.file_id, is_ascending=page.is_ascending)
         query = select(table).where(table.c.store_id == clean_id(store_id))
         if page.status is not None:
             query = query.where(table.c.status == page.status)
@@ -153,15 +128,14 @@ class VectorStoreFiles:
             query = query.where(table.c.batch_id == clean_id(page.batch_id))
         async with self._database.read() as connection:
             await self._stores.row(connection, account, store_id)
-            if page.after is not None:
-                query = query.where(order.beyond(await self._row(connection, store_id, page.after)))
-            query = query.order_by(*order.columns()).limit(page.limit + 1)
+            after = None if page.after is None else await self._row(connection, store_id, page.after)
+            query = page_of(query, table.c.file_id, page.limit, after, is_ascending=page.is_ascending)
             rows = (await connection.execute(query)).mappings().all()
         account_key = await self._vault.account_key(account)
         return [open_file(dict(row), account_key) for row in rows[: page.limit]], len(rows) > page.limit
 
     async def searchable(self, store: StoredStore) -> list[StoredStoreFile]:
-        """Return every file of a store that can be searched."""
+        """Return the files of a store that a search can find."""
         query = select(table).where(table.c.store_id == store.store_id, table.c.status == "completed")
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).mappings().all()
@@ -171,11 +145,7 @@ class VectorStoreFiles:
     async def set_attributes(
         self, account: str, store_id: str, file_id: str, attributes: Attributes
     ) -> StoredStoreFile:
-        """Give a file in a store other attributes; return it.
-
-        Raises:
-            StoreMissing, StoreFileMissing: there is no such store or file.
-        """
+        """Replace the attributes of a file in a store; return the file."""
         account_key = await self._vault.account_key(account)
         async with self._database.write() as connection:
             await self._stores.row(connection, account, store_id, lock=True)
@@ -188,11 +158,7 @@ class VectorStoreFiles:
         return await self.find(account, store_id, file_id)
 
     async def detach(self, account: str, store_id: str, file_id: str) -> None:
-        """Take a file out of a store; the file itself stays.
-
-        Raises:
-            StoreMissing, StoreFileMissing: there is no such store or file.
-        """
+        """Remove a file from a store; the file itself stays."""
         async with self._database.write() as connection:
             await self._stores.row(connection, account, store_id, lock=True)
             row = await self._row(connection, store_id, file_id)
@@ -201,21 +167,13 @@ class VectorStoreFiles:
             await note_change(connection, [row["store_id"]], self._stores.clock())
 
     async def find_batch(self, account: str, store_id: str, batch_id: str) -> StoredStoreBatch:
-        """Return a batch of files.
-
-        Raises:
-            StoreMissing, StoreBatchMissing: there is no such store or batch.
-        """
+        """Return a batch of files."""
         async with self._database.read() as connection:
             await self._stores.row(connection, account, store_id)
             return await self._batch(connection, store_id, batch_id)
 
     async def cancel_batch(self, account: str, store_id: str, batch_id: str) -> StoredStoreBatch:
-        """Have the files of a batch that are not indexed yet not be indexed.
-
-        Raises:
-            StoreMissing, StoreBatchMissing: there is no such store or batch.
-        """
+        """Cancel a batch: its files that are not indexed yet will not be. Return the batch."""
         async with self._database.write() as connection:
             await self._stores.row(connection, account, store_id, lock=True)
             batch = await self._batch(connection, store_id, batch_id)
@@ -236,7 +194,7 @@ class VectorStoreFiles:
             raise StoreBatchMissing
         count = select(table.c.status, func.count()).where(table.c.batch_id == row["batch_id"])
         rows = (await connection.execute(count.group_by(table.c.status))).all()
-        counts = FileCounts(**{status: number for status, number in rows})  # noqa: C416 - rows are no plain pairs.
+        counts = FileCounts(**{status: number for status, number in rows})  # noqa: C416 - rows are not plain pairs.
         return StoredStoreBatch(row["batch_id"], row["store_id"], row["created_at"], row["is_cancelled"], counts)
 
     async def _row(self, connection: AsyncConnection, store_id: str, file_id: str) -> Mapping[str, Any]:
@@ -247,10 +205,28 @@ class VectorStoreFiles:
         return dict(row)
 
 
+def _new_row(account_key: AccountKey, store: StoredStore, new: NewStoreFile) -> dict[str, Any]:
+    """Return the row of a file that waits to be indexed, without its time, batch and principal."""
+    key, wrapped = account_key.new_object(file_key_id(store.store_id, new.file_id))
+    return {
+        "store_id": store.store_id,
+        "file_id": new.file_id,
+        "account": store.account,
+        "status": "in_progress",
+        "expires_at": new.expires_at,
+        "usage_bytes": 0,
+        "run_id": "",
+        "num_claims": 0,
+        "lease_until": 0.0,
+        "wrapped_key": wrapped,
+        "sealed_record": seal_file(key, new.filename, new.chunking, new.attributes),
+    }
+
+
 async def _among(connection: AsyncConnection, column: Any, ids: Sequence[str], *, lock: bool) -> Collection[str]:
-    """Return those of some ids that a table has."""
+    """Return those of `ids` that a column has."""
     found: set[str] = set()
-    for start in range(0, len(ids), _AT_ONCE):
-        query = select(column).where(column.in_(ids[start : start + _AT_ONCE]))
+    for group in id_groups(ids):
+        query = select(column).where(column.in_(group))
         found.update((await connection.scalars(query.with_for_update() if lock else query)).all())
     return found

@@ -1,6 +1,6 @@
-"""Vector stores, their files and batches as values, and the changes of their rows that belong into other transactions.
+"""Vector stores and their files as values, and the changes of their rows that are parts of other transactions.
 
-What a caller wrote (names, metadata, attributes) is sealed; ids, sizes, times and states are not.
+Content of clients (names, metadata, attributes) is sealed; ids, sizes, times and statuses are not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,8 @@ import orjson
 from sqlalchemy import and_, case, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deployments.state.database.ids import id_groups
+from deployments.state.database.rows import columns_for
 from deployments.state.database.tables import vector_store_files as files
 from deployments.state.database.tables import vector_stores as stores
 from deployments.state.encryption.sealing import AccountKey, DataKey
@@ -23,7 +25,6 @@ Attributes = dict[str, str | float | bool]
 _STORE = b"vector store"
 _FILE = b"vector store file"
 _TERMS = b"vector store terms"
-_AT_ONCE = 400
 
 
 class StoreMissing(LookupError):
@@ -39,15 +40,15 @@ class StoreBatchMissing(LookupError):
 
 
 class StoreHasExpired(Exception):
-    """The vector store has expired: it can be looked at and deleted, nothing else."""
+    """The vector store has expired: it can be shown and deleted, nothing else."""
 
 
 class StoreFull(Exception):
-    """There are as many stores, or files in one, as there may be."""
+    """The limit of stores, or of files in a store, is reached."""
 
 
 class FileCounts(NamedTuple):
-    """How many files are in each state."""
+    """The number of files of each status."""
 
     in_progress: int = 0
     completed: int = 0
@@ -57,7 +58,7 @@ class FileCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewStore:
-    """A vector store to be made; `expires_after_days` counts from its last use."""
+    """A vector store to be created; `expires_after_days` counts from its last use."""
 
     store_id: str
     account: str
@@ -70,7 +71,7 @@ class NewStore:
 
 @dataclass(frozen=True, slots=True)
 class StoredStore:
-    """What is known of a vector store. Times are Unix seconds; `terms_key` hides the words in its index."""
+    """A stored vector store. Times are Unix seconds; `terms_key` encodes the words in its index."""
 
     store_id: str
     account: str
@@ -91,7 +92,7 @@ class StoredStore:
 
 @dataclass(frozen=True, slots=True)
 class NewStoreFile:
-    """A file of the account that is to be in a store; `chunking` is its strategy as clients know it."""
+    """A file of the account that will be in a store; `chunking` is its strategy, in the form that clients use."""
 
     file_id: str
     filename: str
@@ -102,7 +103,7 @@ class NewStoreFile:
 
 @dataclass(frozen=True, slots=True)
 class StoredStoreFile:
-    """What is known of a file in a store; `key` opens what the index holds of it, under `run_id`."""
+    """A file in a store; `key` opens its entries in the index, which are written under `run_id`."""
 
     store_id: str
     file_id: str
@@ -121,7 +122,7 @@ class StoredStoreFile:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedFile:
-    """A file that the caller indexes, for the holder of the key that put it into the store."""
+    """A file that the caller indexes, and the principal that put it into the store."""
 
     file: StoredStoreFile
     principal: Principal
@@ -133,29 +134,17 @@ def seal_store(key: DataKey, name: str, description: str | None, metadata: Mappi
 
 
 def open_store(row: Mapping[str, Any], account_key: AccountKey, now: float) -> StoredStore:
-    """Return the store of a row."""
+    """Return the store in a row."""
     key = account_key.open_object(row["store_id"], row["wrapped_key"])
     name, description, metadata = orjson.loads(key.open(row["sealed_record"], _STORE))
+    opened = {"name": name, "description": description, "metadata": metadata, "terms_key": key.derive(_TERMS)}
     expires_at = row["expires_at"]
-    return StoredStore(
-        store_id=row["store_id"],
-        account=row["account"],
-        embedding_model=row["embedding_model"],
-        name=name,
-        description=description,
-        metadata=metadata,
-        created_at=row["created_at"],
-        last_active_at=row["last_active_at"],
-        expires_after_days=row["expires_after_days"],
-        expires_at=expires_at,
-        has_expired=row["has_expired"] or (expires_at is not None and expires_at <= now),
-        revision=row["revision"],
-        terms_key=key.derive(_TERMS),
-    )
+    has_expired = row["has_expired"] or (expires_at is not None and expires_at <= now)
+    return StoredStore(**columns_for(StoredStore, row) | opened | {"has_expired": has_expired})
 
 
 def file_key_id(store_id: str, file_id: str) -> str:
-    """Return what the key of a file in a store is bound to."""
+    """Return the id under which the key of a file in a store is wrapped."""
     return f"{store_id}/{file_id}"
 
 
@@ -165,19 +154,12 @@ def seal_file(key: DataKey, filename: str, chunking: Mapping[str, Any], attribut
 
 
 def open_file(row: Mapping[str, Any], account_key: AccountKey) -> StoredStoreFile:
-    """Return the file of a row."""
+    """Return the file in a row."""
     key = account_key.open_object(file_key_id(row["store_id"], row["file_id"]), row["wrapped_key"])
     filename, chunking, attributes = orjson.loads(key.open(row["sealed_record"], _FILE))
     return StoredStoreFile(
-        store_id=row["store_id"],
-        file_id=row["file_id"],
-        account=row["account"],
-        status=row["status"],
-        created_at=row["created_at"],
-        expires_at=row["expires_at"],
-        usage_bytes=row["usage_bytes"],
+        **columns_for(StoredStoreFile, row),
         error=(row["error_code"], row["error_message"]) if row["error_code"] is not None else None,
-        run_id=row["run_id"],
         filename=filename,
         chunking=chunking,
         attributes=attributes,
@@ -186,22 +168,21 @@ def open_file(row: Mapping[str, Any], account_key: AccountKey) -> StoredStoreFil
 
 
 async def note_change(connection: AsyncConnection, store_ids: Sequence[str], now: float, **values: Any) -> None:
-    """Have stores tidied, since something in their index counts no more, or counts now.
+    """Schedule the tidying of stores whose index has entries that no longer count, or that count now.
 
-    One that waits for that already goes on waiting from when it began to.
+    A store that already waits for its tidying keeps its place.
     """
     has_waited = and_(stores.c.is_dirty, stores.c.tidy_at < now)
     tidy_at = case((has_waited, stores.c.tidy_at), else_=now)
     changed = {"revision": stores.c.revision + 1, "is_dirty": True, "tidy_at": tidy_at, **values}
-    for start in range(0, len(store_ids), _AT_ONCE):
-        some = store_ids[start : start + _AT_ONCE]
-        await connection.execute(update(stores).where(stores.c.store_id.in_(some)).values(changed))
+    for group in id_groups(store_ids):
+        await connection.execute(update(stores).where(stores.c.store_id.in_(group)).values(changed))
 
 
 async def forget_files(connection: AsyncConnection, file_ids: Sequence[str], now: float) -> None:
-    """Take files out of every store: their keys are gone at once, what the index holds of them soon."""
-    for start in range(0, len(file_ids), _AT_ONCE):
-        among = files.c.file_id.in_(file_ids[start : start + _AT_ONCE])
+    """Remove files from every store: their keys are deleted at once, their index entries at the next tidying."""
+    for group in id_groups(file_ids):
+        among = files.c.file_id.in_(group)
         holders = (await connection.scalars(select(files.c.store_id).where(among).distinct())).all()
         if holders:
             await connection.execute(delete(files).where(among))

@@ -1,7 +1,7 @@
-"""The vector stores of all accounts: what they are called, what is in them, when they end. The index is elsewhere.
+"""The vector stores of all accounts: their names, contents and expiry. The index is in `deployments.tools`.
 
-A store that belongs to another account does not exist. One that has expired can still be looked at for a month, but
-nothing is in it any more.
+A store that belongs to another account does not exist. An expired store can still be shown for a month, but it is
+empty.
 """
 
 import time
@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import clean_id
-from deployments.state.database.pages import PageOrder
+from deployments.state.database.pages import page_of
 from deployments.state.database.tables import vector_store_batches as batches
 from deployments.state.database.tables import vector_store_files as files
 from deployments.state.database.tables import vector_stores as table
@@ -33,13 +33,13 @@ from deployments.state.vector_stores.rows import (
 )
 
 KEPT_EXPIRED_S = 30 * DAY_S
-"""How long a store that has expired can still be looked at."""
+"""How long an expired store can still be shown."""
 _TOUCH_EVERY_S = 60.0
 _SWEPT_AT_ONCE = 500
 
 
 class StorePage(NamedTuple):
-    """Which stores of a list are meant: at most `limit`, after the one with the id `after`."""
+    """A page of a list: at most `limit` stores, after the store with the id `after`."""
 
     limit: int = 20
     is_ascending: bool = False
@@ -48,7 +48,7 @@ class StorePage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoreChange:
-    """What is to be different about a store; None leaves it as it is, and so does `sets_expiry` where it is False."""
+    """A change of a store; None changes nothing, and only with `sets_expiry` does `expires_after_days` count."""
 
     name: str | None = None
     metadata: Mapping[str, str] | None = None
@@ -57,7 +57,10 @@ class StoreChange:
 
 
 class VectorStores:
-    """The vector stores of one database."""
+    """The vector stores of one database.
+
+    Every method with a `store_id` raises StoreMissing if the account has no such store.
+    """
 
     def __init__(self, database: Database, vault: Vault, clock: Callable[[], float] = time.time) -> None:
         self.database = database
@@ -65,10 +68,10 @@ class VectorStores:
         self.clock = clock
 
     async def create(self, new: NewStore, max_stores: int) -> StoredStore:
-        """Make a store.
+        """Create a store; return it.
 
         Raises:
-            StoreFull: the account has `max_stores` already.
+            StoreFull: the account already has `max_stores`.
         """
         account_key = await self.vault.account_key(new.account)
         key, wrapped = account_key.new_object(new.store_id)
@@ -80,7 +83,7 @@ class VectorStores:
             "created_at": now,
             "last_active_at": now,
             "expires_after_days": new.expires_after_days,
-            "expires_at": _expiry(now, new.expires_after_days),
+            "expires_at": expiry_of(now, new.expires_after_days),
             "has_expired": False,
             "is_deleted": False,
             "revision": 1,
@@ -97,18 +100,14 @@ class VectorStores:
         return open_store(row, account_key, now)
 
     async def find(self, account: str, store_id: str) -> StoredStore:
-        """Return a store of an account, also one that has expired.
-
-        Raises:
-            StoreMissing: it has none with this id.
-        """
+        """Return a store of an account, also an expired one."""
         async with self.database.read() as connection:
             row = await self.row(connection, account, store_id)
             store = open_store(row, await self.vault.account_key(account), self.clock())
             return (await self._counted(connection, [store]))[0]
 
     async def find_all(self, account: str, store_ids: Sequence[str]) -> dict[str, StoredStore]:
-        """Return those of the stores that the account has, by id, also ones that have expired; nothing is counted."""
+        """Return the account's stores among `store_ids`, by id, also expired ones; without counts of their files."""
         among = table.c.store_id.in_([clean_id(store_id) for store_id in store_ids])
         query = select(table).where(among, table.c.account == account, ~table.c.is_deleted)
         rows = await self.database.read_at_once(lambda connection: connection.execute(query).mappings().all())
@@ -121,24 +120,19 @@ class VectorStores:
         """Return a page of an account's stores, and whether there are more.
 
         Raises:
-            StoreMissing: `page.after` is none of them.
+            StoreMissing: the account has no store `page.after`.
         """
-        order = PageOrder(table, table.c.store_id, is_ascending=page.is_ascending)
         query = select(table).where(table.c.account == account, ~table.c.is_deleted)
         account_key = await self.vault.account_key(account)
         async with self.database.read() as connection:
-            if page.after is not None:
-                query = query.where(order.beyond(await self.row(connection, account, page.after)))
-            rows = (await connection.execute(query.order_by(*order.columns()).limit(page.limit + 1))).mappings().all()
+            after = None if page.after is None else await self.row(connection, account, page.after)
+            query = page_of(query, table.c.store_id, page.limit, after, is_ascending=page.is_ascending)
+            rows = (await connection.execute(query)).mappings().all()
             found = [open_store(dict(row), account_key, self.clock()) for row in rows[: page.limit]]
             return await self._counted(connection, found), len(rows) > page.limit
 
     async def update(self, account: str, store_id: str, change: StoreChange) -> StoredStore:
-        """Change a store; return it. Counts as a use.
-
-        Raises:
-            StoreMissing: the account has none with this id.
-        """
+        """Change a store; return it. Counts as a use."""
         account_key = await self.vault.account_key(account)
         async with self.database.write() as connection:
             row = await self.row(connection, account, store_id, lock=True)
@@ -150,38 +144,34 @@ class VectorStores:
             values: dict[str, Any] = {"sealed_record": seal_store(key, name, store.description, metadata)}
             if not store.has_expired:
                 days = change.expires_after_days if change.sets_expiry else store.expires_after_days
-                values |= {"last_active_at": now, "expires_after_days": days, "expires_at": _expiry(now, days)}
+                values |= {"last_active_at": now, "expires_after_days": days, "expires_at": expiry_of(now, days)}
             await connection.execute(update(table).where(table.c.store_id == store.store_id).values(values))
         return await self.find(account, store_id)
 
     async def touch(self, store: StoredStore) -> None:
-        """Note that a store has been used, not more often than need be."""
+        """Note that a store was used, at most once a minute."""
         now = self.clock()
         if now - store.last_active_at < _TOUCH_EVERY_S:
             return
-        values = {"last_active_at": now, "expires_at": _expiry(now, store.expires_after_days)}
+        values = {"last_active_at": now, "expires_at": expiry_of(now, store.expires_after_days)}
         statement = update(table).where(table.c.store_id == store.store_id, ~table.c.has_expired)
         async with self.database.write() as connection:
             await connection.execute(statement.values(values))
 
     async def delete(self, account: str, store_id: str) -> None:
-        """Destroy a store: its keys are gone at once, its index soon.
-
-        Raises:
-            StoreMissing: the account has none with this id.
-        """
+        """Delete a store: its keys are gone at once, its index at the next tidying."""
         async with self.database.write() as connection:
             row = await self.row(connection, account, store_id, lock=True)
             await self.clear(connection, [row["store_id"]], is_deleted=True, wrapped_key=b"", sealed_record=b"")
 
     async def clear(self, connection: AsyncConnection, store_ids: Sequence[str], **values: Any) -> None:
-        """Take everything out of stores."""
+        """Remove all files from stores, and change their rows to `values`."""
         await connection.execute(files.delete().where(files.c.store_id.in_(store_ids)))
         await connection.execute(batches.delete().where(batches.c.store_id.in_(store_ids)))
         await note_change(connection, store_ids, self.clock(), **values)
 
     async def sweep(self) -> int:
-        """End stores that have expired, and take files out that have; return how many stores were ended."""
+        """End expired stores and remove expired files; return the number of ended stores."""
         now = self.clock()
         ended = select(table.c.store_id).where(table.c.expires_at <= now, ~table.c.has_expired, ~table.c.is_deleted)
         long_ago = select(table.c.store_id).where(
@@ -208,11 +198,7 @@ class VectorStores:
     async def row(
         self, connection: AsyncConnection, account: str, store_id: str, *, lock: bool = False
     ) -> Mapping[str, Any]:
-        """Return the row of a store.
-
-        Raises:
-            StoreMissing: the account has none with this id.
-        """
+        """Return the row of a store."""
         query = select(table).where(table.c.store_id == clean_id(store_id), table.c.account == account)
         query = query.where(~table.c.is_deleted)
         found = await connection.execute(query.with_for_update() if lock else query)
@@ -222,7 +208,7 @@ class VectorStores:
         return dict(row)
 
     async def _counted(self, connection: AsyncConnection, found: Sequence[StoredStore]) -> list[StoredStore]:
-        """Return stores with what is in them counted."""
+        """Return the stores with the counts and the size of their files."""
         columns = (files.c.store_id, files.c.status)
         query = select(*columns, func.count(), func.sum(files.c.usage_bytes)).group_by(*columns)
         query = query.where(files.c.store_id.in_([store.store_id for store in found]))
@@ -237,5 +223,6 @@ class VectorStores:
         ]
 
 
-def _expiry(now: float, days: int | None) -> float | None:
-    return None if days is None else now + days * DAY_S
+def expiry_of(used_at: float, days: int | None) -> float | None:
+    """Return when a store expires that lives `days` after its last use; None for never."""
+    return None if days is None else used_at + days * DAY_S

@@ -1,7 +1,7 @@
-"""The work on vector stores that goes on behind requests: files to be indexed, indexes to be tidied.
+"""The background work on vector stores: indexing files and tidying indexes, each under a claim.
 
-Both are claimed, so that any process may do them and another goes on where one dies. Whoever indexes files holds a run
-id that no other claim ever has: it fences what is written here, and marks what is written into the index.
+Any process may claim work, and another one continues if it dies. A claim of files has a run id of its own, which fences
+the writes to the rows and marks the entries in the index.
 """
 
 import secrets
@@ -19,13 +19,13 @@ from deployments.state.vector_stores.rows import ClaimedFile, ErrorCode, StoredS
 from deployments.state.vector_stores.store import VectorStores
 
 MAX_CLAIMS = 5
-"""How often the indexing of a file is begun before it counts as failed: it may be what ends those who try."""
+"""How often the indexing of a file is tried before it fails: the file may be what ends the process."""
 _MAX_WAIT_S = 60.0
 FAILED_OFTEN = "The file could not be indexed. Please try again."
 
 
 class Claim(NamedTuple):
-    """Files of one store that the caller is to index, under one run id."""
+    """Files of one store for the caller to index, under one run id."""
 
     store: StoredStore
     run_id: str
@@ -33,7 +33,7 @@ class Claim(NamedTuple):
 
 
 class Tidying(NamedTuple):
-    """A store whose index the caller is to tidy; `is_gone` where nothing is to be left of it."""
+    """A store whose index the caller tidies; with `is_gone` the whole index goes."""
 
     store_id: str
     embedding_model: str
@@ -52,7 +52,7 @@ class VectorStoreWork:
         self._watch = LeaseWatch(monotonic)
 
     async def claim(self, lease_s: float, max_files: int) -> Claim | None:
-        """Return files that wait to be indexed, all of the store that has waited longest; None where there are none."""
+        """Return files that wait to be indexed, of the store that has waited longest; None if there are none."""
         now, run_id = self._stores.clock(), secrets.token_hex(16)
         query = select(files.c.store_id, files.c.file_id, files.c.run_id, files.c.lease_until).where(
             files.c.status == "in_progress", may_be_free(files.c.lease_until, now, lease_s)
@@ -70,7 +70,7 @@ class VectorStoreWork:
             waiting = (await connection.execute(query.with_for_update())).mappings().all()
             for row in waiting:
                 if row["status"] != "in_progress" or row["lease_until"] != seen[row["file_id"]]:
-                    continue  # Somebody else was quicker.
+                    continue  # Another process has claimed it.
                 of_file = (files.c.store_id == store_id, files.c.file_id == row["file_id"])
                 if row["num_claims"] >= MAX_CLAIMS:
                     error = {"error_code": "server_error", "error_message": FAILED_OFTEN}
@@ -88,21 +88,21 @@ class VectorStoreWork:
         return Claim(open_store(dict(store_row), account_key, now), run_id, claimed)
 
     async def renew(self, run_id: str, lease_s: float) -> set[str]:
-        """Hold on to files; return the ids of those that the run still has."""
+        """Renew a claim; return the ids of the files that it still covers."""
         mine = and_(files.c.run_id == run_id, files.c.status == "in_progress")
         statement = update(files).where(mine).values(lease_until=self._stores.clock() + lease_s)
         async with self._database.write() as connection:
             return set((await connection.scalars(statement.returning(files.c.file_id))).all())
 
     async def release(self, run_id: str) -> None:
-        """Let files go, so that somebody else goes on at once; the attempt does not count."""
+        """Give up a claim, so that another process can take its files at once; the attempt does not count."""
         mine = and_(files.c.run_id == run_id, files.c.status == "in_progress")
         values = {"lease_until": 0.0, "num_claims": files.c.num_claims - 1}
         async with self._database.write() as connection:
             await connection.execute(update(files).where(mine).values(values))
 
     async def complete(self, run_id: str, store_id: str, usage_bytes: dict[str, int]) -> None:
-        """Have files count in searches, which are in the index by now; those that the run has no more, do not."""
+        """Mark indexed files as completed, so that searches find them; files that the claim has lost do not change."""
         async with self._database.write() as connection:
             for file_id, num_bytes in usage_bytes.items():
                 mine = and_(files.c.run_id == run_id, files.c.file_id == file_id, files.c.status == "in_progress")
@@ -111,16 +111,16 @@ class VectorStoreWork:
             await note_change(connection, [store_id], self._stores.clock())
 
     async def fail(self, run_id: str, store_id: str, file_id: str, code: ErrorCode, message: str) -> None:
-        """Have a file count as failed; `message` says why, without any of its content."""
+        """Mark a file as failed; `message` is the reason, without any of its content."""
         mine = and_(files.c.run_id == run_id, files.c.file_id == file_id, files.c.status == "in_progress")
         values = {"status": "failed", "error_code": code, "error_message": message[:500]}
         async with self._database.write() as connection:
             await connection.execute(update(files).where(files.c.store_id == store_id, mine).values(values))
 
     async def claim_tidying(self, lease_s: float) -> Tidying | None:
-        """Return a store whose index is to be tidied, None where there is none.
+        """Return a store whose index is due for tidying, None if there is none.
 
-        A store in which files are being indexed waits a while for them, unless nothing is to be left of it.
+        A store whose files are being indexed waits up to a minute for them, unless its whole index goes.
         """
         now = self._stores.clock()
         busy = select(files.c.store_id).where(files.c.status == "in_progress", files.c.lease_until > now)
@@ -146,13 +146,13 @@ class VectorStoreWork:
         )
 
     async def live_files(self, store_id: str) -> Collection[tuple[str, str]]:
-        """Return what counts in a store's index, or is about to: ids of runs with those of their files."""
+        """Return the files that count in a store's index, or are being indexed: pairs of run id and file id."""
         query = select(files.c.run_id, files.c.file_id).where(files.c.store_id == store_id)
         async with self._database.read() as connection:
             return {(run_id, file_id) for run_id, file_id in (await connection.execute(query)).all()}
 
     async def end_tidying(self, tidied: Tidying, again_in_s: float | None) -> None:
-        """Note that an index was tidied, and when it is to be tidied once more; what changed meanwhile counts first."""
+        """Note that an index was tidied, and when it is due again; a change of the store meanwhile has precedence."""
         of_store = and_(stores.c.store_id == tidied.store_id, stores.c.tidy_at == tidied.tidy_at)
         async with self._database.write() as connection:
             if tidied.is_gone:

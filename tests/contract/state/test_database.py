@@ -18,7 +18,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from deployments.config import ConfigError
 from deployments.state.database import connection as database_module
-from deployments.state.database.connection import Database, _create_sqlite, connect, head_revision
+from deployments.state.database.connection import Database, connect, head_revision
+from deployments.state.database.sqlite import create_sqlite
 from deployments.state.database.tables import metadata
 from tests.contract.state.postgres import PostgresServer
 
@@ -97,7 +98,7 @@ def test_several_processes_may_start_at_once(database_url: str) -> None:
 def test_many_that_create_a_file_at_once_wait_for_each_other(tmp_path: Path) -> None:
     def create(number: int) -> None:
         barrier.wait(30)
-        _create_sqlite(tmp_path / f"{number // 6}.db")
+        create_sqlite(tmp_path / f"{number // 6}.db")
 
     barrier = threading.Barrier(6)
     with ThreadPoolExecutor(6) as threads:

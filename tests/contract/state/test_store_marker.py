@@ -118,7 +118,7 @@ async def test_a_store_that_is_away_is_taken_for_the_right_one(
     monkeypatch.setattr(store_marker.logger, "warning", lambda message, *args: told.append(message % args))
     options = {"endpoint": "http://127.0.0.1:9", "region": "x", "access_key_id": "a", "secret_access_key": "Geheimnis"}
     await open_objects(database, ResolvedObjectStore("s3://bucket", timeout_s=0.5, options=options))
-    assert told == ["The object store cannot be looked at: StoreUnavailable"]
+    assert told == ["The object store could not be checked: StoreUnavailable"]
 
 
 async def test_a_directory_whose_disk_is_not_mounted_takes_nothing_until_it_is(

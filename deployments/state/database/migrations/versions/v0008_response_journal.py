@@ -1,4 +1,4 @@
-"""What whoever takes a background response over must know beside its events."""
+"""The journal of a background response, so that another replica can continue it."""
 
 import sqlalchemy as sa
 from alembic import op
