@@ -117,70 +117,76 @@ class SandboxProcess:
         return "it says nothing"
 
 
+class _Pipes:
+    """The pipes of a sandbox that starts. Every end that was not handed on is closed when the block ends."""
+
+    def __init__(self) -> None:
+        self._ends: set[int] = set()
+
+    def __enter__(self) -> "_Pipes":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close(*self._ends)
+
+    def create(self) -> tuple[int, int]:
+        """Return the reading and the writing end of a new pipe."""
+        ends = os.pipe()
+        self._ends.update(ends)
+        return ends
+
+    def hand_on(self, *ends: int) -> None:
+        self._ends.difference_update(ends)
+
+    def close(self, *ends: int) -> None:
+        for end in ends:
+            self._ends.remove(end)
+            os.close(end)
+
+
 async def start_process(root: Root, limits: Limits, seccomp: bytes, preload: Sequence[str]) -> SandboxProcess:
     """Return a sandbox whose interpreter is starting.
 
     Raises:
         SandboxUnavailable: bubblewrap cannot build it on this host.
     """
-    ours: list[int] = []
-    theirs: list[int] = []
-
-    def pipe(*, we_write: bool) -> tuple[int, int]:
-        reading, writing = os.pipe()
-        mine, other = (writing, reading) if we_write else (reading, writing)
-        ours.append(mine)
-        theirs.append(other)
-        return mine, other
-
     process: SandboxProcess | None = None
-    try:
-        requests, requests_in = pipe(we_write=True)
-        answers, answers_in = pipe(we_write=False)
-        output, output_in = pipe(we_write=False)
-        info, info_in = pipe(we_write=False)
-        ready, ready_in = pipe(we_write=True)
-        filter_out, filter_in = pipe(we_write=True)
-        os.write(filter_out, seccomp)  # A few kilobytes: a pipe holds them.
-        ours.remove(filter_out)
-        os.close(filter_out)
-        arguments = root.arguments(limits)
-        arguments += ["--info-fd", str(info_in), "--seccomp", str(filter_in)]
-        arguments += _users(root, ready_in)
-        settings = _interpreter_settings(root, limits) | {
-            "requests": requests_in,
-            "answers": answers_in,
-            "preload": list(preload),
-        }
-        arguments += ["--", root.python, "-I", "-B", "/python/interpreter.py", json.dumps(settings)]
-        bubblewrap = subprocess.Popen(  # noqa: ASYNC220, S603 - from this thread: the sandbox dies with it.
-            arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=output_in,
-            stderr=output_in,
-            pass_fds=[requests_in, answers_in, info_in, ready_in, filter_in],
-            cwd="/",
-            env={},
-        )
-        for descriptor in (requests, answers, output, info):
-            os.set_blocking(descriptor, False)
-        process = SandboxProcess(bubblewrap, requests, answers, output)
-        for descriptor in (requests, answers, output):
-            ours.remove(descriptor)
-        while theirs:
-            os.close(theirs.pop())
-        await process.adopt(info, ready)
-    except OSError as error:
-        if process is not None:
-            await process.close()
-        raise SandboxUnavailable(f"bubblewrap cannot be started: {error.strerror}") from None
-    except BaseException:
-        if process is not None:
-            await process.close()
-        raise
-    finally:
-        for descriptor in (*ours, *theirs):
-            os.close(descriptor)
+    with _Pipes() as pipes:
+        try:
+            requests_in, requests = pipes.create()
+            answers, answers_in = pipes.create()
+            output, output_in = pipes.create()
+            info, info_in = pipes.create()
+            ready_in, ready = pipes.create()
+            filter_in, filter_out = pipes.create()
+            os.write(filter_out, seccomp)  # A few kilobytes: a pipe holds them.
+            pipes.close(filter_out)
+            settings = _interpreter_settings(root, limits)
+            settings |= {"requests": requests_in, "answers": answers_in, "preload": list(preload)}
+            arguments = [*root.arguments(limits), "--info-fd", str(info_in), "--seccomp", str(filter_in)]
+            arguments += [*_users(root, ready_in), "--", root.python, "-I", "-B", "/python/interpreter.py"]
+            theirs = (requests_in, answers_in, info_in, ready_in, filter_in)
+            bubblewrap = subprocess.Popen(  # noqa: ASYNC220, S603 - from this thread: the sandbox dies with it.
+                [*arguments, json.dumps(settings)],
+                stdin=subprocess.DEVNULL,
+                stdout=output_in,
+                stderr=output_in,
+                pass_fds=theirs,
+                cwd="/",
+                env={},
+            )
+            for descriptor in (requests, answers, output, info):
+                os.set_blocking(descriptor, False)
+            process = SandboxProcess(bubblewrap, requests, answers, output)
+            pipes.hand_on(requests, answers, output)
+            pipes.close(*theirs, output_in)
+            await process.adopt(info, ready)
+        except BaseException as error:
+            if process is not None:
+                await process.close()
+            if isinstance(error, OSError):
+                raise SandboxUnavailable(f"bubblewrap cannot be started: {error.strerror}") from None
+            raise
     return process
 
 
