@@ -39,7 +39,7 @@ test: .venv/installed-dev ## Run the tests in stages: unit, contract, serve, clu
 	$(if $(TESTS),exec $(PYTEST) $(TESTS))
 	$(PYTEST) tests/unit $(SIDE_BY_SIDE)
 	$(PYTEST) tests/contract $(SIDE_BY_SIDE)
-	for folder in $(wildcard tests/serve tests/cluster); do $(PYTEST) $$folder; done
+	$(PYTEST) $(wildcard tests/serve tests/cluster) --numprocesses 2
 
 test-all: override PYTEST += --exhaustive
 test-all: test ## Run the tests that are left out of `make test` too: more databases, a minute's outage, more examples.

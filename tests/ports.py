@@ -11,7 +11,7 @@ _PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _NUM_PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _PORTS = range(20_000 + _PROCESS, 30_000, _NUM_PROCESSES)
 _given: set[int] = set()
-_BLOCKS = [range(start, start + 100) for start in range(31_100, 32_700, 100)]
+_BLOCKS = [range(start, start + 100) for start in range(31_100, 32_700, 100)][_PROCESS::_NUM_PROCESSES]
 """For the replicas of one service, above Serve's own range and below those that the kernel gives to connections."""
 
 

@@ -102,6 +102,8 @@ class Service:
             "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
             "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
             "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
+            "AUTOSCALER_METRIC_PORT": str(free_port()),  # Ray lists this port and the next even where another
+            "DASHBOARD_METRIC_PORT": str(free_port()),  # cluster has them: its metrics would be taken for ours.
             "COLUMNS": "200",
             **(environment or {}),
         }
