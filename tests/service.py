@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -151,11 +152,11 @@ class Service:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        for process in self._marked():
-            try:
-                process.kill()
-            except psutil.NoSuchProcess:
-                continue
+        while left := self._marked():  # One that is killed may have just started another.
+            for process in left:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            time.sleep(0.1)
 
     def remove(self) -> None:
         """Remove the folder and all that the service wrote into it."""
