@@ -1,10 +1,10 @@
 """What stands between a batch and its stores, and may be cut; and what the process says that runs the batch."""
 
 import asyncio
-import subprocess
 import threading
 from contextlib import suppress
 
+from tests.contract.batches.runs import Process
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -60,31 +60,28 @@ class Relay:
 class Watched:
     """A process, and what it writes to its error stream."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: Process) -> None:
         self.process = process
         self._told: list[str] = []
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
 
     def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self._told.append(line.decode())
+        with open(self.process.errors, closefd=False) as errors:
+            for line in errors:
+                self._told.append(line)
 
     def has_failed(self) -> bool:
         """Something was tried and failed; the process goes on."""
-        assert self.process.poll() is None, self._told
+        assert self.process.status is None, self._told
         return any("failed" in line or "could not be claimed" in line for line in self._told)
 
     async def ended(self) -> None:
         """Return once the process has ended by itself."""
-        await eventually(lambda: self.process.poll() is not None, 120)
-        assert self.process.returncode == 0, self._told
+        await eventually(lambda: self.process.status is not None, 120)
+        assert self.process.status == 0, self._told
 
     def remove(self) -> None:
         """End the process, if it has not ended."""
-        self.process.kill()
-        self.process.wait(timeout=30)
+        self.process.remove()
         self._reading.join(timeout=30)
-        assert self.process.stderr is not None
-        self.process.stderr.close()

@@ -1,7 +1,5 @@
 """A process that runs batches over real stores and a scripted engine, and ends or stops itself at a named point.
 
-    python -m tests.contract.batches.process DATABASE_URL OBJECTS [POINT]
-
 It runs until there is no batch left that has not ended. Ending itself means SIGKILL: nothing is cleaned up. Stopping
 itself means SIGSTOP: it holds what it held, and goes on when it is told to.
 """
@@ -10,10 +8,10 @@ import asyncio
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from multiprocessing.connection import Connection
 from typing import Any
 
 from sqlalchemy import func, select
@@ -175,5 +173,7 @@ async def main(database_url: str, objects_at: str, point: str | None) -> None:
     await stores.close()
 
 
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None))
+def run(errors: Connection, database_url: str, objects_at: str, point: str | None = None) -> None:
+    """Be that process. What it writes to its error stream goes into the pipe."""
+    os.dup2(errors.fileno(), 2)
+    asyncio.run(main(database_url, objects_at, point))

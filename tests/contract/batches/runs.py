@@ -1,12 +1,10 @@
 """Processes that run one batch over the same stores, and what must have become of it."""
 
 import asyncio
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Collection
-from pathlib import Path
 
 import orjson
 from sqlalchemy import select
@@ -15,12 +13,47 @@ from batch.stores import Stores
 from deployments.state.batches.rows import NewBatch
 from deployments.state.database.tables import batch_segments, usage
 from deployments.state.files.content import NewFile
+from tests.contract.batches.process import run
 from tests.contract.http.answers import MODEL, USAGE
 from tests.twins.keys import principal_of_key
 
-ROOT = Path(__file__).parents[3]
 NUM_LINES = 40
 PRINCIPAL = principal_of_key(account="acct", tier="standard")
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload([run.__module__])  # Its imports take more time than most of the processes.
+
+
+class Process:
+    """A process that runs batches. `errors` is the file descriptor of what it writes to its error stream."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._errors, errors = multiprocessing.Pipe(duplex=False)
+        self._process = _FORKS.Process(target=run, args=(errors, *arguments))
+        self._process.start()
+        errors.close()
+        self.errors = self._errors.fileno()
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """What it ended with, the signal's number below zero if one ended it; None while it runs."""
+        return self._process.exitcode
+
+    async def ended(self, timeout_s: float = 60) -> int:
+        """Return the status with which it ends, by itself or killed."""
+        await asyncio.to_thread(self._process.join, timeout_s)
+        assert self.status in (0, -signal.SIGKILL), os.read(self.errors, 65_536).decode()
+        return self.status
+
+    def remove(self) -> None:
+        """End it, if it has not ended."""
+        self._process.kill()
+        self._process.join()
 
 
 class Runs:
@@ -29,22 +62,18 @@ class Runs:
     def __init__(self, database_url: str, objects_at: str, stores: Stores) -> None:
         self.places = [database_url, objects_at]
         self.stores = stores
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: list[Process] = []
 
-    def start(self, *point: str) -> subprocess.Popen[bytes]:
+    def start(self, *point: str) -> Process:
         """Start one, which ends or stops itself at the point, or ends with the batch."""
-        command = [sys.executable, "-m", "tests.contract.batches.process", *self.places, *point]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE)
+        process = Process(*self.places, *point)
         self._started.append(process)
         return process
 
     async def close(self) -> None:
         """End what has not ended."""
         for process in self._started:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
+            process.remove()
         await self.stores.close()
 
     async def submit(self) -> str:
@@ -94,6 +123,11 @@ class Runs:
         taken = {name: getattr(state, name) for name in ("in_progress_at", "finalizing_at", "completed_at")}
         return {name: at for name, at in taken.items() if at is not None}
 
+    async def release(self, batch_id: str) -> None:
+        """Give up the claim of a process that was killed."""
+        state = await self.stores.work.look(batch_id)
+        await self.stores.work.release(batch_id, state.epoch)
+
     async def until_claimed(self, batch_id: str, epoch: int) -> None:
         """Wait until a batch has been claimed so many times."""
         async with asyncio.timeout(60):
@@ -105,10 +139,3 @@ class Runs:
         async with asyncio.timeout(60):
             while (await self.stores.batches.find("acct", batch_id)).state.num_completed < num_lines:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-
-
-async def ended(process: subprocess.Popen[bytes], timeout_s: float = 60) -> int:
-    """Return the status with which a process ends."""
-    _, told = await asyncio.to_thread(process.communicate, timeout=timeout_s)
-    assert process.returncode in (0, -signal.SIGKILL), told.decode()
-    return process.returncode

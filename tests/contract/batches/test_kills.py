@@ -1,5 +1,6 @@
 """Processes that are killed or paused while they run a batch: another goes on, and each line has one outcome."""
 
+import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,7 +9,7 @@ import psutil
 import pytest
 
 from tests.contract.batches.process import POINTS, SLOWLY, STOPS, open_all
-from tests.contract.batches.runs import Runs, ended
+from tests.contract.batches.runs import Runs
 from tests.databases import more_on_postgresql
 from tests.waiting import eventually
 
@@ -25,9 +26,9 @@ async def runs(database_url: str, tmp_path: Path) -> AsyncIterator[Runs]:
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_batch_survives_a_kill(runs: Runs, point: str) -> None:
     batch_id = await runs.submit()
-    assert await ended(runs.start(point)) == -signal.SIGKILL
+    assert await runs.start(point).ended() == -signal.SIGKILL
     taken = await runs.steps(batch_id)
-    assert await ended(runs.start()) == 0
+    assert await runs.start().ended() == 0
     await runs.check(batch_id)
     assert taken.items() <= (await runs.steps(batch_id)).items()  # No step was taken back, or taken again.
 
@@ -36,8 +37,9 @@ async def test_a_batch_survives_kills_at_every_point_one_after_the_other(runs: R
     batch_id = await runs.submit()
     points = list(POINTS)
     for point in points[:-1]:
-        assert await ended(runs.start(point)) == -signal.SIGKILL
-    assert await ended(runs.start()) == 0
+        assert await runs.start(point).ended() == -signal.SIGKILL
+        await runs.release(batch_id)  # The tests above wait for the end of the claim.
+    assert await runs.start().ended() == 0
     await runs.check(batch_id)
 
 
@@ -49,14 +51,14 @@ async def test_a_process_that_was_paused_past_its_claim_does_no_harm(runs: Runs,
     await eventually(lambda: psutil.Process(paused.pid).status() == psutil.STATUS_STOPPED, 60)
     other = runs.start(SLOWLY)
     await runs.until_claimed(batch_id, 2)
-    paused.send_signal(signal.SIGCONT)
-    assert await ended(paused) == 0
-    assert await ended(other) == 0
+    os.kill(paused.pid, signal.SIGCONT)
+    assert await paused.ended() == 0
+    assert await other.ended() == 0
     await runs.check(batch_id)
 
 
 async def test_many_processes_share_the_batches(runs: Runs) -> None:
     batch_id = await runs.submit()
     processes = [runs.start() for _ in range(3)]
-    assert [await ended(process) for process in processes] == [0, 0, 0]
+    assert [await process.ended() for process in processes] == [0, 0, 0]
     await runs.check(batch_id)
