@@ -65,7 +65,7 @@ async def _containers(name: str, host: SandboxHost, num_warm: int, rounds: int) 
             assert (await hosts.run(made, container, code)).status == "ok"
 
         async def filled() -> None:
-            while pool.num_ready < num_warm:  # noqa: ASYNC110 - only a bench waits for it.
+            while len(pool._ready) < num_warm:  # noqa: ASYNC110 - only a bench waits for it.
                 await asyncio.sleep(0.01)
 
         created = await _times(lambda: first("print('first output')"), rounds, filled)
