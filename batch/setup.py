@@ -1,6 +1,6 @@
 """The set-up of batch processes: a value that travels to the coordinator and the workers, and creates what they need.
 
-The ingress builds it from the configuration.
+`serve_app.coordinator` builds it from the configuration.
 """
 
 import hashlib

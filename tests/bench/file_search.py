@@ -57,7 +57,7 @@ DOCUMENTS = (
     "deployments/state/database/lease_watch.py",
     "deployments/state/objects/store.py",
     "deployments/replica/schemas/process.py",
-    "serve_app/operations/containers/tool.py",
+    "serve_app/operations/containers/citations.py",
 )
 NO_DOCUMENTS = ("docs/reference/", "tests/bench/results/")
 MODULES = ("batch/*.py", "deployments/*.py", "serve_app/*.py")

@@ -46,6 +46,6 @@ QUESTIONS = [
     ("How is the service protected from JSON schemas that take too long to compile?", "a schema that is a bomb"),
     (
         "How do messages cite files that the code interpreter has written?",
-        "citations of the files that a message links",
+        "citations of the files that a message links to",
     ),
 ]
