@@ -171,9 +171,6 @@ class FileSearchInUse(CheckedTool, CitingTool):
             if marker in self._markers
         ]
 
-    async def close(self) -> None:
-        """Release nothing: a search holds nothing between calls."""
-
 
 def _queries_of(arguments: str) -> list[str]:
     """Return the queries that a model has written into its arguments; it may have written one only, or no JSON."""

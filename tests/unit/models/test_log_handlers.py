@@ -153,7 +153,7 @@ class Stopped(Exception):
 @pytest.mark.parametrize(
     ("module", "first_step", "replica", "arguments"),
     [
-        (ingress, "start_gatekeeper", ingress.Ingress, [None, None, {}, {}, {}]),
+        (ingress, "start_gatekeeper", ingress.Ingress, [None, None, {}, {}, {}, None]),
         (code_interpreter, "_find_host", code_interpreter.CodeInterpreterReplica, [None]),
     ],
 )

@@ -61,6 +61,7 @@ class ToolInUse(Protocol):
 
     async def close(self) -> None:
         """Release what the response needed; it has ended."""
+        return
 
 
 class WritingTool(ToolInUse):
