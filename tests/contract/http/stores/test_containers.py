@@ -123,7 +123,7 @@ async def test_an_idle_container_has_expired(containers, world, interpreter):
     world.clock.now += 3600
     with pytest.raises(openai.NotFoundError, match="not found"):
         await containers.retrieve(made.id)
-    assert await world.containers._store.sweep() == 1
+    assert await world.containers.store.sweep() == 1
 
 
 async def test_the_containers_of_a_replica_that_went_away_have_expired(containers, interpreter):
