@@ -13,6 +13,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.limits.actor import RayTransport
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.client.request_log import ShippedRequestLog
+from deployments.limits.client.stored_keys import StoredKeys
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.client.startup import ModelStartup
 from deployments.state.batches.store import BatchStore
@@ -62,17 +63,18 @@ async def wire(
     Raises:
         ConfigError: the database or the object store cannot be used.
     """
-    # The gatekeeper: keys, limits, the request log.
-    transport = RayTransport()
-    gatekeeper = GatekeeperClient(transport)
-    request_log = ShippedRequestLog(transport)
-    metrics = PrometheusMetrics()
-    observer = Observer(request_log, ClusterMetrics(metrics))
-
     # What is stored.
     database = await connect(state.database_url)
     vault = Vault(database, state.master_key)
     files = FileStore(database, await open_objects(database, state.object_store), vault)
+    keys = KeyStore(database, state.pepper, state.config.tiers)
+
+    # The gatekeeper: keys, limits, the request log.
+    transport = RayTransport()
+    gatekeeper = GatekeeperClient(transport, stored_keys=StoredKeys(keys, state.pepper))
+    request_log = ShippedRequestLog(transport)
+    metrics = PrometheusMetrics()
+    observer = Observer(request_log, ClusterMetrics(metrics))
 
     # The models, and the operations over them.
     engines = [RemoteEngine(model.card, handles[model.id], model.scale_to_zero_wait_s) for model in config.models]
@@ -106,7 +108,7 @@ async def wire(
         operations=operations,
         observer=observer,
         metrics=metrics,
-        keys=KeyStore(database, state.pepper, state.config.tiers),
+        keys=keys,
         files=files,
         batches=BatchStore(database, vault, config.batches.max_unfinished_per_account),
         background=background,

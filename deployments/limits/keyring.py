@@ -5,7 +5,6 @@
 
 from collections import deque
 from collections.abc import Iterable
-from hmac import compare_digest
 
 from deployments.limits.messages import Identified
 from deployments.state.identity.keys import StoredKey
@@ -58,16 +57,7 @@ class Keyring:
 
     def identify(self, digest: bytes, now: float) -> Identified:
         """Return the holder of the secret with this digest at `now`, and when it ends."""
-        key = self._by_digest.get(digest)
-        if key is None or key.principal is None:
-            return Identified(self.revision, None, None)
-        until = key.principal.expires_at
-        if not compare_digest(digest, key.digest):
-            old_until = key.previous_expires_at or 0.0
-            until = old_until if until is None else min(until, old_until)
-        if until is not None and until <= now:
-            return Identified(self.revision, None, None)
-        return Identified(self.revision, key.principal, until)
+        return Identified.of(self._by_digest.get(digest), digest, self.revision, now)
 
     def principal(self, key_id: str) -> Principal | None:
         """Return the principal of a key; None if it is unknown or revoked."""

@@ -4,9 +4,11 @@ A sync carries the client's asks for leases, its refunds and charges, and the re
 reply has the leases and the changes of keys since.
 """
 
-from typing import NamedTuple, Protocol
+from hmac import compare_digest
+from typing import NamedTuple, Protocol, Self
 
 from deployments.limits.window import Dimension, Shortage
+from deployments.state.identity.keys import StoredKey
 from deployments.state.identity.principal import Principal
 
 
@@ -25,6 +27,19 @@ class Identified(NamedTuple):
     principal: Principal | None
     accepted_until: float | None
     is_certain: bool = True
+
+    @classmethod
+    def of(cls, key: StoredKey | None, digest: bytes, revision: int, now: float) -> Self:
+        """Return the holder of the secret with this digest, which is one of the key's, at `now`."""
+        if key is None or key.principal is None:
+            return cls(revision, None, None)
+        until = key.principal.expires_at
+        if not compare_digest(digest, key.digest):
+            old_until = key.previous_expires_at or 0.0
+            until = old_until if until is None else min(until, old_until)
+        if until is not None and until <= now:
+            return cls(revision, None, None)
+        return cls(revision, key.principal, until)
 
 
 class Ask(NamedTuple):

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from deployments.limits.client.key_cache import AWAY_AFTER_S, KeyCache
+from deployments.limits.client.key_cache import AWAY_AFTER_S, KeyCache, StoredKeys
 from deployments.limits.client.leases import KeyLeases
 from deployments.limits.client.sync_loop import SyncLoop
 from deployments.limits.contract import Decision, Denied, GatekeeperUnavailable, Granted, Quota
@@ -42,12 +42,13 @@ class GatekeeperClient:
         self,
         transport: Transport,
         *,
+        stored_keys: StoredKeys | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         background: bool = True,
     ) -> None:
-        self._keys = KeyCache(transport, clock, wall, sleep)
+        self._keys = KeyCache(transport, stored_keys, clock, wall, sleep)
         self._sync_loop = SyncLoop(transport, self._keys, clock, wall, sleep)
         self.counts = self._sync_loop.counts
         self._states = self._sync_loop.states
@@ -62,7 +63,8 @@ class GatekeeperClient:
         """Return the holder of a secret; None if it is unknown, revoked or expired.
 
         Raises:
-            GatekeeperUnavailable: the key is not cached and the gatekeeper is away, or it has been away for too long.
+            GatekeeperUnavailable: the gatekeeper has been away for too long, or it is away and so is the database, and
+                the key is not cached.
         """
         if not can_be_secret(secret):
             return None

@@ -6,6 +6,7 @@ A cached key is trusted for TRUST_S seconds after a sync; a request that comes l
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from deployments.limits.contract import GatekeeperUnavailable
 from deployments.limits.messages import Identified, SyncReply, Transport, TransportDown
@@ -22,19 +23,33 @@ _MAX_UNKNOWN = 10_000
 _MAX_KNOWN = 100_000
 
 
+class StoredKeys(Protocol):
+    """The keys of the database; `stored_keys.StoredKeys` reads them. `pepper` is the secret of all digests."""
+
+    pepper: bytes
+
+    async def identify(self, digest: bytes) -> Identified | None:
+        """Return the holder of a digest; None if the database does not answer."""
+
+
 class KeyCache:
-    """Digests and their holders, as the gatekeeper returned them; unknown digests are cached for a second."""
+    """Digests and their holders, as the gatekeeper returned them; unknown digests are cached for a second.
+
+    Without an answer of the gatekeeper, a digest that is not cached is looked up in `stored`, if there is one.
+    """
 
     def __init__(
         self,
         transport: Transport,
+        stored: StoredKeys | None,
         clock: Callable[[], float],
         wall: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
     ) -> None:
         self.revision = 0
         self.trusted_until = float("-inf")
-        self._pepper: bytes | None = None
+        self._pepper: bytes | None = stored.pepper if stored is not None else None
+        self._stored = stored
         self._transport = transport
         self._clock = clock
         self._wall = wall
@@ -91,10 +106,10 @@ class KeyCache:
                 self._known.pop(digest, None)
 
     async def look_up(self, digest: bytes, timeout_s: float) -> Principal | None:
-        """Return the holder of a digest from the gatekeeper; concurrent requests share one call.
+        """Return the holder of a digest from the gatekeeper or the database; concurrent requests share one call.
 
         Raises:
-            GatekeeperUnavailable: it did not answer for `timeout_s` seconds.
+            GatekeeperUnavailable: neither answered for `timeout_s` seconds.
         """
         if self._unknown.get(digest, 0.0) > self._clock():
             return None
@@ -111,6 +126,10 @@ class KeyCache:
             try:
                 identified = await self._transport.identify(digest)
             except TransportDown:
+                stored = await self._stored.identify(digest) if self._stored is not None else None
+                if stored is not None:
+                    identified = stored
+                    break
                 if self._clock() >= deadline:
                     raise GatekeeperUnavailable("The gatekeeper is away and the API key is not known here.") from None
                 await self._sleep(RETRY_S)

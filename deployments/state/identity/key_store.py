@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
@@ -155,6 +155,14 @@ class KeyStore:
             rows = (await connection.execute(query)).mappings().all()
         changed = [StoredKey.from_row(dict(row), self._tiers) for row in rows]
         return max([newest, *(key.revision for key in changed)]), changed
+
+    async def find(self, digest: bytes) -> tuple[int, StoredKey | None]:
+        """Return the newest revision, and the key of which this is a digest; None if there is none."""
+        query = select(api_keys).where(or_(api_keys.c.digest == digest, api_keys.c.previous_digest == digest))
+        async with self._database.read() as connection:
+            revision = await connection.scalar(select(revisions.c.value).where(revisions.c.name == "api_keys"))
+            row = (await connection.execute(query)).mappings().first()
+        return revision or 0, None if row is None else StoredKey.from_row(dict(row), self._tiers)
 
     async def _living_row(self, connection: AsyncConnection, key_id: str) -> dict[str, Any]:
         row = await _row_of(connection, key_id, for_update=True)
