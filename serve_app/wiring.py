@@ -7,7 +7,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
+import ray
 from ray.serve.handle import DeploymentHandle
 
 from deployments.limits.actor import RayTransport
@@ -22,8 +24,11 @@ from deployments.state.database.connection import Database, connect
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
+from deployments.state.ingresses.register import IngressRegister
 from deployments.state.objects.marker import open_objects
 from serve_app.config import ServiceConfig
+from serve_app.front.presence import Presence, own_address
+from serve_app.front.trust import FrontTrust
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import BodyLimits
 from serve_app.operations.assembly import assemble
@@ -41,12 +46,15 @@ class Wired:
 
     services: Services
     indexer: Indexer | None
+    presence: Presence
+    front_trust: FrontTrust
     closing: AsyncExitStack
 
     def watch(self) -> None:
-        """Begin what runs beside requests: the start of models, background responses, indexing."""
+        """Begin what runs beside requests: the start of models, background responses, indexing, the register."""
         self.services.startup.watch()
         self.services.background.watch()
+        self.presence.watch()
         if self.indexer is not None:
             self.indexer.watch()
 
@@ -88,6 +96,7 @@ async def wire(
     startup = ModelStartup([engine for engine, model in with_models if model.is_kept_running])
     background = BackgroundRunner(operations.responses, assembly.storage, gatekeeper, observer)
     indexer = Indexer(search.service, search.index, search.embedder, gatekeeper, observer) if search else None
+    presence = Presence(IngressRegister(database), partial(own_address, ray.util.get_node_ip_address()))
 
     # It ends in the reverse order: first what still works, last what it works with.
     closing = AsyncExitStack()
@@ -100,6 +109,7 @@ async def wire(
         closing.push_async_callback(indexer.close)
     closing.push_async_callback(background.close)
     closing.push_async_callback(startup.close)
+    closing.push_async_callback(presence.close)
 
     services = Services(
         gatekeeper=gatekeeper,
@@ -120,7 +130,7 @@ async def wire(
         body_bounds=BodyLimits(config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s),
         startup=startup,
     )
-    return Wired(services, indexer, closing)
+    return Wired(services, indexer, presence, FrontTrust.from_pepper(state.pepper), closing)
 
 
 async def _close_connections(request_log: ShippedRequestLog, gatekeeper: GatekeeperClient, database: Database) -> None:

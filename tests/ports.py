@@ -10,6 +10,7 @@ import socket
 _PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _NUM_PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _PORTS = range(20_000 + _PROCESS, 30_000, _NUM_PROCESSES)
+_ROWS = [range(start, start + 12) for start in range(17_000 + 12 * _PROCESS, 19_980, 12 * _NUM_PROCESSES)]
 _given: set[int] = set()
 _BLOCKS = [range(start, start + 100) for start in range(31_100, 32_700, 100)][_PROCESS::_NUM_PROCESSES]
 """For the replicas of one service, above Serve's own range and below those that the kernel gives to connections."""
@@ -22,6 +23,15 @@ def free_port() -> int:
             _given.add(port)
             return port
     raise RuntimeError("No port is free.")
+
+
+def free_row() -> range:
+    """Return a dozen ports that nobody listens on, for a front and the replicas before which it stands."""
+    for row in random.sample(_ROWS, len(_ROWS)):
+        if not _given & {*row} and all(map(_is_free, row)):
+            _given.update(row)
+            return row
+    raise RuntimeError("No row of ports is free.")
 
 
 def free_block() -> range:

@@ -29,7 +29,7 @@ from deployments.state.database.connection import connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import ApiKey, NewKey
 from deployments.state.usage.store import UsageStore
-from tests.ports import free_block, free_port
+from tests.ports import free_block, free_port, free_row
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
@@ -83,7 +83,7 @@ class Service:
         self.folder = Path(mkdtemp(prefix="mt-", dir="/tmp"))  # Short: Ray makes Unix sockets far below it.
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.replica_ports = free_block()  # HAProxy would take a replica of another cluster for its own.
+        self.replica_ports = free_block()  # Two clusters would try the same ports.
         self.config_path = self.folder / "config.yaml"
         self.state_dir = self.folder / "state"
         self.ray_dir = self.folder / "ray"
@@ -100,11 +100,9 @@ class Service:
             "RAY_AUTH_TOKEN": self.token,
             "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(self.replica_ports.start),
             "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(self.replica_ports.stop - 1),
-            "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
-            "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
-            "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
             "AUTOSCALER_METRIC_PORT": str(free_port()),  # Ray lists this port and the next even where another
             "DASHBOARD_METRIC_PORT": str(free_port()),  # cluster has them: its metrics would be taken for ours.
+            "MANTA_FRONT_STATS_PORT": str(free_row().start),
             "COLUMNS": "200",
             **(environment or {}),
         }
@@ -264,7 +262,7 @@ class Service:
         return [target for group in json.loads(listing.read_text()) for target in group["targets"]]
 
     def ingress_urls(self) -> list[str]:
-        """Return the address of each ingress replica, past HAProxy."""
+        """Return the address of each ingress replica, past the front."""
         urls = []
         for replica in self.running("ingress"):
             connections = psutil.Process(replica.pid).net_connections("tcp")

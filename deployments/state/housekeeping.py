@@ -17,6 +17,7 @@ from deployments.state.containers.store import ContainerStore
 from deployments.state.database.connection import Database
 from deployments.state.files.store import ORPHAN_AGE_S, FileStore
 from deployments.state.objects.orphans import delete_orphans
+from deployments.state.ingresses.register import IngressRegister
 from deployments.state.objects.store import StoreUnavailable
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
@@ -90,6 +91,7 @@ def create_chores(
         Chore("Deleting expired conversations", every.expired_s, ConversationStore(database, vault, past).sweep),
         Chore("Deleting expired containers", every.expired_s, ContainerStore(database, vault, past).sweep),
         Chore("Ending expired vector stores", every.expired_s, VectorStores(database, vault, past).sweep),
+        Chore("Forgetting ingress replicas that have stopped", every.expired_s, IngressRegister(database, past).sweep),
         Chore("Emptying the database's log", every.database_log_s, database.empty_log),
         Chore("Trimming the request log", every.request_log_s, trim.trim),
         Chore("Deleting orphaned files", every.orphans_s, files.sweep_orphans),

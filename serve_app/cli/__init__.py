@@ -2,7 +2,7 @@
 
 import typer
 
-from serve_app.cli import batch, config, doctor, keys, object_store, usage
+from serve_app.cli import batch, config, doctor, front, keys, object_store, usage
 from serve_app.cli.supervise import serve
 
 main = typer.Typer(
@@ -13,6 +13,7 @@ main = typer.Typer(
     rich_markup_mode=None,
 )
 main.command("serve")(serve.serve)
+main.command("front")(front.front)
 main.command("doctor")(doctor.doctor)
 main.add_typer(config.app, name="config")
 main.add_typer(keys.app, name="keys")

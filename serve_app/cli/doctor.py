@@ -24,9 +24,10 @@ from deployments.tools.config import CodeInterpreterConfig, ToolsConfig
 from deployments.tools.sandbox.host import prepare_host
 from deployments.tools.sandbox.root import SandboxUnavailable
 from deployments.tools.web_search.setup import create_provider
-from serve_app.cli.supervise.ports import describe_holder, haproxy_ports, is_free
+from serve_app.cli.supervise.ports import describe_holder, front_stats_ports, is_free
 from serve_app.cli.supervise.process_tree import abandoned_processes
 from serve_app.config import ServiceConfig, check_file
+from serve_app.front.binary import HaproxyMissing, find_haproxy
 
 _LOCKS = Path(__file__).parents[2] / "configs" / "locks"
 _SWAPS = Path("/proc/swaps")
@@ -72,6 +73,7 @@ def examine(path: Path) -> Iterator[Finding]:
     if needs_gpu:
         yield _gpu()
     yield from _resources()
+    yield _haproxy()
     yield from _ports(int((document.get("http_options") or {}).get("port", 8000)))
     yield _left_over()
     yield from _state(config)
@@ -133,8 +135,15 @@ def _resources() -> Iterator[Finding]:
         yield Finding("warning", f"A process may open {soft} files, which bounds the connections: ulimit -n 65536")
 
 
+def _haproxy() -> Finding:
+    try:
+        return Finding("ok", f"HAProxy, for the front: {find_haproxy()}")
+    except HaproxyMissing as error:
+        return Finding("fault", f"There is no HAProxy for the front: {error}")
+
+
 def _ports(http_port: int) -> Iterator[Finding]:
-    taken = [port for port in (http_port, *haproxy_ports().values()) if not is_free(port)]
+    taken = [port for port in (http_port, *front_stats_ports()) if not is_free(port)]
     for port in taken:
         yield Finding("fault", f"Port {port} is taken{describe_holder(port)}")
     if not taken:

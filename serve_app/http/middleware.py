@@ -21,6 +21,8 @@ from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, RequestTrace
 
 TRACE = "manta.trace"
 """Where an ASGI scope holds its RequestTrace."""
+REQUEST_ID = "manta.request_id"
+"""Where an ASGI scope holds the id that the front gave the request, if it came through one."""
 
 # A method is a word of the client's choosing, so others are not written down.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -65,7 +67,7 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         trace = RequestTrace(
-            request_id=new_request_id(),
+            request_id=scope.get(REQUEST_ID) or new_request_id(),
             method=scope["method"] if scope["method"] in _METHODS else "OTHER",
             at=time.time(),
             started=time.perf_counter(),

@@ -6,7 +6,7 @@ HELD_OUT = [
         "first compiled in a process of its own, with little time and memory",
     ),
     ("Why does an answer have one request id only?", "Serve adds a second `x-request-id`"),
-    ("What goes wrong with HAProxy when the client of a whole answer leaves?", "Splicing is off."),
+    ("What goes wrong with HAProxy when the client of a whole answer leaves?", "Splicing is off (`NO_SPLICING`)."),
     (
         "How do requests with the same beginning come to the same replica?",
         "Rendezvous hashing assigns a replica to every prefix",

@@ -32,7 +32,7 @@ QUESTIONS = [
     ("Where do the secrets for MCP servers go?", "go to the server with each request, and nowhere else"),
     ("How does the throughput compare with a bare vLLM server and ray.serve.llm?", "| 16 | requests/s |"),
     ("How long does a prompt of about a million tokens take?", "| a prompt of 990,109 tokens | answered after"),
-    ("Which ports should a firewall protect?", "ports 9101 and 8404"),
+    ("Which ports should a firewall protect?", "ports 30000 to 31000"),
     ("Where must state be kept if there is more than one node?", "PostgreSQL and a bucket"),
     ("Under which licence is it?", "Apache-2.0"),
     ("What is google-re2 for?", "safety patterns, in linear time"),

@@ -153,6 +153,7 @@ def isolate(directory: Path, port: int, index: int) -> dict[str, str]:
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(port + 1),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(port + 2),
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(port + 3),
+        "MANTA_FRONT_STATS_PORT": str(port + 1),  # And the one after it.
         "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(30000 + 300 * index),
         "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(30299 + 300 * index),
     }
@@ -176,11 +177,11 @@ def start_serve_llm(site: Site) -> tuple[Target, ServerTree]:
 
 
 def start_manta(site: Site) -> tuple[Target, ServerTree]:
-    """This service, from a Serve config, with a key whose limits are beyond reach."""
+    """This service, from a Serve config, behind its front, with a key whose limits are beyond reach."""
     config = write_config(ROOT / site.argument if site.argument else site.model.config, site)
     secret = issue_key(site.environment)
-    site.environment["RAY_AUTH_MODE"] = "token"  # As `manta serve` has it.
-    command = [sys.executable, "-m", "ray.serve.scripts", "run", "--address", "local", str(config)]
+    del site.environment["RAY_SERVE_ENABLE_HA_PROXY"]
+    command = [sys.executable, "-c", "from serve_app.cli import main; main()", "serve", str(config)]
     tree = run_tree(command, site)
     return Target("127.0.0.1", site.port, site.model.id, secret), tree
 

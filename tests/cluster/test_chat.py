@@ -1,4 +1,4 @@
-"""Chat completions as OpenAI's client sees them, from the real engine through HAProxy."""
+"""Chat completions as OpenAI's client sees them, from the real engine through the front."""
 
 import json
 from typing import Any

@@ -61,12 +61,12 @@ def test_engine_rests_within_a_second_when_the_client_of_a_stream_leaves(service
     assert any(rest_s() < SPIN_S + 1 for _ in range(TRIES))
 
 
-@pytest.mark.parametrize("way", ["through HAProxy", "to a replica"])
+@pytest.mark.parametrize("way", ["through the front", "to a replica"])
 def test_engine_rests_within_a_second_when_the_client_of_a_whole_answer_leaves(
     service: Service, key: str, way: str
 ) -> None:
     engine = service.engine_of(service.running(CHAT)[0])
-    url = service.url if way == "through HAProxy" else service.ingress_urls()[0]
+    url = service.url if way == "through the front" else service.ingress_urls()[0]
 
     def rest_s() -> float:
         with (

@@ -1,4 +1,4 @@
-"""Ingress replicas one by one, past HAProxy: what one begins the other goes on with."""
+"""Ingress replicas one by one, past the front: what one begins the other goes on with."""
 
 from collections.abc import Iterator
 from itertools import cycle, islice
@@ -15,7 +15,7 @@ PROMPT = f"{CANARY} tells the river about the hills behind it, and the hills abo
 
 
 class Ingress:
-    """One ingress replica, asked past HAProxy."""
+    """One ingress replica, asked past the front."""
 
     def __init__(self, url: str, key: str) -> None:
         self.http = httpx2.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=120)

@@ -26,11 +26,11 @@ async def ask(http: httpx2.AsyncClient, url: str, secret: str, **fields: Any) ->
     return await http.post(f"{url}/v1/chat/completions", json=body(**fields), headers=headers)
 
 
-@pytest.mark.parametrize("way", ["through HAProxy", "replica by replica"])
+@pytest.mark.parametrize("way", ["through the front", "replica by replica"])
 async def test_free_key_gets_exactly_ten_requests_of_many_at_once(service: Service, way: str) -> None:
     _, secret = await service.issue(tier="free", account="many")
-    urls = [service.url] if way == "through HAProxy" else service.ingress_urls()
-    assert len(urls) >= (1 if way == "through HAProxy" else 2)
+    urls = [service.url] if way == "through the front" else service.ingress_urls()
+    assert len(urls) >= (1 if way == "through the front" else 2)
     async with httpx2.AsyncClient(timeout=60) as http:
         started = time.monotonic()
         answers = await asyncio.gather(*[ask(http, urls[number % len(urls)], secret) for number in range(40)])

@@ -356,3 +356,11 @@ vector_store_batches = Table(
     Column("created_at", Double, nullable=False),
     Column("is_cancelled", Boolean, nullable=False),
 )
+
+# Where ingress replicas listen, as HOST:PORT; each writes its row again every few seconds.
+ingress_replicas = Table(
+    "ingress_replicas",
+    metadata,
+    Column("address", String(64), primary_key=True),
+    Column("seen_at", Double, nullable=False, index=True),
+)

@@ -7,18 +7,34 @@ from collections.abc import Mapping
 
 import psutil
 
-# The last is the proxy that HAProxy falls back on. Several may listen there, and the kernel would share the requests
-# of one cluster out among all.
-_HAPROXY_PORTS = {
-    "RAY_SERVE_HAPROXY_METRICS_PORT": 9101,
-    "RAY_SERVE_HAPROXY_STATS_PORT": 8404,
-    "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": 8500,
-}
+from serve_app.front.settings import NUM_PROXIES
+
+STATS_PORT_VARIABLE = "MANTA_FRONT_STATS_PORT"
+_STATS_PORT = 8404
+_PROXY_PORTS = range(8500, 8600)
 
 
-def haproxy_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
-    """Return the ports that Ray Serve's HAProxy takes beside the HTTP port, by the variable that moves each."""
-    return {variable: int(environ.get(variable, port)) for variable, port in _HAPROXY_PORTS.items()}
+def front_stats_port(environ: Mapping[str, str] = os.environ) -> int:
+    """Return the first of the ports on loopback where the front's HAProxy processes show metrics and statistics."""
+    return int(environ.get(STATS_PORT_VARIABLE, _STATS_PORT))
+
+
+def front_stats_ports(environ: Mapping[str, str] = os.environ) -> range:
+    """Return all of them."""
+    first = front_stats_port(environ)
+    return range(first, first + NUM_PROXIES)
+
+
+def choose_proxy_port(taken: int) -> int:
+    """Return a port for Serve's own proxy, which nobody has to know: the front is what clients use.
+
+    Raises:
+        OSError: none is free.
+    """
+    for port in _PROXY_PORTS:
+        if port != taken and is_free(port):
+            return port
+    raise OSError(f"No port from {_PROXY_PORTS.start} to {_PROXY_PORTS.stop - 1} is free for Ray Serve's proxy.")
 
 
 def is_free(port: int) -> bool:

@@ -25,8 +25,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 class ProcessTree:
     """One command that runs in a session of its own, its output in a file. `log_path` is that file."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log_path: Path) -> None:
-        """Start the command.
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], log_path: Path, *, is_log_kept: bool = False
+    ) -> None:
+        """Start the command; it writes to an empty file, unless what is in it is kept.
 
         Raises:
             OSError: the command or the file cannot be opened.
@@ -39,7 +41,7 @@ class ProcessTree:
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
-        with log_path.open("wb") as log:
+        with log_path.open("ab" if is_log_kept else "wb") as log:
             self._process = subprocess.Popen(
                 command,
                 env={**environment, MARK: mark_of_this_process()},
@@ -47,7 +49,7 @@ class ProcessTree:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=end_with_parent,  # This process has one thread when it starts the command.
+                preexec_fn=end_with_parent,  # It only makes two system calls, whatever threads there are.
             )
 
     @property
@@ -57,8 +59,12 @@ class ProcessTree:
 
     def interrupt(self) -> None:
         """Ask the command to stop, as Ctrl-C would."""
+        self.send(signal.SIGINT)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send the command a signal, if it runs."""
         if self.exit_status is None:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(number)
 
     def end(self, patience_s: float = 5.0) -> int:
         """End every process that is left, politely for `patience_s` seconds; return how many there were."""

@@ -1,6 +1,7 @@
 """`manta serve`: one command from a configuration to a running service, and back to a machine as it was before.
 
-It starts `serve run` on a Ray cluster of its own, waits until every model answers, and says how to call it.
+It starts the front, and `serve run` on a Ray cluster of its own, waits until every model answers, and says how to
+call it.
 On a cluster that others run, deploy with `serve deploy` instead.
 """
 
@@ -28,11 +29,21 @@ from deployments.state.database.connection import connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from deployments.state.objects.marker import open_objects
-from serve_app.cli.supervise.ports import describe_holder, haproxy_ports, is_free
+from serve_app.cli.supervise.front import Front
+from serve_app.cli.supervise.ports import (
+    STATS_PORT_VARIABLE,
+    choose_proxy_port,
+    describe_holder,
+    front_stats_port,
+    front_stats_ports,
+    is_free,
+)
 from serve_app.cli.supervise.process_tree import ProcessTree, abandoned_processes, end_processes, serve_command
 from serve_app.cli.supervise.readiness import Progress, ReadinessProbe
 from serve_app.cli.supervise.welcome import render_welcome
 from serve_app.config import ServiceConfig, check_file
+from serve_app.front.settings import FrontSettings, choose_run_dir, replica_ports
+from serve_app.front.trust import FrontTrust
 
 _OFFLINE_SOURCES = ("demo:", "package:", "/", "./", "../")
 _POLL_S = 0.5
@@ -41,11 +52,15 @@ _LOG_LINES = 40
 
 @dataclass(frozen=True)
 class ServePlan:
-    """What one start needs to know of its configuration file."""
+    """What one start needs to know of its configuration file.
+
+    Clients come to the front, at `host` and `port`; Serve's own proxy gets `proxy_port`, which nobody uses.
+    """
 
     path: Path
     host: str
     port: int
+    proxy_port: int
     config: ServiceConfig
     state: ResolvedState
 
@@ -53,6 +68,16 @@ class ServePlan:
     def log_path(self) -> Path:
         """Where the output of `serve run` goes."""
         return self.state.state_dir / "logs" / "serve.log"
+
+    @property
+    def serve_path(self) -> Path:
+        """Where the configuration is that Serve gets: the same, with the proxy's port."""
+        return self.state.state_dir / "serve.yaml"
+
+    @property
+    def drain_s(self) -> float:
+        """How long running requests may take to end."""
+        return max([self.config.ingress.drain_s, *(model.drain_s for model in self.config.models)])
 
     @property
     def url(self) -> str:
@@ -82,9 +107,14 @@ def serve(
     environment = serving_environment(os.environ, plan)
     plan.log_path.parent.mkdir(parents=True, exist_ok=True)
     with _signals() as received:
-        tree = ProcessTree(serve_command(plan.path), environment, plan.log_path)
         try:
-            status = _run(tree, plan, secret, received, console, timeout_s)
+            write_serve_config(plan)
+            front = Front(front_settings(plan), environment, plan.log_path.with_name("front.log"))
+        except OSError as error:
+            _fail(console, str(error))
+        tree = ProcessTree(serve_command(plan.serve_path), environment, plan.log_path)
+        try:
+            status = _run(tree, front, plan, secret, received, console, timeout_s)
         finally:
             tree.end()
     raise typer.Exit(status)
@@ -101,23 +131,56 @@ def load_plan(path: Path, console: Console) -> ServePlan:
         state = resolve_state(config.state)
     except ConfigError as error:
         _fail(console, str(error))
-    return ServePlan(path, str(http.get("host", "127.0.0.1")), int(http.get("port", 8000)), config, state)
+    host, port = str(http.get("host", "127.0.0.1")), int(http.get("port", 8000))
+    try:
+        return ServePlan(path, host, port, choose_proxy_port(port), config, state)
+    except OSError as error:
+        _fail(console, str(error))
+
+
+def write_serve_config(plan: ServePlan) -> None:
+    """Write down the configuration for `serve run`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    document = yaml.safe_load(plan.path.read_text(encoding="utf-8"))
+    document["http_options"] = {**(document.get("http_options") or {}), "host": plan.host, "port": plan.proxy_port}
+    plan.serve_path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+
+
+def front_settings(plan: ServePlan) -> FrontSettings:
+    """Return what the front is told."""
+    trust = FrontTrust.from_pepper(plan.state.pepper)
+    min_port, max_port = replica_ports()
+    return FrontSettings(
+        run_dir=choose_run_dir(plan.state.state_dir),
+        host=plan.host,
+        port=plan.port,
+        request_key=trust.request_key,
+        proof_key=trust.proof_key,
+        stats_port=front_stats_port(),
+        min_port=min_port,
+        max_port=max_port,
+        receive_timeout_s=plan.config.http.receive_timeout_s,
+        drain_s=plan.drain_s,
+    )
 
 
 def serving_environment(environ: Mapping[str, str], plan: ServePlan) -> dict[str, str]:
     """Return the environment of everything that is started: `environ`, and what it leaves open."""
     defaults = {
-        "RAY_SERVE_ENABLE_HA_PROXY": "1",
+        # Each ingress replica listens itself, and the front stands before them. Serve's own proxies, HAProxy or not,
+        # hang on its controller.
+        "RAY_SERVE_ENABLE_DIRECT_INGRESS": "1",
+        "RAY_SERVE_ENABLE_HA_PROXY": "0",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
         # Throughput's 1,000 hold back the last lines of each replica's log, and lose them when the replica ends. A line
         # costs as much one way as the other (17 µs); 1,000 at once stop a replica for 15 ms.
         "RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE": "1",
         # How long an ingress replica goes on when it is to end. Serve's 30 s are for load balancers outside of the
-        # cluster; its own HAProxy, which alone stands before them here, knows within one.
+        # cluster; the front, which alone stands before them here, knows within one.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "3",
-        # HAProxy is started anew whenever a replica comes or goes, and streams stay with the one they came through.
-        # Serve would end it, and them, after 120 s: it stays for as long as a replica may drain.
-        "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "3600",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
         "RAY_AUTH_MODE": "token",
@@ -130,9 +193,6 @@ def serving_environment(environ: Mapping[str, str], plan: ServePlan) -> dict[str
         defaults["HF_HUB_OFFLINE"] = "1"
     if all(model.device == "cpu" for model in plan.config.models):
         defaults |= {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    haproxy = Path(sys.executable).with_name("manta-haproxy")
-    if haproxy.exists():
-        defaults["RAY_SERVE_HAPROXY_BINARY_PATH"] = str(haproxy)
     # Where other programs said which cluster to join, this one still starts its own.
     return {**defaults, **{name: value for name, value in environ.items() if name != "RAY_ADDRESS"}}
 
@@ -147,13 +207,13 @@ def _clear_the_way(plan: ServePlan, console: Console) -> None:
             f"Port {plan.port} is taken{describe_holder(plan.port)}. Stop what listens there, or set another "
             f"http_options.port in {plan.path}.",
         )
-    for variable, port in haproxy_ports().items():
+    for port in front_stats_ports():
         if not is_free(port):
             _fail(
                 console,
-                f"Port {port}, which Ray Serve's HAProxy needs, is taken{describe_holder(port)}: most likely another "
-                f"Ray cluster serves on this machine. Deploy to it with `serve deploy {plan.path}`, stop it with "
-                f"`ray stop`, or choose another port in the environment variable {variable}.",
+                f"Port {port}, where the front shows its metrics, is taken{describe_holder(port)}: most likely another "
+                f"front runs on this machine. Stop it, or choose another port in the environment variable "
+                f"{STATS_PORT_VARIABLE}.",
             )
 
 
@@ -192,16 +252,24 @@ def _signals() -> Iterator[list[int]]:
 
 
 def _run(
-    tree: ProcessTree, plan: ServePlan, secret: str | None, received: list[int], console: Console, timeout_s: float
+    tree: ProcessTree,
+    front: Front,
+    plan: ServePlan,
+    secret: str | None,
+    received: list[int],
+    console: Console,
+    timeout_s: float,
 ) -> int:
     """Follow the service from its start to its end; return the exit status."""
-    progress = _wait_until_ready(tree, plan, received, console, timeout_s)
+    progress = _wait_until_ready(tree, front, plan, received, console, timeout_s)
     if progress.phase == "ready":
         sys.stdout.write(render_welcome(plan.url, plan.config.models, secret, plan.log_path))
         sys.stdout.flush()
         while tree.exit_status is None and not received:
+            front.keep()
             time.sleep(_POLL_S)
     if received:
+        front.close()
         _stop(tree, plan, received, console)
         return 0
     console.print(progress.problem or f"The service has ended. The last lines of {plan.log_path}:")
@@ -212,13 +280,14 @@ def _run(
 
 
 def _wait_until_ready(
-    tree: ProcessTree, plan: ServePlan, received: list[int], console: Console, timeout_s: float
+    tree: ProcessTree, front: Front, plan: ServePlan, received: list[int], console: Console, timeout_s: float
 ) -> Progress:
     probe = ReadinessProbe(plan.url, tree.log_path)
     started = time.monotonic()
     shown = ""
     with console.status("Starting") as status:
         while tree.exit_status is None and not received:
+            front.keep()
             progress = probe.look()
             if progress.phase != "starting":
                 return progress
@@ -236,8 +305,7 @@ def _wait_until_ready(
 
 def _stop(tree: ProcessTree, plan: ServePlan, received: list[int], console: Console) -> None:
     """Let running requests finish, up to the longest time that the configuration gives them."""
-    drain_s = max([plan.config.ingress.drain_s, *(model.drain_s for model in plan.config.models)])
-    deadline = time.monotonic() + drain_s + 30.0
+    deadline = time.monotonic() + plan.drain_s + 30.0
     asked = len(received)
     tree.interrupt()
     with console.status("Stopping: running requests may finish. Ctrl-C again stops at once."):

@@ -2,17 +2,17 @@
 
 import asyncio
 import io
-import os
 from pathlib import Path
 
 import pytest
 import typer
-from annotated_types import Le
+import yaml
 from rich.console import Console
 
 from serve_app.cli.supervise import serve
 from serve_app.cli.supervise.serve import load_plan, serving_environment
-from serve_app.config import IngressConfig
+from serve_app.front.settings import choose_run_dir
+from serve_app.front.trust import FrontTrust
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 
@@ -62,10 +62,10 @@ def test_file_is_named_when_there_is_no_configuration(console: Console, tmp_path
 
 def test_fast_front_and_quiet_workers_are_asked_for(console: Console, state_dir: Path) -> None:
     environment = serving_environment({"PATH": "/bin"}, load_plan(CONFIGS / "local.yaml", console))
-    assert environment["RAY_SERVE_ENABLE_HA_PROXY"] == "1"
+    assert environment["RAY_SERVE_ENABLE_DIRECT_INGRESS"] == "1"
+    assert environment["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
     assert environment["RAY_SERVE_THROUGHPUT_OPTIMIZED"] == "1"
     assert environment["RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE"] == "1"
-    assert os.access(environment["RAY_SERVE_HAPROXY_BINARY_PATH"], os.X_OK)
     assert environment["RAY_AUTH_MODE"] == "token"
     assert environment["HF_HUB_OFFLINE"] == "1"
     assert environment["OMP_NUM_THREADS"] == "1"
@@ -73,16 +73,31 @@ def test_fast_front_and_quiet_workers_are_asked_for(console: Console, state_dir:
     assert environment["PATH"] == "/bin"
 
 
-def test_a_stream_may_outlive_a_change_for_as_long_as_a_replica_may_drain(console: Console) -> None:
-    environment = serving_environment({}, load_plan(CONFIGS / "local.yaml", console))
-    (longest,) = (rule.le for rule in IngressConfig.model_fields["drain_s"].metadata if isinstance(rule, Le))
-    assert float(environment["RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S"]) == longest
+def test_front_has_the_port_and_serve_another_one(console: Console, state_dir: Path) -> None:
+    plan = load_plan(CONFIGS / "local.yaml", console)
+    settings = serve.front_settings(plan)
+    assert (settings.host, settings.port) == ("127.0.0.1", 8000)
+    assert settings.run_dir == state_dir / "front"
+    assert settings.drain_s == plan.drain_s == 120.0
+    assert settings.trust.request_key == FrontTrust.from_pepper(plan.state.pepper).request_key
+    serve.write_serve_config(plan)
+    written, given = (yaml.safe_load(path.read_text()) for path in (plan.serve_path, plan.path))
+    assert written["http_options"] == {"host": "127.0.0.1", "port": plan.proxy_port}
+    assert plan.proxy_port != 8000
+    assert written["applications"] == given["applications"]
+
+
+def test_sockets_lie_elsewhere_than_in_a_folder_too_deep_for_them(tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 90)
+    run_dir = choose_run_dir(deep)
+    assert len(str(run_dir)) < 60
+    assert choose_run_dir(deep) == run_dir != choose_run_dir(deep / "y")
 
 
 def test_operators_environment_has_the_last_word(console: Console) -> None:
-    environ = {"RAY_SERVE_ENABLE_HA_PROXY": "0", "RAY_ADDRESS": "10.0.0.1:6379"}
+    environ = {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_ADDRESS": "10.0.0.1:6379"}
     environment = serving_environment(environ, load_plan(CONFIGS / "local.yaml", console))
-    assert environment["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
+    assert environment["RAY_SERVE_ENABLE_HA_PROXY"] == "1"
     assert "RAY_ADDRESS" not in environment
 
 
@@ -103,24 +118,17 @@ def test_port_is_named_with_its_holder_when_it_is_taken(console: Console, monkey
     assert "http_options.port" in printed(console)
 
 
-@pytest.mark.parametrize(
-    ("taken", "variable"),
-    [
-        (9101, "RAY_SERVE_HAPROXY_METRICS_PORT"),
-        (8404, "RAY_SERVE_HAPROXY_STATS_PORT"),
-        (8500, "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT"),
-    ],
-)
-def test_other_cluster_is_suspected_when_its_front_is_there(
-    console: Console, monkeypatch: pytest.MonkeyPatch, taken: int, variable: str
+@pytest.mark.parametrize("taken", [8404, 8405])
+def test_other_front_is_suspected_when_its_metrics_are_there(
+    console: Console, monkeypatch: pytest.MonkeyPatch, taken: int
 ) -> None:
     monkeypatch.setattr(serve, "abandoned_processes", list)
     monkeypatch.setattr(serve, "is_free", lambda port: port != taken)
     plan = load_plan(CONFIGS / "local.yaml", console)
     with pytest.raises(typer.Exit):
         serve._clear_the_way(plan, console)
-    assert "serve deploy" in printed(console)
-    assert variable in printed(console)
+    assert "another front runs" in printed(console)
+    assert "MANTA_FRONT_STATS_PORT" in printed(console)
 
 
 def test_first_key_is_issued_once(console: Console) -> None:

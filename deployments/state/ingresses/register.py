@@ -1,0 +1,59 @@
+"""The register of ingress replicas. Each signs in again and again; one that has stopped is left out of the list.
+
+The nodes' clocks may differ by some seconds: the times are only compared to say which rows are old.
+"""
+
+import time
+from collections.abc import Callable
+
+from sqlalchemy import delete, select
+
+from deployments.state.database.connection import Database
+from deployments.state.database.tables import ingress_replicas as table
+
+LIVING_S = 60.0
+"""A replica that has not signed in for so long is left out."""
+
+
+class IngressRegister:
+    """The ingress replicas of one database."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def sign_in(self, address: str) -> None:
+        """Note that a replica listens at HOST:PORT.
+
+        Raises:
+            DBAPIError: the database cannot be reached.
+        """
+        statement = self._database.upsert(table, ["address"])
+        async with self._database.write() as connection:
+            await connection.execute(statement, {"address": address, "seen_at": self._clock()})
+
+    async def sign_out(self, address: str) -> None:
+        """Note that a replica is going.
+
+        Raises:
+            DBAPIError: the database cannot be reached.
+        """
+        async with self._database.write() as connection:
+            await connection.execute(delete(table).where(table.c.address == address))
+
+    async def living(self) -> list[str]:
+        """Return where replicas listen.
+
+        Raises:
+            DBAPIError: the database cannot be reached.
+        """
+        since = self._clock() - LIVING_S
+        async with self._database.read() as connection:
+            rows = await connection.execute(select(table.c.address).where(table.c.seen_at >= since))
+            return sorted(rows.scalars())
+
+    async def sweep(self) -> int:
+        """Delete the rows of replicas that have stopped; return how many."""
+        async with self._database.write() as connection:
+            deleted = await connection.execute(delete(table).where(table.c.seen_at < self._clock() - LIVING_S))
+            return deleted.rowcount

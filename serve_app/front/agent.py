@@ -1,0 +1,188 @@
+"""The front's agent: finds the ingress replicas, and keeps the tables of the HAProxy processes.
+
+The supervisor starts it (`python -m serve_app.front.agent SETTINGS`) and starts it anew when it ends. Meanwhile HAProxy
+goes on with the table that it has, and with its own health checks.
+"""
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from serve_app.front.addresses import Address, is_own, listening_on
+from serve_app.front.asking import Foreign, NoAnswer, ask, ask_dashboard, ask_replica
+from serve_app.front.filling import plan, silent, weigh
+from serve_app.front.rendering import LAST_RESORT, MAIN
+from serve_app.front.runtime import Runtime, RuntimeFailed, Slot
+from serve_app.front.settings import NUM_PROXIES, FrontSettings, load_settings
+from serve_app.front.table import FRESH_S, Table, load_table, save_table
+
+logger = logging.getLogger(__name__)
+
+_ROUND_S = 0.5
+_ASK_AGAIN_S = 2.0
+_ASK_FOREIGN_AGAIN_S = 10.0
+_LISTS_S = 3.0
+_NAMED_S = 60.0
+_SAVE_S = 5.0
+_AT_ONCE = 16
+
+
+class Agent:
+    """Everything that one round after another brings up to date."""
+
+    def __init__(self, settings: FrontSettings, now: Callable[[], float] = time.time) -> None:
+        self._settings = settings
+        self._now = now
+        self._trust = settings.trust
+        self._runtimes = [Runtime(settings.socket_path(number)) for number in range(NUM_PROXIES)]
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ask")
+        self._ask_at: dict[Address, float] = {}
+        self._named_at: dict[Address, float] = {}
+        self._lists_at = self._saved_at = 0.0
+        self._is_changed = True
+        self._num_failed = [0] * NUM_PROXIES
+        self.table = self._first_table()
+
+    def round(self) -> None:
+        """Look at everything once and bring the HAProxy processes to what was found."""
+        now = self._now()
+        own = listening_on(self._settings.min_port, self._settings.max_port)
+        if now - self._lists_at >= _LISTS_S:
+            self._lists_at = now
+            self._note_named(self._ask_lists(), now)
+        self._ask_due(own, now)
+        pictures = [self._look(number) for number in range(NUM_PROXIES)]
+        living = {slot.address for slots, _ in filter(None, pictures) for slot in slots if slot.is_up}
+        self.table.speak_for(living, now)
+        for address in self.table.forget(now):
+            logger.warning("%s is forgotten: nothing has spoken for it for a while.", address)
+            self._is_changed = True
+        self._fill(pictures)
+        self._save(now)
+
+    def _first_table(self) -> Table:
+        """Return what HAProxy has now, and what was saved just now; what was saved long ago is only asked."""
+        now = self._now()
+        saved, saved_at = load_table(self._settings.table_path)
+        table = saved if now - saved_at <= FRESH_S else Table()
+        self._named_at = dict.fromkeys(saved.addresses(), now)
+        table.speak_for(table.addresses(), now)
+        for number in range(NUM_PROXIES):
+            for slot in (self._look(number) or ((), ()))[0]:
+                if not slot.is_empty:
+                    table.add(slot.address, now, is_own=is_own(slot.address.host))
+        return table
+
+    def _look(self, number: int) -> tuple[list[Slot], list[Slot]] | None:
+        """Return the slots of both backends of a process; None where it does not say."""
+        try:
+            slots = self._runtimes[number].slots(MAIN), self._runtimes[number].slots(LAST_RESORT)
+        except RuntimeFailed as error:
+            self._num_failed[number] += 1
+            if self._num_failed[number] in (4, 40) or self._num_failed[number] % 400 == 0:
+                logger.warning("HAProxy %d: %s", number, error)
+            return None
+        self._num_failed[number] = 0
+        return slots
+
+    def _ask_due(self, own: set[Address], now: float) -> None:
+        """Ask those that are new and those that were not asked for a while, all at once."""
+        self._named_at = {one: at for one, at in self._named_at.items() if now - at < _NAMED_S}
+        candidates = own | self.table.addresses() | {one for one in self._named_at if not self._is_seen(one)}
+        self._ask_at = {address: at for address, at in self._ask_at.items() if address in candidates}
+        due = sorted(address for address in candidates if self._ask_at.get(address, 0.0) <= now)
+        for address, named in zip(due, self._pool.map(self._ask, due), strict=True):
+            known = address in self.table.addresses()
+            if isinstance(named, Foreign):
+                self._ask_at[address] = now + _ASK_FOREIGN_AGAIN_S
+                if self.table.drop(address):
+                    logger.warning("%s is dropped: another program answers there.", address)
+                    self._is_changed = True
+            elif isinstance(named, NoAnswer):
+                self._ask_at[address] = now + (_ASK_AGAIN_S if known or address in own else _ASK_FOREIGN_AGAIN_S)
+            else:
+                self._ask_at[address] = now + _ASK_AGAIN_S
+                self._note_named(named, now)
+                if self.table.add(address, now, is_own=is_own(address.host)):
+                    logger.info("%s is an ingress replica.", address)
+                    self._is_changed = True
+
+    def _is_seen(self, address: Address) -> bool:
+        """Return whether it would be among those that were seen to listen on this node, if it did."""
+        return self._settings.min_port <= address.port <= self._settings.max_port and is_own(address.host)
+
+    def _ask(self, address: Address) -> frozenset[Address] | Foreign | NoAnswer:
+        try:
+            return ask_replica(address, self._trust)
+        except (Foreign, NoAnswer) as error:
+            return error
+        except (ValueError, KeyError, TypeError):
+            return Foreign(f"{address} proves what nobody can read.")
+
+    def _ask_lists(self) -> set[Address]:
+        """Return whom Serve's controller and other fronts name; nothing where they are away."""
+        named: set[Address] = set()
+        if self._settings.dashboard:
+            named |= ask_dashboard(self._settings.dashboard)
+        for seed in self._settings.seeds:
+            named |= self._ask_seed(seed)
+        return named
+
+    def _ask_seed(self, seed: str) -> frozenset[Address]:
+        host, _, port = seed.rpartition(":")
+        try:
+            return ask(Address(host, int(port)), self._trust).others
+        except (Foreign, NoAnswer, ValueError, KeyError, TypeError):
+            return frozenset()
+
+    def _note_named(self, named: Iterable[Address], now: float) -> None:
+        """Note whom a list names: they are asked for a while, and are not forgotten meanwhile."""
+        for address in named:
+            self._named_at[address] = now
+        self.table.speak_for(named, now)
+
+    def _fill(self, pictures: list[tuple[list[Slot], list[Slot]] | None]) -> None:
+        servers = self.table.servers()[: self._settings.num_slots]
+        open_requests: dict[Address, int] = {}
+        for slots, _ in filter(None, pictures):
+            for slot in slots:
+                open_requests[slot.address] = open_requests.get(slot.address, 0) + slot.num_sessions
+        weights = weigh(servers, open_requests)
+        for number, picture in enumerate(pictures):
+            if picture is None:
+                continue
+            try:
+                self._runtimes[number].send(plan(*picture, weights) + silent(picture[0]))
+            except RuntimeFailed as error:
+                logger.warning("HAProxy %d: %s", number, error)
+
+    def _save(self, now: float) -> None:
+        if not self._is_changed and now - self._saved_at < _SAVE_S:
+            return
+        try:
+            save_table(self._settings.table_path, self.table, now)
+        except OSError as error:
+            logger.warning("The table cannot be saved: %s", error.strerror)
+        else:
+            self._is_changed, self._saved_at = False, now
+
+
+def main(path: Path, parent: int) -> None:
+    """Go round until the supervisor is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the supervisor, which ends this process.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s front agent: %(message)s", stream=sys.stderr)
+    agent = Agent(load_settings(path))
+    while os.getppid() == parent:
+        started = time.monotonic()
+        agent.round()
+        time.sleep(max(0.05, _ROUND_S - (time.monotonic() - started)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,27 @@
+"""Files of the front: read by its other processes, so always whole, and for this user only."""
+
+import os
+import secrets
+from pathlib import Path
+
+
+def write_private(path: Path, text: str) -> None:
+    """Put a file in its place in one step; a process that dies leaves the old one or the new one."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", newline="") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+def make_private_folder(path: Path) -> None:
+    """Make a directory that only this user can enter.
+
+    Raises:
+        OSError: it cannot be made.
+        PermissionError: it is there and belongs to somebody else.
+    """
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if path.stat().st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to another user.")
+    path.chmod(0o700)

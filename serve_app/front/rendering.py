@@ -1,0 +1,171 @@
+"""HAProxy's configuration. It is written once for each start of a process; what changes later goes over its socket.
+
+Three of its ways are not the usual ones:
+
+- Splicing is off (`NO_SPLICING`). With it HAProxy 2.8 hands a body that came in more than one segment to the kernel and
+  then no longer looks at the client's connection, so it does not notice when a client leaves before a whole answer.
+- The first request of a client goes over a connection of its own to the replica (`http-reuse safe`). Over one that
+  others have used, HAProxy takes the death of the replica for the end of an idle connection, and closes on the client
+  without a word.
+- A request whose replica dies before the first byte of its answer is sent to another one, under the same request id.
+  HAProxy can repeat only what it still holds, so it waits for bodies of up to MAX_REPEATED_BYTES before it sends them.
+  What creates something is not repeated once it was sent: it may have been created.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from deployments.operations import MODEL_OPERATIONS
+from serve_app.front.addresses import Address
+from serve_app.front.answers import LIVE, NOT_READY
+from serve_app.front.settings import FrontSettings
+from serve_app.front.trust import REQUEST_ID_HEADER, to_base64
+
+NO_SPLICING = "-dS"
+MAIN, LAST_RESORT = "ingress", "ingress_unchecked"
+"""The backends. Both have the same servers; the second is for when the checks say that none of them lives."""
+MAX_REPEATED_BYTES = 192 * 1024
+OWN_WEIGHT, OTHER_WEIGHT = 256, 8
+"""Of replicas on this node and on others: the others take over where there is none here, or too much for them."""
+EMPTY = Address("127.0.0.1", 9)
+"""The address of a slot that has no replica; nothing is ever sent there."""
+
+_BUFFER_BYTES = 256 * 1024
+_HOT_BUFFERS = 64  # Kept by each thread to be used again; of HAProxy's own half megabyte there would be two.
+_REPEATABLE = (
+    *(operation.path for operation in MODEL_OPERATIONS.values()),
+    "/v1/responses/input_tokens",
+    "/v1/responses/compact",
+)
+_CORES_PER_THREAD = 4
+_MAX_THREADS = 4
+
+_TEMPLATE = """\
+global
+    stats socket {socket} mode 600 level admin expose-fd listeners
+    nbthread {threads}
+    tune.bufsize {buffer_bytes}
+    tune.memory.hot-size {hot_bytes}
+    hard-stop-after 1h
+
+defaults
+    mode http
+    timeout connect 1s
+    timeout client 1h
+    timeout server 1h
+    timeout tunnel 1h
+    timeout http-request {receive_timeout_s}s
+    timeout http-keep-alive 5m
+    timeout check 2s
+    retries 3
+    retry-on conn-failure empty-response
+    option redispatch 1
+    option abortonclose
+    option http-no-delay
+    option http-ignore-probes
+    option idle-close-on-response
+    option clitcpka
+    clitcpka-idle 60s
+    clitcpka-intvl 10s
+    clitcpka-cnt 3
+    option srvtcpka
+    srvtcpka-idle 2s
+    srvtcpka-intvl 1s
+    srvtcpka-cnt 3
+{error_files}
+
+frontend clients
+    bind {bind}
+    acl reads method GET HEAD OPTIONS
+    acl repeatable path {repeatable}
+    acl has_body req.hdr_val(content-length) gt 0
+    acl has_large_body req.hdr_val(content-length) gt {max_repeated_bytes}
+    acl has_no_replica nbsrv({main}) eq 0
+    acl asks_readiness path /readyz /readyz/
+    acl has_number var(txn.id) -m found
+    acl is_numbered res.hdr(x-request-id) -m found
+    http-request set-var(txn.number) uuid(),regsub(-,,g)
+    http-request set-var-fmt(txn.id) req_%[var(txn.number)]
+    http-request set-header {id_header} "%[var(txn.id)] %[var(txn.id),hmac(sha256,{request_key}),hex,lower]"
+    http-after-response set-header x-request-id %[var(txn.id)] if has_number !is_numbered
+    http-request return status 200 content-type application/json string {live} if reads {{ path /livez /livez/ }}
+    http-request return status 503 content-type application/json string {not_ready} if asks_readiness has_no_replica
+    http-request wait-for-body time {receive_timeout_s}s if has_body !has_large_body
+    http-request disable-l7-retry unless reads or METH_POST repeatable
+    use_backend {last_resort} if has_no_replica
+    default_backend {main}
+
+backend {main}
+    balance leastconn
+    http-reuse safe
+    option httpchk
+    http-check send meth GET uri /-/healthz ver HTTP/1.1 hdr host manta-front
+    http-check expect status 200
+    option log-health-checks
+    default-server check inter 500ms fall 2 rise 1 weight {own_weight}
+{main_servers}
+
+backend {last_resort}
+    balance leastconn
+    http-reuse safe
+{last_resort_servers}
+
+frontend statistics
+    bind 127.0.0.1:{stats_port}
+    http-request use-service prometheus-exporter if {{ path /metrics }}
+    stats enable
+    stats uri /
+"""
+
+
+def render_config(
+    settings: FrontSettings, number: int, answers: Mapping[int, Path], servers: Iterable[tuple[Address, bool]] = ()
+) -> str:
+    """Return the configuration of one process of the front, with the servers that it has from its first moment.
+
+    `servers` are addresses of ingress replicas, each with whether it is on this node.
+    """
+    slots = [*servers][: settings.num_slots]
+    return _TEMPLATE.format(
+        socket=settings.socket_path(number),
+        threads=min(_MAX_THREADS, max(1, (os.cpu_count() or 1) // _CORES_PER_THREAD)),
+        buffer_bytes=_BUFFER_BYTES,
+        hot_bytes=_HOT_BUFFERS * _BUFFER_BYTES,
+        receive_timeout_s=max(1, round(settings.receive_timeout_s)),
+        error_files="\n".join(f"    errorfile {status} {path}" for status, path in answers.items()),
+        bind=f"{bracketed(settings.host)}:{settings.port}",
+        id_header=REQUEST_ID_HEADER,
+        request_key=to_base64(settings.request_key),
+        repeatable=" ".join(f"{path} {path}/" for path in _REPEATABLE),
+        live=_quoted(LIVE),
+        not_ready=_quoted(NOT_READY),
+        max_repeated_bytes=MAX_REPEATED_BYTES,
+        main=MAIN,
+        last_resort=LAST_RESORT,
+        own_weight=OWN_WEIGHT,
+        main_servers=_render_slots(slots, settings.num_slots, has_weights=True),
+        last_resort_servers=_render_slots(slots, settings.num_slots, has_weights=False),
+        stats_port=settings.stats_port + number,
+    )
+
+
+def bracketed(host: str) -> str:
+    """Return a host as it stands before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _render_slots(servers: list[tuple[Address, bool]], num_slots: int, *, has_weights: bool) -> str:
+    lines = []
+    for number in range(num_slots):
+        if number < len(servers):
+            address, is_own = servers[number]
+            weight = f" weight {OWN_WEIGHT if is_own else OTHER_WEIGHT}" if has_weights else ""
+            lines.append(f"    server s{number + 1} {bracketed(address.host)}:{address.port}{weight}")
+        else:
+            lines.append(f"    server s{number + 1} {EMPTY.host}:{EMPTY.port} disabled")
+    return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text + "'"

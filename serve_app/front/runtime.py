@@ -1,0 +1,121 @@
+"""One HAProxy process over its runtime socket: what its table is, and changes to it."""
+
+import csv
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from serve_app.front.addresses import Address, parse_address
+
+_TIMEOUT_S = 1.0
+_MAX_ANSWER_BYTES = 16 * 1024 * 1024
+_AT_ONCE = 50
+_SERVERS = 4  # HAProxy's bit for servers, of all that it has statistics of.
+
+
+class RuntimeFailed(Exception):
+    """HAProxy did not answer on its runtime socket, or answered something else than was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One server of a backend, as HAProxy has it. `status` and `check` are HAProxy's words.
+
+    `num_sessions` are open now, `since_s` is for how long the status has been the same.
+    """
+
+    name: str
+    address: Address
+    status: str
+    weight: int
+    num_sessions: int
+    check: str
+    since_s: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is sent there."""
+        return self.status.startswith("MAINT")
+
+    @property
+    def is_up(self) -> bool:
+        """Its checks succeed."""
+        return self.status.startswith("UP")
+
+
+class Runtime:
+    """The runtime socket at a path. Every call opens a connection of its own and waits a second at most."""
+
+    def __init__(self, path: Path, timeout_s: float = _TIMEOUT_S) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+
+    def pid(self) -> int:
+        """Return the id of the process that answers.
+
+        Raises:
+            RuntimeFailed: none does.
+        """
+        for line in self._ask("show info").splitlines():
+            name, _, value = line.partition(": ")
+            if name == "Pid" and value.isdigit():
+                return int(value)
+        raise RuntimeFailed("HAProxy does not say its process id.")
+
+    def slots(self, backend: str) -> list[Slot]:
+        """Return the servers of a backend.
+
+        Raises:
+            RuntimeFailed: HAProxy does not answer, or has no such backend.
+        """
+        answer = self._ask(f"show stat {backend} {_SERVERS} -1")
+        lines = answer.removeprefix("# ").strip().splitlines()
+        try:
+            slots = [_read_slot(row) for row in csv.DictReader(lines)]
+        except (KeyError, ValueError, TypeError, AttributeError, csv.Error):
+            raise RuntimeFailed("HAProxy's statistics cannot be read.") from None
+        if not slots:
+            raise RuntimeFailed(f"HAProxy has no servers in {backend}.")
+        return slots
+
+    def send(self, commands: Sequence[str]) -> None:
+        """Have commands carried out that answer nothing of interest.
+
+        Raises:
+            RuntimeFailed: HAProxy does not answer, or refuses one.
+        """
+        for start in range(0, len(commands), _AT_ONCE):
+            answer = self._ask("; ".join(commands[start : start + _AT_ONCE]))
+            for line in filter(None, map(str.strip, answer.splitlines())):
+                if not line.startswith(("no need to change", "IP changed", "port changed", "Health checks", "health")):
+                    raise RuntimeFailed(f"HAProxy refuses a command: {line[:200]}")
+
+    def _ask(self, command: str) -> str:
+        deadline = time.monotonic() + self._timeout_s
+        answer = bytearray()
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.settimeout(self._timeout_s)
+                connection.connect(str(self._path))
+                connection.sendall(command.encode() + b"\n")
+                while piece := connection.recv(65_536):
+                    answer += piece
+                    if len(answer) > _MAX_ANSWER_BYTES or time.monotonic() > deadline:
+                        raise RuntimeFailed("HAProxy's answer on its runtime socket has no end.")
+        except OSError as error:
+            raise RuntimeFailed(f"HAProxy does not answer on its runtime socket: {type(error).__name__}.") from None
+        return answer.decode(errors="replace")
+
+
+def _read_slot(row: dict[str, str]) -> Slot:
+    return Slot(
+        name=row["svname"],
+        address=parse_address(row["addr"]),
+        status=row["status"],
+        weight=int(row["weight"] or 0),
+        num_sessions=int(row["scur"] or 0),
+        check=row["check_status"].removeprefix("* "),
+        since_s=int(row["lastchg"] or 0),
+    )

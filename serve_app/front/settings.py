@@ -1,0 +1,106 @@
+"""What a front is told when it starts; written to a file that its processes read."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from serve_app.front.files import make_private_folder, write_private
+from serve_app.front.trust import FrontTrust
+
+NUM_PROXIES = 2
+"""HAProxy processes that share the port: one answers while the other is started anew."""
+
+_MAX_SOCKET_PATH = 80
+_FILE = "front.json"
+
+
+@dataclass(frozen=True, slots=True)
+class FrontSettings:
+    """One front.
+
+    `host` and `port` are where clients come. `stats_port` and the ports after it, one for each HAProxy process, show
+    metrics and statistics on loopback. Ingress replicas of this node are looked for on the ports from `min_port` to
+    `max_port`. `seeds` are addresses of other fronts, `dashboard` is Ray's: both know more ingress replicas.
+    """
+
+    run_dir: Path
+    host: str
+    port: int
+    request_key: bytes = field(repr=False)
+    proof_key: bytes = field(repr=False)
+    stats_port: int = 8404
+    min_port: int = 30_000
+    max_port: int = 31_000
+    num_slots: int = 64
+    receive_timeout_s: float = 30.0
+    drain_s: float = 120.0
+    seeds: tuple[str, ...] = ()
+    dashboard: str | None = None
+
+    @property
+    def trust(self) -> FrontTrust:
+        """The keys that this front shares with the ingress replicas."""
+        return FrontTrust(self.request_key, self.proof_key)
+
+    @property
+    def table_path(self) -> Path:
+        """Where the last known table is."""
+        return self.run_dir / "table.json"
+
+    def socket_path(self, number: int) -> Path:
+        """Return where a HAProxy process takes commands."""
+        return self.run_dir / f"haproxy-{number}.sock"
+
+    def save(self) -> Path:
+        """Write the settings into the run directory, for this user only; return the file.
+
+        Raises:
+            OSError: the directory cannot be made, or belongs to somebody else.
+        """
+        make_private_folder(self.run_dir)
+        values = asdict(self) | {
+            "run_dir": str(self.run_dir),
+            "request_key": self.request_key.hex(),
+            "proof_key": self.proof_key.hex(),
+        }
+        path = self.run_dir / _FILE
+        write_private(path, json.dumps(values))
+        return path
+
+
+def load_settings(path: Path) -> FrontSettings:
+    """Return what `save` has written.
+
+    Raises:
+        OSError, ValueError: there is nothing, or something else.
+    """
+    values = json.loads(path.read_text())
+    values["run_dir"] = Path(values["run_dir"])
+    values["seeds"] = tuple(values["seeds"])
+    for name in ("request_key", "proof_key"):
+        values[name] = bytes.fromhex(values[name])
+    return FrontSettings(**values)
+
+
+def choose_run_dir(state_dir: Path) -> Path:
+    """Return the directory of a front's files; elsewhere than in a state directory too deep for Unix sockets."""
+    run_dir = state_dir / "front"
+    if len(str(run_dir)) <= _MAX_SOCKET_PATH:
+        return run_dir
+    name = sha256(str(run_dir).encode()).hexdigest()[:12]
+    return Path("/tmp") / f"manta-front-{os.getuid()}-{name}"  # noqa: S108 - Made for this user only, and checked.
+
+
+def replica_ports(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """Return the first and last port on which Ray Serve lets ingress replicas listen."""
+    first = environ.get("RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT", "30000")
+    return int(first), int(environ.get("RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT", "31000"))
+
+
+def supervisor_command(settings_path: Path) -> list[str]:
+    """Return the command that runs the front whose settings are in a file."""
+    return [sys.executable, "-m", "serve_app.front.supervisor", str(settings_path)]

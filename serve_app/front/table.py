@@ -1,0 +1,94 @@
+"""Which ingress replicas a front knows. Lists only add to it; a server leaves when nothing speaks for it any more.
+
+Pure but for loading and saving. Times are Unix seconds.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from serve_app.front.addresses import Address, parse_address
+from serve_app.front.files import write_private
+
+FORGET_AFTER_S = 30.0
+FRESH_S = 60.0
+"""A table that was saved longer ago is only a list of addresses to ask: other programs may listen there now."""
+
+
+@dataclass(slots=True)
+class Server:
+    """An ingress replica that has proved to be one. `spoken_for_at` is when anything last spoke for it.
+
+    That is its own proof, a health check of HAProxy, or a list that names it.
+    """
+
+    address: Address
+    is_own: bool
+    spoken_for_at: float
+
+
+class Table:
+    """The servers of one front."""
+
+    def __init__(self, servers: Iterable[Server] = ()) -> None:
+        self._servers = {server.address: server for server in servers}
+
+    def servers(self) -> list[Server]:
+        """Return the servers, those of this node first."""
+        return sorted(self._servers.values(), key=lambda server: (not server.is_own, server.address))
+
+    def addresses(self) -> set[Address]:
+        """Return the addresses of the servers."""
+        return {*self._servers}
+
+    def add(self, address: Address, now: float, *, is_own: bool) -> bool:
+        """Take in a replica that has just proved to be one; return whether it is new."""
+        is_new = address not in self._servers
+        self._servers[address] = Server(address, is_own, now)
+        return is_new
+
+    def speak_for(self, addresses: Iterable[Address], now: float) -> None:
+        """Note that a health check or a list knows these; unknown ones stay unknown until they have proved it."""
+        for address in addresses:
+            if server := self._servers.get(address):
+                server.spoken_for_at = now
+
+    def drop(self, address: Address) -> bool:
+        """Take out what has turned out to be another program; return whether it was there."""
+        return self._servers.pop(address, None) is not None
+
+    def forget(self, now: float) -> list[Address]:
+        """Take out the servers for which nothing has spoken for FORGET_AFTER_S seconds; return them."""
+        gone = [address for address, server in self._servers.items() if now - server.spoken_for_at > FORGET_AFTER_S]
+        for address in gone:
+            del self._servers[address]
+        return gone
+
+
+def save_table(path: Path, table: Table, now: float) -> None:
+    """Write the table down in one step.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    servers = [[str(server.address), server.is_own, server.spoken_for_at] for server in table.servers()]
+    write_private(path, json.dumps({"saved_at": now, "servers": servers}))
+
+
+def load_table(path: Path) -> tuple[Table, float]:
+    """Return the table that was saved last, and when; an empty one of time zero where there is none to be read."""
+    try:
+        saved = json.loads(path.read_text())
+        servers = [Server(parse_address(text), bool(own), float(at)) for text, own, at in saved["servers"]]
+        return Table(servers), float(saved["saved_at"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return Table(), 0.0
+
+
+def fresh_servers(path: Path, now: float) -> list[tuple[Address, bool]]:
+    """Return the addresses of a table that was saved within FRESH_S seconds, each with whether it is of this node."""
+    table, saved_at = load_table(path)
+    if not 0 <= now - saved_at <= FRESH_S:
+        return []
+    return [(server.address, server.is_own) for server in table.servers()]

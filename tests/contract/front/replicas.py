@@ -1,0 +1,113 @@
+"""Ingress replicas for fronts under test: small real HTTP servers in this process that can be told how to behave."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from serve_app.front.trust import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, FrontTrust, is_same
+
+TRUST = FrontTrust.from_pepper(b"contract tests of the front " * 2)
+STRANGER = FrontTrust.from_pepper(b"another service's pepper " * 2)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a replica was asked. `request_id` is the front's, if the front has signed it."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    request_id: str | None
+
+
+@dataclass
+class Replica:
+    """One replica; `answer` writes the answer to a request, by default which port it is."""
+
+    trust: FrontTrust = TRUST
+    is_draining: bool = False
+    is_silent: bool = False
+    others: list[str] = field(default_factory=list)
+    answer: Callable[["Replica", Request, asyncio.StreamWriter], Awaitable[None]] | None = None
+    requests: list[Request] = field(default_factory=list)
+    num_checks: int = 0
+    port: int = 0
+    _server: asyncio.Server | None = None
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    async def start(self, port: int) -> None:
+        """Listen on a port of loopback."""
+        self.port = port
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=1024 * 1024)
+
+    async def die(self) -> None:
+        """End with all connections, as a killed process does."""
+        if self._server is not None:
+            self._server.close()
+        for writer in [*self._writers]:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await self._respond(await self._read(reader), writer)
+                await writer.drain()
+        self._writers.discard(writer)
+        writer.close()
+
+    async def _read(self, reader: asyncio.StreamReader) -> Request:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first, *lines = head.strip().split("\r\n")
+        method, path, _ = first.split(" ")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        request_id = self.trust.request_id_of(headers.get("x-manta-request-id", "").encode())
+        return Request(method, path, headers, body, request_id)
+
+    async def _respond(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        if request.path == "/-/healthz":
+            self.num_checks += 1
+            write(writer, "503 Service Unavailable" if self.is_draining else "200 OK", b"")
+        elif request.path == QUESTION_PATH and self.is_silent:
+            write(writer, "503 Service Unavailable", b"")
+        elif request.path == QUESTION_PATH:
+            self._introduce(request, writer)
+        else:
+            self.requests.append(request)
+            await (self.answer or say_port)(self, request, writer)
+
+    def _introduce(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        nonce = request.headers.get(NONCE_HEADER, "")
+        if not is_same(request.headers.get(PROOF_HEADER, ""), self.trust.prove_question(nonce)):
+            write(writer, "404 Not Found", b"")
+            return
+        body = json.dumps({"port": self.port, "ingresses": self.others}).encode()
+        write(writer, "200 OK", body, f"{PROOF_HEADER}: {self.trust.prove_answer(nonce, body)}\r\n")
+
+
+def write(writer: asyncio.StreamWriter, status: str, body: bytes, headers: str = "") -> None:
+    """Write a whole answer."""
+    writer.write(f"HTTP/1.1 {status}\r\n{headers}content-length: {len(body)}\r\n\r\n".encode() + body)
+
+
+async def say_port(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+    """Answer with the replica's port."""
+    write(writer, "200 OK", str(replica.port).encode())
+
+
+@asynccontextmanager
+async def replicas(*ports: int, **fields: object) -> AsyncIterator[list[Replica]]:
+    """Run a replica on each port."""
+    running = [Replica(**fields) for _ in ports]  # type: ignore[arg-type]
+    try:
+        for replica, port in zip(running, ports, strict=True):
+            await replica.start(port)
+        yield running
+    finally:
+        for replica in running:
+            await replica.die()

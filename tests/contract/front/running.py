@@ -1,0 +1,158 @@
+"""A front under test: the real supervisor, the real agent, and real HAProxy processes."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+import httpx2
+import psutil
+
+from serve_app.front.rendering import MAIN
+from serve_app.front.runtime import Runtime, RuntimeFailed
+from serve_app.front.settings import NUM_PROXIES, FrontSettings, supervisor_command
+from serve_app.front.table import load_table
+from tests.contract.front.replicas import TRUST
+from tests.ports import free_port, free_row
+from tests.waiting import eventually
+
+
+@dataclass
+class RunningFront:
+    """One front, and the ports on which it looks for replicas of its node."""
+
+    settings: FrontSettings
+    replica_ports: list[int]
+    supervisor: asyncio.subprocess.Process | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients come."""
+        return f"http://127.0.0.1:{self.settings.port}"
+
+    @property
+    def log(self) -> str:
+        """What the front's processes have said."""
+        return (self.settings.run_dir / "log").read_text()
+
+    async def start(self) -> None:
+        """Start the supervisor, and wait until the port answers."""
+        path = self.settings.save()
+        with (self.settings.run_dir / "log").open("ab") as log:
+            self.supervisor = await asyncio.create_subprocess_exec(
+                *supervisor_command(path), stdout=log, stderr=log, start_new_session=True
+            )
+        await eventually(self.is_live)
+        await eventually(lambda: all(self.answers(number) for number in range(NUM_PROXIES)))
+
+    def answers(self, number: int) -> bool:
+        """A HAProxy process takes commands."""
+        with suppress(RuntimeFailed):
+            return Runtime(self.settings.socket_path(number)).pid() == self.pid_of(number)
+        return False
+
+    async def is_live(self) -> bool:
+        """The front answers."""
+        with suppress(httpx2.TransportError):
+            async with httpx2.AsyncClient(timeout=5) as http:
+                return (await http.get(f"{self.url}/livez")).status_code == 200
+        return False
+
+    async def knows(self, *ports: int) -> None:
+        """Wait until every HAProxy process sends requests to exactly these ports."""
+
+        def has_all() -> bool:
+            with suppress(RuntimeFailed):
+                slots = [Runtime(self.settings.socket_path(number)).slots(MAIN) for number in range(NUM_PROXIES)]
+                return all({slot.address.port for slot in each if slot.is_up} == {*ports} for each in slots)
+            return False
+
+        await eventually(has_all)
+
+    def saved(self) -> set[int]:
+        """Return the ports in the table that was saved."""
+        return {address.port for address in load_table(self.settings.table_path)[0].addresses()}
+
+    def pid_of(self, number: int) -> int:
+        """Return the id of a HAProxy process that lives; 0 while there is none."""
+        try:
+            pid = int(json.loads((self.settings.run_dir / f"haproxy-{number}.json").read_text())["pid"])
+        except (OSError, ValueError):
+            return 0
+        return pid if is_living(pid) else 0
+
+    async def is_back(self, number: int, killed: int) -> None:
+        """Wait until another HAProxy process is there in place of the one that was killed."""
+        await eventually(lambda: self.pid_of(number) not in (0, killed) and self.answers(number))
+
+    def agent(self) -> psutil.Process:
+        """Return the agent's process."""
+        assert self.supervisor is not None
+        (agent,) = [
+            one for one in psutil.Process(self.supervisor.pid).children() if "serve_app.front.agent" in one.cmdline()
+        ]
+        return agent
+
+    async def kill_supervisor(self) -> None:
+        """Kill the supervisor and wait until it is gone; its agent follows."""
+        assert self.supervisor is not None
+        agent = self.agent()
+        self.supervisor.kill()
+        await self.supervisor.wait()
+        await eventually(lambda: not is_living(agent.pid))
+
+    async def stop(self) -> None:
+        """Stop the front, whatever is left of it."""
+        if self.supervisor is not None and self.supervisor.returncode is None:
+            self.supervisor.send_signal(signal.SIGINT)
+            await asyncio.wait_for(self.supervisor.wait(), 30)
+        for number in range(NUM_PROXIES):
+            if pid := self.pid_of(number):
+                os.kill(pid, signal.SIGKILL)
+
+
+def is_living(pid: int) -> bool:
+    """Return whether there is such a process, and not just its remains."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+@asynccontextmanager
+async def prepared_front(**fields: object) -> AsyncIterator[RunningFront]:
+    """Prepare a front without starting it; stop it in the end."""
+    folder = Path(mkdtemp(prefix="mf-", dir="/tmp"))  # Short: its sockets lie there.
+    row = free_row()
+    settings = FrontSettings(
+        run_dir=folder / "front",
+        host="127.0.0.1",
+        port=free_port(),
+        request_key=TRUST.request_key,
+        proof_key=TRUST.proof_key,
+        stats_port=row[0],
+        min_port=row[NUM_PROXIES],
+        max_port=row[-1],
+    )
+    front = RunningFront(replace(settings, **fields), [*row[NUM_PROXIES:]])  # type: ignore[arg-type]
+    try:
+        yield front
+    finally:
+        await front.stop()
+        if front.supervisor is not None:
+            print(front.log)  # Shown where the test fails.
+        rmtree(folder, ignore_errors=True)
+
+
+@asynccontextmanager
+async def running_front(**fields: object) -> AsyncIterator[RunningFront]:
+    """Run a front."""
+    async with prepared_front(**fields) as front:
+        await front.start()
+        yield front

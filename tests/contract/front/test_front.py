@@ -1,0 +1,239 @@
+"""The front with real HAProxy processes before small real replicas: whatever dies, the port answers."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import httpx2
+import psutil
+import pytest
+
+from serve_app.front.settings import NUM_PROXIES
+from tests.contract.front.replicas import STRANGER, Replica, Request, replicas, say_port, write
+from tests.contract.front.running import RunningFront, is_living, prepared_front, running_front
+from tests.ports import free_port
+from tests.waiting import eventually
+
+CHAT = "/v1/chat/completions"
+TRIES = 2
+"""What holds within a second where the machine has the time for it must have held in one of these."""
+
+
+@pytest.fixture
+async def front() -> AsyncIterator[RunningFront]:
+    async with running_front() as running:
+        yield running
+
+
+class Load:
+    """Clients that ask again and again, each over a new connection, until they are told to stop."""
+
+    def __init__(self, front: RunningFront, num_clients: int = 4) -> None:
+        self._front = front
+        self._num_clients = num_clients
+        self._is_over = False
+        self.answers: Counter[str] = Counter()
+        self.slowest_s = 0.0
+
+    async def __aenter__(self) -> "Load":
+        self._http = httpx2.AsyncClient(timeout=20)
+        self._clients = [asyncio.create_task(self._ask()) for _ in range(self._num_clients)]
+        await eventually(lambda: self.answers["200"] > self._num_clients)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        answered = self.answers["200"]
+        await eventually(lambda: self.answers["200"] >= answered + 5 * self._num_clients)
+        self._is_over = True
+        await asyncio.gather(*self._clients)
+        await self._http.aclose()
+
+    async def _ask(self) -> None:
+        while not self._is_over:
+            started = time.monotonic()
+            try:
+                answer = await self._http.post(self._front.url + CHAT, content=b"{}", headers={"connection": "close"})
+                self.answers[str(answer.status_code)] += 1
+            except httpx2.TransportError as error:
+                self.answers[type(error).__name__] += 1
+            self.slowest_s = max(self.slowest_s, time.monotonic() - started)
+            await asyncio.sleep(0.005)
+
+
+async def ask(front: RunningFront, path: str = CHAT, **fields: object) -> httpx2.Response:
+    async with httpx2.AsyncClient(timeout=30) as http:
+        return await http.request("POST", front.url + path, **fields)  # type: ignore[arg-type]
+
+
+async def stream_lines(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+    for number in range(200):
+        writer.write(b"5\r\n%04d\n\r\n" % number)
+        await writer.drain()
+        await asyncio.sleep(0.02)
+    writer.write(b"0\r\n\r\n")
+
+
+# What dies.
+
+
+async def test_requests_go_on_when_a_haproxy_is_killed_and_both_are_back_within_a_second(front: RunningFront) -> None:
+    async with replicas(*front.replica_ports[:2]) as running:
+        await front.knows(*[replica.port for replica in running])
+        took_s = []
+        for number in [*range(NUM_PROXIES)] * TRIES:
+            async with Load(front) as load:
+                killed = front.pid_of(number)
+                os.kill(killed, signal.SIGKILL)
+                at = time.monotonic()
+                await front.is_back(number, killed)
+                await front.knows(*[replica.port for replica in running])
+                took_s.append(time.monotonic() - at)
+            cut = load.answers.total() - load.answers["200"]
+            assert cut <= 4, load.answers  # Those that were on a connection through it.
+            assert not {*load.answers} - {"200", "RemoteProtocolError", "ReadError", "ConnectError"}, load.answers
+        assert min(took_s) < 1.0
+
+
+async def test_nothing_is_noticed_when_the_agent_is_killed(front: RunningFront) -> None:
+    async with replicas(*front.replica_ports[:2]) as running:
+        await front.knows(*[replica.port for replica in running])
+        async with Load(front) as load:
+            killed = front.agent()
+            killed.kill()
+            await eventually(lambda: not is_living(killed.pid))
+            await eventually(lambda: psutil.Process(front.supervisor.pid).children())  # type: ignore[union-attr]
+        assert {*load.answers} == {"200"}
+    late = Replica()
+    await late.start(front.replica_ports[5])
+    await front.knows(late.port)  # The new agent works.
+    await late.die()
+
+
+async def test_nothing_is_noticed_when_the_supervisor_is_killed_and_the_next_one_takes_over(
+    front: RunningFront,
+) -> None:
+    async with replicas(*front.replica_ports[:2]) as running:
+        await front.knows(*[replica.port for replica in running])
+        before = [front.pid_of(number) for number in range(NUM_PROXIES)]
+        async with Load(front) as load:
+            await front.kill_supervisor()
+            await front.start()
+        assert {*load.answers} == {"200"}
+        assert [front.pid_of(number) for number in range(NUM_PROXIES)] == before
+        async with Load(front) as load:
+            os.kill(before[0], signal.SIGKILL)  # What was taken over is kept too.
+            await front.is_back(0, before[0])
+        assert load.answers["200"] > 0
+
+
+async def test_haproxy_that_hangs_is_replaced(front: RunningFront) -> None:
+    async with replicas(front.replica_ports[0]) as (replica,):
+        await front.knows(replica.port)
+        hung = front.pid_of(1)
+        os.kill(hung, signal.SIGSTOP)
+        await eventually(lambda: front.pid_of(1) not in (0, hung))
+        await front.knows(replica.port)
+        assert (await ask(front)).status_code == 200
+
+
+async def test_processes_are_replaced_without_a_gap_when_the_configuration_changes(front: RunningFront) -> None:
+    async with replicas(*front.replica_ports[:2], answer=say_port) as running:
+        await front.knows(*[replica.port for replica in running])
+        before = [front.pid_of(number) for number in range(NUM_PROXIES)]
+        running[0].answer = running[1].answer = stream_lines
+        async with httpx2.AsyncClient(timeout=30) as http, http.stream("GET", front.url + "/stream") as answer:
+            lines = answer.aiter_lines()
+            assert await anext(lines) == "0000"
+            running[0].answer = running[1].answer = say_port
+            async with Load(front) as load:
+                await front.kill_supervisor()
+                object.__setattr__(front.settings, "receive_timeout_s", 7.0)
+                await front.start()
+                await eventually(lambda: not {*before} & {front.pid_of(number) for number in range(NUM_PROXIES)})
+            assert {*load.answers} == {"200"}
+            assert [line async for line in lines][-1] == "0199"
+        await eventually(lambda: not any(map(is_living, before)))
+
+
+# The table.
+
+
+async def test_replicas_of_the_node_are_found_and_those_that_end_are_left_out(front: RunningFront) -> None:
+    async with replicas(*front.replica_ports[:3]) as running:
+        await front.knows(*[replica.port for replica in running])
+        assert {(await ask(front)).text for _ in range(12)} == {str(replica.port) for replica in running}
+        await running[0].die()
+        async with Load(front) as load:
+            await front.knows(*[replica.port for replica in running[1:]])
+        assert {*load.answers} == {"200"}
+        assert load.slowest_s < 5
+
+
+async def test_what_proves_nothing_gets_no_request(front: RunningFront) -> None:
+    ours, theirs = front.replica_ports[:2]
+    async with replicas(ours), replicas(theirs, trust=STRANGER) as (stranger,):
+        await front.knows(ours)
+        await asyncio.sleep(1.5)
+        assert {(await ask(front)).text for _ in range(8)} == {str(ours)}
+        assert stranger.requests == []
+
+
+async def test_other_program_on_a_replicas_port_is_dropped(front: RunningFront) -> None:
+    first, second = front.replica_ports[:2]
+    async with replicas(first, second) as (replica, _):
+        await front.knows(first, second)
+        await replica.die()
+        async with replicas(first, trust=STRANGER):
+            await eventually(lambda: f"127.0.0.1:{first} is dropped" in front.log)
+            await front.knows(second)
+
+
+async def test_replicas_that_another_front_or_replica_names_are_taken_in(front: RunningFront) -> None:
+    first, second = front.replica_ports[0], free_port()
+    async with replicas(first, others=[f"127.0.0.1:{second}", "127.0.0.1:1"]), replicas(second):
+        await front.knows(first, second)
+        seed = f"127.0.0.1:{front.settings.port}"
+        async with running_front(min_port=1, max_port=1, seeds=(seed, "127.0.0.1:1", "nowhere")) as blind:
+            await blind.knows(second)  # The other one is named by nobody.
+
+
+async def test_replicas_that_the_controller_names_are_taken_in() -> None:
+    named = free_port()
+    targets = [{"ip": "127.0.0.1", "port": named, "instance_id": "", "name": "one"}]
+    page = {"target_groups": [{"protocol": "HTTP", "targets": targets}, {"protocol": "gRPC", "targets": targets}]}
+
+    async def tell(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+        write(writer, "200 OK", json.dumps(page).encode())
+
+    dashboard = free_port()
+    url = f"http://127.0.0.1:{dashboard}"
+    async with replicas(named), replicas(dashboard, answer=tell) as (controller,):  # noqa: SIM117 - too long as one.
+        async with running_front(min_port=1, max_port=1, dashboard=url) as front:
+            await front.knows(named)
+            for page["target_groups"] in ([], None, [{"protocol": "HTTP", "targets": None}]):  # type: ignore[assignment]
+                num_asked = len(controller.requests)
+                await eventually(lambda n=num_asked: len(controller.requests) > n + 1)  # type: ignore[misc]
+                assert (await ask(front)).status_code == 200
+            await controller.die()
+            await asyncio.sleep(1)
+            assert (await ask(front)).status_code == 200
+
+
+async def test_restart_keeps_the_table_while_nothing_can_be_learned() -> None:
+    async with prepared_front() as front, replicas(*front.replica_ports[:2]) as running:
+        await front.start()
+        await front.knows(*[replica.port for replica in running])
+        await eventually(lambda: front.saved() == {replica.port for replica in running})
+        await front.kill_supervisor()
+        for number in range(NUM_PROXIES):
+            os.kill(front.pid_of(number), signal.SIGKILL)
+        await eventually(lambda: not any(front.pid_of(number) for number in range(NUM_PROXIES)))
+        for replica in running:
+            replica.is_silent = True  # So that only the file can know of them.
+        await front.start()
+        assert (await ask(front)).status_code == 200

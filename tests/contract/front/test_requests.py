@@ -1,0 +1,286 @@
+"""What a client sees of the front: repeated requests, streams that are cut, drained replicas, and its own answers."""
+
+import asyncio
+import json
+import re
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from hashlib import sha1
+
+import httpx2
+import pytest
+
+from serve_app.front.rendering import MAX_REPEATED_BYTES
+from tests.contract.front.replicas import Replica, Request, replicas, say_port, write
+from tests.contract.front.running import RunningFront, running_front
+
+_WEBSOCKET = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+CHAT = "/v1/chat/completions"
+ID = re.compile(r"req_[0-9a-f]{32}")
+
+
+@pytest.fixture
+async def front() -> AsyncIterator[RunningFront]:
+    async with running_front() as running:
+        yield running
+
+
+@pytest.fixture
+async def http(front: RunningFront) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=front.url, timeout=30) as client:
+        yield client
+
+
+async def die_asked(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(0.05)
+    await replica.die()
+
+
+def assert_is_told_to_retry(answer: httpx2.Response) -> None:
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
+    assert answer.json()["error"]["type"] == "server_error"
+    assert ID.fullmatch(answer.headers["x-request-id"])
+
+
+# Requests whose replica dies.
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "size"),
+    [
+        ("POST", CHAT, 2),
+        ("POST", CHAT + "/", 2),
+        ("POST", "/v1/responses", 2),
+        ("POST", "/v1/embeddings", MAX_REPEATED_BYTES),
+        ("GET", "/v1/models", 0),
+    ],
+)
+async def test_request_of_which_nothing_was_answered_is_given_to_another_replica_under_the_same_id(
+    front: RunningFront, http: httpx2.AsyncClient, method: str, path: str, size: int
+) -> None:
+    async with replicas(*front.replica_ports[:2]) as (first, second):
+        await front.knows(first.port, second.port)
+        first.answer = second.answer = die_asked
+
+        async def die_once(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+            first.answer = second.answer = say_port
+            await die_asked(replica, request, writer)
+
+        first.answer = second.answer = die_once
+        answer = await http.request(method, path, content=b"x" * size)
+        assert answer.status_code == 200
+        (one,), (other,) = first.requests, second.requests
+        assert one.request_id is not None
+        assert (one.request_id, one.path, one.body) == (other.request_id, other.path, other.body)
+        assert len(one.body) == size
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "size"),
+    [
+        ("POST", "/v1/files", 2),
+        ("POST", "/v1/batches", 2),
+        ("POST", "/v1/organization/admin/keys", 2),
+        ("DELETE", "/v1/files/file-1", 0),
+        ("POST", CHAT, MAX_REPEATED_BYTES + 100_000),  # More than the front keeps.
+    ],
+)
+async def test_request_that_may_not_be_repeated_is_refused_when_its_replica_dies(
+    front: RunningFront, http: httpx2.AsyncClient, method: str, path: str, size: int
+) -> None:
+    async with replicas(*front.replica_ports[:2]) as (first, second):
+        await front.knows(first.port, second.port)
+        first.answer = second.answer = die_asked
+        assert_is_told_to_retry(await http.request(method, path, content=b"x" * size))
+        assert len(first.requests) + len(second.requests) == 1
+
+
+async def test_second_request_of_a_client_is_given_to_another_replica_too(
+    front: RunningFront, http: httpx2.AsyncClient
+) -> None:
+    async with replicas(*front.replica_ports[:2]) as (first, second):
+        await front.knows(first.port, second.port)
+        for _ in range(6):
+            assert (await http.post(CHAT, content=b"{}")).status_code == 200
+        dead = {str(first.port): first, str(second.port): second}[(await http.post(CHAT, content=b"{}")).text]
+        await dead.die()
+        assert (await http.post(CHAT, content=b"{}")).status_code == 200
+
+
+async def test_stream_is_cut_at_once_when_its_replica_dies(front: RunningFront, http: httpx2.AsyncClient) -> None:
+    async def begin(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\nfirst\n\r\n")
+        await asyncio.sleep(60)
+
+    async with replicas(front.replica_ports[0], answer=begin) as (replica,):
+        await front.knows(replica.port)
+        async with http.stream("POST", CHAT, content=b"{}") as answer:
+            lines = answer.aiter_lines()
+            assert await anext(lines) == "first"
+            died = time.monotonic()
+            await replica.die()
+            with pytest.raises(httpx2.RemoteProtocolError):
+                await anext(lines)
+            assert time.monotonic() - died < 5
+
+
+# Replicas that are to go, and clients that have gone.
+
+
+async def test_draining_replica_ends_its_streams_and_gets_no_new_request(
+    front: RunningFront, http: httpx2.AsyncClient
+) -> None:
+    go_on = asyncio.Event()
+
+    async def stream(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\nfirst\n\r\n")
+        await go_on.wait()
+        writer.write(b"5\r\nlast\n\r\n0\r\n\r\n")
+
+    async with replicas(*front.replica_ports[:2], answer=stream) as running:
+        await front.knows(*[replica.port for replica in running])
+        async with http.stream("POST", CHAT, content=b"{}") as answer:
+            lines = answer.aiter_lines()
+            assert await anext(lines) == "first"
+            (draining,) = [replica for replica in running if replica.requests]
+            (staying,) = [replica for replica in running if not replica.requests]
+            draining.answer = staying.answer = say_port
+            draining.is_draining = True
+            await front.knows(staying.port)
+            async with httpx2.AsyncClient(base_url=front.url) as others:
+                assert {(await others.post(CHAT, content=b"{}")).text for _ in range(6)} == {str(staying.port)}
+            go_on.set()
+            assert [line async for line in lines] == ["last"]
+
+
+async def test_replicas_still_get_requests_when_the_checks_say_that_none_lives(
+    front: RunningFront, http: httpx2.AsyncClient
+) -> None:
+    async with replicas(front.replica_ports[0]) as (replica,):
+        await front.knows(replica.port)
+        replica.is_draining = True
+        await front.knows()
+        assert (await http.post(CHAT, content=b"{}")).text == str(replica.port)
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+async def test_replica_learns_that_the_client_of_a_whole_answer_has_left(front: RunningFront, segments: int) -> None:
+    asked, left = asyncio.Event(), asyncio.Event()
+
+    async def wait(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        with suppress(ConnectionError):
+            while not writer.transport.is_closing():  # noqa: ASYNC110 - the replica reads no more.
+                await asyncio.sleep(0.01)
+        left.set()
+
+    async with replicas(front.replica_ports[0], answer=wait) as (replica,):
+        await front.knows(replica.port)
+        _, writer = await asyncio.open_connection("127.0.0.1", front.settings.port)
+        body = b'{"a":{}}'
+        head = b"POST %s HTTP/1.1\r\nhost: manta.test\r\ncontent-length: %d\r\n\r\n" % (CHAT.encode(), len(body))
+        for segment in [head + body] if segments == 1 else [head, body]:
+            writer.write(segment)
+            await writer.drain()
+            await asyncio.sleep(0.2)
+        await asyncio.wait_for(asked.wait(), 10)
+        assert not left.is_set()
+        writer.close()
+        await asyncio.wait_for(left.wait(), 10)
+
+
+# Answers of the front itself, and what it passes on.
+
+
+async def test_front_without_a_replica_lives_and_is_not_ready(http: httpx2.AsyncClient) -> None:
+    live, ready = await http.get("/livez"), await http.get("/readyz")
+    assert (live.status_code, live.json()) == (200, {"status": "ok"})
+    assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
+    assert ready.json()["checks"] == {"ingress": False}
+    assert_is_told_to_retry(await http.post(CHAT, content=b"{}"))
+
+
+async def test_readiness_is_a_replicas_word_once_there_is_one(front: RunningFront, http: httpx2.AsyncClient) -> None:
+    async def report(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+        write(writer, "503 Service Unavailable", b'{"models_starting":1}')
+
+    async with replicas(front.replica_ports[0], answer=report) as (replica,):
+        await front.knows(replica.port)
+        assert (await http.get("/readyz")).json() == {"models_starting": 1}
+
+
+async def test_request_ids_are_the_fronts_and_differ(front: RunningFront, http: httpx2.AsyncClient) -> None:
+    forged = {"x-manta-request-id": "req_" + "0" * 32 + " " + "0" * 64}
+    async with replicas(front.replica_ports[0]) as (replica,):
+        await front.knows(replica.port)
+        answers = [await http.post(CHAT, content=b"{}", headers=forged) for _ in range(3)]
+        ids = [request.request_id for request in replica.requests]
+        assert [answer.headers["x-request-id"] for answer in answers] == ids
+        assert len({*ids}) == 3
+        assert all(ID.fullmatch(one or "") for one in ids)
+
+
+async def test_a_replicas_own_request_id_is_left_as_it_is(front: RunningFront, http: httpx2.AsyncClient) -> None:
+    async def answer(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+        write(writer, "200 OK", b"", "x-request-id: its own\r\n")
+
+    async with replicas(front.replica_ports[0], answer=answer) as (replica,):
+        await front.knows(replica.port)
+        assert (await http.get("/v1/models")).headers.get_list("x-request-id") == ["its own"]
+
+
+async def test_large_headers_and_large_bodies_pass(front: RunningFront, http: httpx2.AsyncClient) -> None:
+    async with replicas(front.replica_ports[0]) as (replica,):
+        await front.knows(replica.port)
+        answer = await http.post("/v1/files", content=b"x" * 5_000_000, headers={"x-large": "y" * 60_000})
+        assert answer.status_code == 200
+        assert len(replica.requests[0].body) == 5_000_000
+        assert len(replica.requests[0].headers["x-large"]) == 60_000
+
+
+async def test_body_that_does_not_come_is_refused_in_time() -> None:
+    async with running_front(receive_timeout_s=1.0) as front, replicas(front.replica_ports[0]) as (replica,):
+        await front.knows(replica.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", front.settings.port)
+        writer.write(b"POST %s HTTP/1.1\r\nhost: manta.test\r\ncontent-length: 10\r\n\r\nhalf" % CHAT.encode())
+        head, _, body = (await asyncio.wait_for(reader.read(), 10)).partition(b"\r\n\r\n")
+        writer.close()
+        assert head.startswith(b"HTTP/1.1 408 ")
+        assert "within 1 seconds" in json.loads(body)["error"]["message"]
+        assert replica.requests == []
+
+
+async def test_connection_to_a_websocket_is_passed_on(front: RunningFront) -> None:
+    async def upgrade(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+        assert request.headers["upgrade"] == "websocket"
+        accepted = b64encode(sha1(request.headers["sec-websocket-key"].encode() + _WEBSOCKET).digest()).decode()
+        head = ["HTTP/1.1 101 Switching Protocols", "connection: upgrade", "upgrade: websocket"]
+        writer.write("\r\n".join([*head, f"sec-websocket-accept: {accepted}", "", "frame"]).encode())
+        await writer.drain()
+        await asyncio.sleep(1)
+
+    async with replicas(front.replica_ports[0], answer=upgrade) as (replica,):
+        await front.knows(replica.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", front.settings.port)
+        lines = ["GET /v1/responses HTTP/1.1", "host: manta.test", "connection: upgrade", "upgrade: websocket"]
+        writer.write("\r\n".join([*lines, f"sec-websocket-key: {b64encode(b'k' * 16).decode()}", "", ""]).encode())
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)).startswith(b"HTTP/1.1 101 ")
+        assert await asyncio.wait_for(reader.readexactly(5), 10) == b"frame"
+        writer.close()
+
+
+async def test_each_process_shows_its_metrics_on_loopback(front: RunningFront) -> None:
+    async with replicas(front.replica_ports[0]) as (replica,):
+        await front.knows(replica.port)
+        for number in range(2):
+            url = f"http://127.0.0.1:{front.settings.stats_port + number}"
+            async with httpx2.AsyncClient(timeout=10) as client:
+                page = (await client.get(f"{url}/metrics?no-maint")).text
+                assert 'haproxy_server_status{proxy="ingress",server="s1",state="UP"} 1' in page
+                assert 'server="s2"' not in page
+                assert "Statistics Report" in (await client.get(url)).text

@@ -1,0 +1,84 @@
+"""The register of ingress replicas, and a replica that keeps itself in it."""
+
+import asyncio
+from itertools import chain, repeat
+from unittest.mock import AsyncMock
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from deployments.state.database.connection import Database
+from deployments.state.ingresses.register import LIVING_S, IngressRegister
+from serve_app.front import presence
+from serve_app.front.addresses import Address
+from serve_app.front.presence import Presence
+from tests.waiting import eventually
+
+ONE, OTHER = "10.0.0.1:30000", "10.0.0.2:30000"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_replicas_are_listed_while_they_sign_in(database: Database) -> None:
+    clock = Clock()
+    register = IngressRegister(database, clock)
+    await register.sign_in(ONE)
+    await register.sign_in(OTHER)
+    assert await register.living() == [ONE, OTHER]
+    clock.now += LIVING_S
+    await register.sign_in(ONE)
+    assert await register.living() == [ONE, OTHER]
+    assert await register.sweep() == 0
+    clock.now += 1
+    assert await register.living() == [ONE]
+    assert await register.sweep() == 1
+    await register.sign_out(ONE)
+    assert await register.living() == []
+
+
+async def test_replica_signs_in_as_soon_as_it_listens_and_out_when_it_goes(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "_LOOK_S", 0.01)
+    register = IngressRegister(database)
+    await register.sign_in(OTHER)
+    addresses = iter([None, None, Address("10.0.0.1", 30000)])
+    one = Presence(register, lambda: next(addresses))
+    one.watch()
+    await eventually(lambda: one.others() == [ONE, OTHER])
+    await one.close()
+    assert await register.living() == [OTHER]
+
+
+async def test_replica_without_a_port_of_its_own_stays_out(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "_LOOK_S", 0.001)
+    register = IngressRegister(database)
+    one = Presence(register, lambda: None)
+    one.watch()
+    await eventually(lambda: one._task is not None and one._task.done())
+    await one.close()
+    assert await register.living() == []
+
+
+async def test_last_list_stays_while_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "_INTERVAL_S", 0.001)
+    away = OperationalError("", None, Exception())
+    register = AsyncMock()
+    register.living.side_effect = chain([[ONE, OTHER], away, away, away], repeat([ONE]))
+    one = Presence(register, lambda: Address("10.0.0.1", 30000))
+    one.watch()
+    lists = []
+    while register.living.await_count < 6:
+        await asyncio.sleep(0)
+        lists.append((register.living.await_count, one.others()))
+    assert {tuple(listed) for count, listed in lists if 1 < count < 5} == {(ONE, OTHER)}
+    assert lists[-1] == (6, [ONE])
+    register.sign_out.side_effect = away
+    await one.close()
+    await asyncio.sleep(0)

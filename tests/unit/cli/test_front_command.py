@@ -1,0 +1,86 @@
+"""What `manta front` makes of a configuration, of its options and of the environment."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from deployments.state.config import StateConfig, resolve_state
+from serve_app.cli import front as command
+from serve_app.cli import main
+from serve_app.front.binary import HaproxyMissing
+from serve_app.front.settings import FrontSettings, load_settings, supervisor_command
+from serve_app.front.trust import FrontTrust
+
+LOCAL = Path(__file__).parents[3] / "configs" / "local.yaml"
+PEPPER = "p" * 32
+
+
+class Started(Exception):
+    """The command became the supervisor."""
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("MANTA_PEPPER", raising=False)
+    monkeypatch.setenv("MANTA_STATE_DIR", str(tmp_path / "s"))
+    monkeypatch.setenv("RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT", "31100")
+    monkeypatch.setenv("RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT", "31199")
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[FrontSettings | None, str]:
+    """Run the command; return the settings of the supervisor that it became, and what it printed."""
+    became: list[list[str]] = []
+
+    def execute(path: str, command: list[str]) -> None:
+        became.append(command)
+        raise Started
+
+    monkeypatch.setattr(command.os, "execv", execute)
+    done: Any = CliRunner().invoke(main, ["front", *arguments])
+    if not became:
+        assert done.exit_code == 1
+        return None, done.output
+    assert isinstance(done.exception, Started)
+    assert became == [supervisor_command(Path(became[0][-1]))]
+    return load_settings(Path(became[0][-1])), done.output
+
+
+def test_front_of_a_configuration_has_its_secret_and_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings, _ = run(monkeypatch, str(LOCAL), "--host", "::", "--port", "8443", "--seed", "a:1", "--seed", "b:2")
+    assert settings is not None
+    assert (settings.host, settings.port, settings.seeds) == ("::", 8443, ("a:1", "b:2"))
+    assert (settings.min_port, settings.max_port) == (31100, 31199)
+    pepper = resolve_state(StateConfig()).pepper
+    assert settings.proof_key == FrontTrust.from_pepper(pepper).proof_key
+    assert str(tmp_path) in str(settings.run_dir) or settings.run_dir.parent == Path("/tmp")
+
+
+def test_pepper_of_the_environment_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MANTA_PEPPER", PEPPER)
+    settings, _ = run(monkeypatch)
+    assert settings is not None
+    assert settings.request_key == FrontTrust.from_pepper(PEPPER.encode()).request_key
+    assert settings.port == 8000
+
+
+def test_short_pepper_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MANTA_PEPPER", "short")
+    assert run(monkeypatch) == (None, "MANTA_PEPPER is shorter than 32 bytes.\n")
+
+
+def test_wrong_configuration_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(LOCAL.read_text().replace("tool_parser: hermes", "tool_parsre: hermes"))
+    settings, printed = run(monkeypatch, str(path))
+    assert settings is None
+    assert "tool_parsre" in printed
+
+
+def test_missing_haproxy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find() -> str:
+        raise HaproxyMissing("No HAProxy binary found.")
+
+    monkeypatch.setattr(command, "find_haproxy", find)
+    assert run(monkeypatch) == (None, "No HAProxy binary found.\n")
