@@ -16,8 +16,8 @@ from deployments.state.config import StateConfig
 from deployments.state.containers.store import ContainerStore
 from deployments.state.database.connection import Database
 from deployments.state.files.store import ORPHAN_AGE_S, FileStore
-from deployments.state.objects.orphans import delete_orphans
 from deployments.state.ingresses.register import IngressRegister
+from deployments.state.objects.orphans import delete_orphans
 from deployments.state.objects.store import StoreUnavailable
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
