@@ -69,5 +69,5 @@ def _reachable(kernel_host: str) -> str:
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     if address.is_unspecified:
-        return "127.0.0.1"  # A socket on :: takes IPv4 too, unless told otherwise.
+        return "127.0.0.1"  # A socket on :: takes IPv4 too, unless it is set not to.
     return str(address)

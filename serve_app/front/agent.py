@@ -122,7 +122,7 @@ class Agent:
         except (Foreign, NoAnswer) as error:
             return error
         except (ValueError, KeyError, TypeError):
-            return Foreign(f"{address} proves what nobody can read.")
+            return Foreign(f"{address} has proved something that cannot be read.")
 
     def _ask_lists(self) -> set[Address]:
         """Return whom Serve's controller and other fronts name; nothing where they are away."""

@@ -19,7 +19,7 @@ def make_private_folder(path: Path) -> None:
 
     Raises:
         OSError: it cannot be made.
-        PermissionError: it is there and belongs to somebody else.
+        PermissionError: it is there and belongs to another user.
     """
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.stat().st_uid != os.getuid():

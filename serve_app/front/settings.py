@@ -1,4 +1,4 @@
-"""What a front is told when it starts; written to a file that its processes read."""
+"""The settings of one front, in a file that its processes read."""
 
 import json
 import os
@@ -59,7 +59,7 @@ class FrontSettings:
         """Write the settings into the run directory, for this user only; return the file.
 
         Raises:
-            OSError: the directory cannot be made, or belongs to somebody else.
+            OSError: the directory cannot be made, or belongs to another user.
         """
         make_private_folder(self.run_dir)
         values = asdict(self) | {

@@ -26,7 +26,7 @@ def front_stats_ports(environ: Mapping[str, str] = os.environ) -> range:
 
 
 def choose_proxy_port(taken: int) -> int:
-    """Return a port for Serve's own proxy, which nobody has to know: the front is what clients use.
+    """Return a port for Serve's own proxy, which has no clients: they come to the front.
 
     Raises:
         OSError: none is free.

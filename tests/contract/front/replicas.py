@@ -1,4 +1,4 @@
-"""Ingress replicas for fronts under test: small real HTTP servers in this process that can be told how to behave."""
+"""Ingress replicas for fronts under test: small real HTTP servers in this process with behaviours to choose."""
 
 import asyncio
 import json

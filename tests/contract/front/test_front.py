@@ -30,7 +30,7 @@ async def front() -> AsyncIterator[RunningFront]:
 
 
 class Load:
-    """Clients that ask again and again, each over a new connection, until they are told to stop."""
+    """Clients that ask again and again, each over a new connection, until the load ends."""
 
     def __init__(self, front: RunningFront, num_clients: int = 4) -> None:
         self._front = front
@@ -199,7 +199,7 @@ async def test_replicas_that_another_front_or_replica_names_are_taken_in(front: 
         await front.knows(first, second)
         seed = f"127.0.0.1:{front.settings.port}"
         async with running_front(min_port=1, max_port=1, seeds=(seed, "127.0.0.1:1", "nowhere")) as blind:
-            await blind.knows(second)  # The other one is named by nobody.
+            await blind.knows(second)  # Nothing names the other one.
 
 
 async def test_replicas_that_the_controller_names_are_taken_in() -> None:

@@ -76,7 +76,7 @@ async def test_refused_command_is_a_failure(socket_path: Path) -> None:
 
 async def test_slots_are_read_and_changed_in_a_real_process() -> None:
     async with running_front() as front:
-        front.agent().suspend()  # Nobody else changes the table meanwhile.
+        front.agent().suspend()  # So that it does not change the table meanwhile.
         runtime = Runtime(front.settings.socket_path(0))
         assert runtime.pid() == front.pid_of(0)
         for backend in (MAIN, LAST_RESORT):
