@@ -73,10 +73,10 @@ def test_manifests_agree_with_each_other() -> None:
     secrets = {secret["metadata"]["name"]: set(secret["stringData"]) for secret in by_kind["Secret"]}
     cluster = by_kind["RayService"][0]["spec"]["rayClusterConfig"]
     for group in [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]:
-        container = group["template"]["spec"]["containers"][0]
-        for variable in container["env"]:
-            if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
-                assert reference["key"] in secrets[reference["name"]]
+        for container in group["template"]["spec"]["containers"]:
+            for variable in container["env"]:
+                if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
+                    assert reference["key"] in secrets[reference["name"]]
     assert cluster["authOptions"] == {"mode": "token"}
 
 
@@ -105,3 +105,24 @@ def test_only_sandboxes_are_placed_on_the_pods_that_run_them() -> None:
             assert pod["containers"][0]["readinessProbe"]["exec"] == {"command": ["false"]}
             memory = int(pod["containers"][0]["resources"]["limits"]["memory"].removesuffix("Gi"))
             assert interpreter.max_containers * interpreter.limits.memory_bytes < memory * 1024**3
+
+
+def test_front_stands_on_the_pods_that_clients_reach_and_serves_proxy_on_another_port() -> None:
+    service = yaml.safe_load((CONFIGS / "kubernetes" / "rayservice.yaml").read_text())
+    document = serve_documents()["rayservice.yaml"]
+    assert document["http_options"] == {"host": "0.0.0.0", "port": 8500}
+    cluster = service["spec"]["rayClusterConfig"]
+    assert service["spec"]["excludeHeadPodFromServeSvc"] is True
+    for group in cluster["workerGroupSpecs"]:
+        pod = group["template"]["spec"]
+        fronts = [container for container in pod["containers"] if container["name"] == "front"]
+        assert len(fronts) == (group["groupName"] != "sandboxes")
+        for front in fronts:
+            assert front["command"][:4] == ["manta", "front", "--port", "8000"]
+            assert {"containerPort": 8000, "name": "serve"} in pod["containers"][0]["ports"]
+            (mount,) = front["volumeMounts"]
+            assert {"name": mount["name"], "emptyDir": {}} in pod["volumes"]
+            names = {variable["name"] for variable in front["env"]}
+            assert names == {"MANTA_STATE_DIR", "MANTA_PEPPER"}
+        ray = {variable["name"]: variable.get("value") for variable in pod["containers"][0]["env"]}
+        assert ray["RAY_SERVE_ENABLE_DIRECT_INGRESS"] == "1"
