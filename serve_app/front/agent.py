@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,9 +35,9 @@ _AT_ONCE = 16
 class Agent:
     """Everything that one round after another brings up to date."""
 
-    def __init__(self, settings: FrontSettings, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: FrontSettings) -> None:
         self._settings = settings
-        self._now = now
+        self._clock_offset = time.time() - time.monotonic()
         self._trust = settings.trust
         self._runtimes = [Runtime(settings.socket_path(number)) for number in range(NUM_PROXIES)]
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ask")
@@ -64,6 +64,10 @@ class Agent:
             self._is_changed = True
         self._fill(pictures)
         self._save(now)
+
+    def _now(self) -> float:
+        """Return Unix seconds that no change of the clock moves."""
+        return time.monotonic() + self._clock_offset
 
     def _first_table(self) -> Table:
         """Return what HAProxy has now, and what was saved just now; what was saved long ago is only asked."""
@@ -136,7 +140,7 @@ class Agent:
     def _ask_seed(self, seed: str) -> frozenset[Address]:
         host, _, port = seed.rpartition(":")
         try:
-            return ask(Address(host, int(port)), self._trust).others
+            return ask(Address(host.strip("[]"), int(port)), self._trust).others
         except (Foreign, NoAnswer, ValueError, KeyError, TypeError):
             return frozenset()
 
