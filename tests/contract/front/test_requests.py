@@ -8,15 +8,19 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from hashlib import sha1
+from pathlib import Path
 
 import httpx2
 import pytest
+import yaml
 
 from serve_app.front.rendering import MAX_REPEATED_BYTES
 from tests.contract.front.replicas import Replica, Request, replicas, say_port, write
 from tests.contract.front.running import RunningFront, running_front
 
 _WEBSOCKET = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+RULES = Path(__file__).parents[3] / "configs" / "prometheus" / "manta.rules.yaml"
+ALERTS = [rule["expr"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"] if "haproxy" in rule["expr"]]
 CHAT = "/v1/chat/completions"
 ID = re.compile(r"req_[0-9a-f]{32}")
 
@@ -283,4 +287,8 @@ async def test_each_process_shows_its_metrics_on_loopback(front: RunningFront) -
                 page = (await client.get(f"{url}/metrics?no-maint")).text
                 assert 'haproxy_server_status{proxy="ingress",server="s1",state="UP"} 1' in page
                 assert 'server="s2"' not in page
+                for rule in ALERTS:
+                    assert all(
+                        f"\n{series}" in page for series in re.findall(r"haproxy_\w+(?:{proxy=\"ingress\")?", rule)
+                    )
                 assert "Statistics Report" in (await client.get(url)).text
