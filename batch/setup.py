@@ -88,7 +88,7 @@ class BatchSetup:
     @staticmethod
     def _engine(place: ModelPlace) -> RemoteEngine:
         handle = serve.get_deployment_handle(place.deployment, place.application)
-        return RemoteEngine(place.model.card, handle, place.model.scale_to_zero_wait_s)
+        return RemoteEngine(place.model.card, handle, place.model.scale_to_zero_wait_s, place.model.resume_wait_s)
 
 
 def log_errors() -> None:

@@ -85,7 +85,10 @@ async def wire(
     observer = Observer(request_log, ClusterMetrics(metrics))
 
     # The models, and the operations over them.
-    engines = [RemoteEngine(model.card, handles[model.id], model.scale_to_zero_wait_s) for model in config.models]
+    engines = [
+        RemoteEngine(model.card, handles[model.id], model.scale_to_zero_wait_s, model.resume_wait_s)
+        for model in config.models
+    ]
     with_models = list(zip(engines, config.models, strict=True))
     safety = {model.id: model.safety for model in config.models if model.safety is not None}
     aliases = [(engine, model.aliases) for engine, model in with_models]

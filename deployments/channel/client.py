@@ -9,6 +9,7 @@ import orjson
 
 from deployments.channel import frames
 from deployments.channel.errors import ChannelError, Lost, parse_error
+from deployments.channel.heartbeat import Heartbeat
 from deployments.channel.server import set_nodelay
 
 CONNECT_TIMEOUT_S = 3.0
@@ -32,18 +33,22 @@ class ChannelStream:
         "_error",
         "_has_ended",
         "_is_over",
+        "_notes",
         "_number",
         "_pieces",
         "_unread_bytes",
         "_waiter",
+        "notes",
         "summary",
     )
 
     def __init__(self, channel: "Channel", number: int) -> None:
         self.summary: dict[str, Any] = {}
+        self.notes: list[bytes] = []
         self._channel = channel
         self._number = number
         self._pieces: list[bytes] = []
+        self._notes: list[bytes] = []
         self._unread_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
         self._error: ChannelError | None = None
@@ -53,6 +58,8 @@ class ChannelStream:
     async def read(self) -> list[bytes]:
         """Return the pieces that have come since the last call, at least one; none when the answer is complete.
 
+        `notes` then has the note of each, empty where it has none. A piece with a note may be empty.
+
         Raises:
             ChannelError: the answer breaks off here.
         """
@@ -61,6 +68,7 @@ class ChannelStream:
             await self._waiter
         if self._pieces:
             pieces, self._pieces = self._pieces, []
+            self.notes, self._notes = self._notes, []
             self._unread_bytes = 0
             return pieces
         if self._error is not None:
@@ -80,20 +88,24 @@ class ChannelStream:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._waiter, timeout_s)
 
-    def feed(self, piece: bytes) -> None:
+    def feed(self, piece: bytes, note: bytes = b"") -> None:
         """Add a piece; above MAX_UNREAD_BYTES unread bytes the request is cancelled and the answer fails."""
         if self._is_over:
             return  # The piece was sent before the request was cancelled.
         self._pieces.append(piece)
+        self._notes.append(note)
         self._unread_bytes += len(piece)
         if self._unread_bytes > MAX_UNREAD_BYTES:
             self.cancel()
             self._error = Lost("The answer was not read in time.")
         self._wake()
 
-    def finish(self, summary: dict[str, Any]) -> None:
-        """End the answer with its summary."""
-        self.summary = summary
+    def finish(self, payload: bytes) -> None:
+        """End the answer with its summary and its last piece."""
+        summary, _, last = payload.partition(b"\n")
+        self.summary = orjson.loads(summary)
+        if last:
+            self.feed(last)
         self._is_over = self._has_ended = True
         self._wake()
 
@@ -116,6 +128,7 @@ class Channel(asyncio.Protocol):
         self._streams: dict[int, ChannelStream] = {}
         self._parser = frames.FrameParser()
         self._transport: asyncio.Transport | None = None
+        self._heartbeat: Heartbeat | None = None
         self._last_number = 0
         self._on_lost = on_lost
 
@@ -150,7 +163,9 @@ class Channel(asyncio.Protocol):
     def authenticate(self, secret: str) -> None:
         """Send the secret, which must be the first frame of a connection."""
         assert self._transport is not None
+        assert self._heartbeat is not None
         self._transport.write(frames.render_frame(0, frames.HELLO, secret.encode()))
+        self._heartbeat.start()
 
     def close(self) -> None:
         """Close the connection; unfinished answers break off."""
@@ -160,21 +175,31 @@ class Channel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (called by the event loop)."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not subclass it.
+        self._heartbeat = Heartbeat(self._transport)
         set_nodelay(self._transport)
 
     def data_received(self, data: bytes) -> None:
         """Pass each frame to its answer (called by the event loop)."""
         streams = self._streams
+        assert self._heartbeat is not None
+        self._heartbeat.has_received = True
         try:
             for number, kind, payload in self._parser.feed(data):
                 if kind == frames.DATA:
                     stream = streams.get(number)
                     if stream is not None:
                         stream.feed(payload)
+                elif kind == frames.NOTED:
+                    stream = streams.get(number)
+                    if stream is not None:
+                        note, piece = frames.split_noted(payload)
+                        stream.feed(piece, note)
+                elif kind == frames.PING:
+                    self._heartbeat.note_ping()
                 elif (stream := streams.pop(number, None)) is None:
                     continue
                 elif kind == frames.END:
-                    stream.finish(orjson.loads(payload))
+                    stream.finish(payload)
                 elif kind == frames.ERROR:
                     stream.fail(parse_error(payload))
         except frames.FrameError:
@@ -183,6 +208,8 @@ class Channel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail every unfinished answer (called by the event loop)."""
         self._transport = None
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.fail(Lost("The replica went away while it ran the request."))

@@ -3,6 +3,10 @@
 A frame is a header of nine bytes and a payload: its length (unsigned 32 bits, little-endian), the number of
 the request on this connection (the same), and the kind (one byte). `OPEN` and `CANCEL` go from the client to
 the server, the others come back. A connection starts with one `HELLO`, whose payload is the secret.
+
+A piece may carry a note: bytes for the process that reads the answer, not a part of it. Both are in one frame, `NOTED`,
+so that one never arrives without the other. For the same reason `END` holds the summary, a line of JSON, and then the
+last piece, if there is one. `PING` goes both ways and says nothing.
 """
 
 import struct
@@ -15,8 +19,12 @@ CANCEL: Final = 2
 DATA: Final = 3
 END: Final = 4
 ERROR: Final = 5
+NOTED: Final = 6
+PING: Final = 7
 
 _HEADER = struct.Struct("<IIB")
+_NOTED = struct.Struct("<IIBI")
+_LENGTH = struct.Struct("<I")
 HEADER_BYTES: Final = _HEADER.size
 MAX_PAYLOAD_BYTES: Final = 512 * 1024 * 1024
 
@@ -28,6 +36,27 @@ class FrameError(Exception):
 def render_frame(stream: int, kind: int, payload: bytes = b"") -> bytes:
     """Return one frame as bytes."""
     return _HEADER.pack(len(payload), stream, kind) + payload
+
+
+def render_noted(stream: int, note: bytes, piece: bytes) -> bytes:
+    """Return the frame of a piece that carries a note."""
+    size = len(note)
+    return _NOTED.pack(_LENGTH.size + size + len(piece), stream, NOTED, size) + note + piece
+
+
+def split_noted(payload: bytes) -> tuple[bytes, bytes]:
+    """Return the note and the piece of a `NOTED` frame.
+
+    Raises:
+        FrameError: the payload is shorter than its note.
+    """
+    try:
+        end = 4 + _LENGTH.unpack_from(payload)[0]
+    except struct.error:
+        raise FrameError("a frame is too short for the length of its note") from None
+    if end > len(payload):
+        raise FrameError("a frame is shorter than its note")
+    return payload[4:end], payload[end:]
 
 
 class FrameParser:

@@ -18,6 +18,7 @@ import orjson
 
 from deployments.channel import frames
 from deployments.channel.errors import ChannelError, Full, Lost, render_error
+from deployments.channel.heartbeat import Heartbeat
 
 logger = logging.getLogger(__name__)
 
@@ -25,11 +26,11 @@ logger = logging.getLogger(__name__)
 class Reply(Protocol):
     """The answer of one request. No method waits."""
 
-    def write(self, piece: bytes) -> None:
-        """Send a piece of the answer."""
+    def write(self, piece: bytes, note: bytes = b"") -> None:
+        """Send a piece of the answer, with a note for who reads it."""
 
-    def end(self, summary: dict[str, Any]) -> None:
-        """Complete the answer; nothing may follow."""
+    def end(self, summary: dict[str, Any], last: bytes = b"") -> None:
+        """Complete the answer with its last piece; nothing may follow."""
 
     def fail(self, error: ChannelError) -> None:
         """Break the answer off; nothing may follow."""
@@ -66,7 +67,7 @@ class ChannelServer:
         self._servers: list[asyncio.Server] = []
         self._socket_path: str | None = None
         self._connections: set[_ServerConnection] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], _Reply] = {}
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -104,14 +105,14 @@ class ChannelServer:
         self._idle.clear()
         task = asyncio.get_running_loop().create_task(self._run(payload, reply))
         connection.tasks[stream] = task
-        self._tasks.add(task)
+        self._running[task] = reply
         task.add_done_callback(lambda done: self._note_end(done, connection, stream, reply))
 
     def _note_end(
         self, task: asyncio.Task[None], connection: "_ServerConnection", stream: int, reply: "_Reply"
     ) -> None:
         """Forget a request. Its task cannot do so: it may be cancelled before its first line has run."""
-        self._tasks.discard(task)
+        self._running.pop(task, None)
         connection.tasks.pop(stream, None)
         self.num_ongoing -= 1
         if not self.num_ongoing:
@@ -127,7 +128,7 @@ class ChannelServer:
             reply.fail(error)
         except Exception as error:
             logger.error("request failed in the replica: %s", type(error).__name__, exc_info=_without_text(error))
-            reply.fail(Lost("The replica failed while it ran the request."))
+            reply.fail(ChannelError("The replica failed while it ran the request."))
 
     def attach(self, connection: "_ServerConnection") -> None:
         """Keep a connection, to close it with the server."""
@@ -146,10 +147,11 @@ class ChannelServer:
             await asyncio.wait_for(self._idle.wait(), timeout_s)
 
     async def close(self) -> None:
-        """Cancel every request, close every connection, and remove the Unix socket."""
+        """Break off every request, close every connection, and remove the Unix socket."""
         for server in self._servers:
             server.close()
-        for task in list(self._tasks):
+        for task, reply in list(self._running.items()):
+            reply.fail(Lost("The replica was stopped while it ran the request."))
             task.cancel()
         for connection in list(self._connections):
             connection.finish()
@@ -173,14 +175,22 @@ class _Reply:
         self._connection = connection
         self._stream = stream
 
-    def write(self, piece: bytes) -> None:
-        self._connection.queue(frames.render_frame(self._stream, frames.DATA, piece))
+    def write(self, piece: bytes, note: bytes = b"") -> None:
+        if note:
+            self._connection.queue(frames.render_noted(self._stream, note, piece))
+        else:
+            self._connection.queue(frames.render_frame(self._stream, frames.DATA, piece))
 
-    def end(self, summary: dict[str, Any]) -> None:
+    def end(self, summary: dict[str, Any], last: bytes = b"") -> None:
+        if self.is_over:
+            return
         self.is_over = True
-        self._connection.queue(frames.render_frame(self._stream, frames.END, orjson.dumps(summary)))
+        payload = orjson.dumps(summary) + b"\n" + last if last else orjson.dumps(summary)
+        self._connection.queue(frames.render_frame(self._stream, frames.END, payload))
 
     def fail(self, error: ChannelError) -> None:
+        if self.is_over:
+            return
         self.is_over = True
         self._connection.queue(frames.render_frame(self._stream, frames.ERROR, render_error(error)))
 
@@ -200,9 +210,12 @@ class _ServerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not subclass it.
         set_nodelay(self._transport)
+        self._heartbeat = Heartbeat(self._transport)
+        self._heartbeat.start()
         self._server.attach(self)
 
     def data_received(self, data: bytes) -> None:
+        self._heartbeat.has_received = True
         try:
             for stream, kind, payload in self._parser.feed(data):
                 self._handle(stream, kind, payload)
@@ -218,9 +231,12 @@ class _ServerConnection(asyncio.Protocol):
             self._server.accept(self, stream, payload)
         elif kind == frames.CANCEL and (task := self.tasks.get(stream)):
             task.cancel()
+        elif kind == frames.PING:
+            self._heartbeat.note_ping()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._heartbeat.stop()
         self._server.detach(self)
 
     def queue(self, frame: bytes) -> None:

@@ -56,6 +56,8 @@ class ModelConfig(Section):
         drain_s: how long a replica that stops waits for its running requests, in seconds.
         stall_s: after how many seconds without any progress an engine is replaced.
         scale_to_zero_wait_s: how long a request waits for a first replica, in seconds.
+        resume_wait_s: how long a request whose replica or engine has died waits for another to go on with it, in
+            seconds. A stream pauses meanwhile; then its client gets an error.
         max_surge_percent: how many more replicas there may be while a new configuration goes live, in percent. Above
             0 the new ones start before the old ones go, and no request waits; if the cluster has no room for them, the
             old ones stay. 0, the default for GPUs, stops old ones first.
@@ -77,6 +79,7 @@ class ModelConfig(Section):
     max_concurrent_requests: int = Field(default=256, ge=1, le=100_000)
     max_queued_requests: int = Field(default=512, ge=0, le=1_000_000)
     scale_to_zero_wait_s: float = Field(default=60.0, gt=0, le=3600)
+    resume_wait_s: float = Field(default=60.0, ge=0, le=3600)
     max_surge_percent: int | None = Field(default=None, ge=0, le=100)
     drain_s: float = Field(default=120.0, ge=0, le=3600)
     stall_s: float = Field(default=600.0, ge=10)
@@ -100,7 +103,7 @@ class ModelConfig(Section):
             raise ValueError(f"operations: {wrong} cannot be offered by a model whose task is {self.task}")
         if self.context_tokens is None:
             raise ValueError("max_model_len: say the context size here or in engine_kwargs.max_model_len")
-        for name in ("model", "served_model_name", "enable_log_requests"):
+        for name in ("model", "served_model_name", "enable_log_requests", "worker_extension_cls"):
             if name in self.engine_kwargs:
                 raise ValueError(f"engine_kwargs.{name}: is set by the service itself")
         return self

@@ -6,7 +6,6 @@ Plain text never passes through them: it goes from the engine's output straight 
 
 import asyncio
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -32,14 +31,14 @@ from deployments.models.contract.events import (
     Logprobs,
     ReasoningDelta,
     TextDelta,
-    TokenIds,
     ToolArgumentsDelta,
     ToolCallStart,
 )
-from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer, render_with_tokens
+from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer
+from deployments.models.contract.steps import PromptTokens, Written, pack_prompt, pack_step
 from deployments.replica.refusals import refusal_of, refused
 from deployments.replica.resume.written import WrittenTokens
-from deployments.replica.runners import RunnerContext
+from deployments.replica.runners import RunnerContext, end_with
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler, schemas_to_compile
 from deployments.replica.submit import generate
@@ -76,7 +75,7 @@ class ChatRunner:
             await self._schemas.check(schema, param)
         async with self._preparing.turn(header["priority"]):
             engine_input, params, answer = await self._prepare(header, fields, reply)
-        groups = header.get("written")
+        written = answer.written.groups(0, len(answer.finish_reasons))
         with refused("messages"):
             try:
                 await generate(
@@ -86,7 +85,7 @@ class ChatRunner:
                     header["request_id"],
                     answer.take,
                     priority=header["priority"],
-                    written=WrittenTokens(groups, answer.take_again) if groups else None,
+                    written=WrittenTokens(written, answer.take_again) if written else None,
                     **answer.reasoning_arguments(),
                 )
             except asyncio.CancelledError:
@@ -149,14 +148,13 @@ class ChatRunner:
                 for _ in range(request.n or 1)
             ]
         renderer = self._renderer(header, request)
-        tells_tokens = header["render"] == "events" and header.get("tells_tokens", False)
-        return ChatAnswer(self._serving, request, renderer, reply, parsers, prompt_token_ids, tells_tokens=tells_tokens)
+        return ChatAnswer(self._serving, request, renderer, reply, parsers, prompt_token_ids, header)
 
     def _renderer(self, header: dict[str, Any], request: ChatCompletionRequest) -> Renderer:
         if header["render"] == "events":
             return EventLines()
         completion_id = "chatcmpl-" + header["request_id"].removeprefix("req_")
-        created, fingerprint = int(time.time()), self._serving.system_fingerprint
+        created, fingerprint = header.get("created") or int(time.time()), self._serving.system_fingerprint
         if not header["stream"]:
             return ChatBody(completion_id, self._model_id, created, fingerprint=fingerprint)
         options = request.stream_options
@@ -175,7 +173,7 @@ def create_runner(context: RunnerContext) -> ChatRunner | None:
 class ChatAnswer:
     """The answer to one chat request while it is made: the engine's outputs go in, bytes go out.
 
-    `usage` counts the tokens so far.
+    `usage` counts the tokens so far; `finish_reasons` has an entry for each choice, empty until it has ended.
     """
 
     def __init__(
@@ -186,8 +184,7 @@ class ChatAnswer:
         reply: Reply,
         parsers: list[Parser],
         prompt_token_ids: list[int],
-        *,
-        tells_tokens: bool,
+        header: dict[str, Any],
     ) -> None:
         num_choices = request.n or 1
         self._serving = serving
@@ -196,11 +193,14 @@ class ChatAnswer:
         self._reply = reply
         self._parsers = parsers
         self._prompt_token_ids = prompt_token_ids
-        self._tells_tokens = tells_tokens
-        self._is_plain = not parsers and not request.logprobs and not tells_tokens
-        self._num_written = 0
-        self.usage = Usage(prompt_tokens=len(prompt_token_ids))
-        self._finish_reasons: list[str] = [""] * num_choices
+        self._is_plain = not parsers and not request.logprobs
+        self._header = header
+        self._sends_notes = header["stream"] and header.get("takes_notes", False)
+        self.written = Written(header.get("written") or ())
+        self._must_note_prompt = self._sends_notes and not self.written.prompts
+        num_cached = self.written.prompts[0].num_cached if self.written.prompts else 0
+        self.usage = Usage(prompt_tokens=len(prompt_token_ids), cached_tokens=num_cached)
+        self.finish_reasons: list[str] = [""] * num_choices
         self._token_ids: list[list[int]] = [[] for _ in range(num_choices)]
         self._called: set[tuple[int, int]] = set()
 
@@ -218,31 +218,29 @@ class ChatAnswer:
         """Take one output of the engine and send its new content."""
         usage = self.usage
         if output.prompt_token_ids is not None:
-            usage.prompt_tokens = len(output.prompt_token_ids) - self._num_written
-            usage.cached_tokens = min(output.num_cached_tokens or 0, usage.prompt_tokens)
+            usage.prompt_tokens = len(output.prompt_token_ids)
+            if not self.written.prompts:
+                usage.cached_tokens = min(output.num_cached_tokens or 0, usage.prompt_tokens)
+            if self._must_note_prompt:
+                self._must_note_prompt = False
+                self._reply.write(b"", pack_prompt(0, PromptTokens(usage.prompt_tokens, usage.cached_tokens)))
         for part in output.outputs:
             usage.completion_tokens += len(part.token_ids)
             if self._is_plain and part.finish_reason is None:
-                if part.text:
-                    self._reply.write(self._renderer.text(part.index, part.text))
-            elif not self._finish_reasons[part.index]:
-                self._send(part.index, part.token_ids, self._events(part, output.prompt_token_ids))
+                piece = self._renderer.text(part.index, part.text) if part.text else b""
+            elif not self.finish_reasons[part.index]:
+                piece = self._renderer.events(self._events(part, output.prompt_token_ids))
+            else:
+                continue
+            if self._sends_notes and part.token_ids:
+                self._reply.write(piece, pack_step(part.index, part.token_ids))
+            elif piece:
+                self._reply.write(piece)
 
     def take_again(self, part: CompletionOutput) -> None:
-        """Take an output that another engine has sent before. Only its end is sent, where it has one."""
-        self._num_written += len(part.token_ids)
+        """Take an output that another engine has sent before; it is not sent again."""
         self.usage.completion_tokens += len(part.token_ids)
-        events = self._events(part, self._prompt_token_ids)
-        if part.finish_reason is not None:
-            self._send(part.index, (), events[-1:])
-
-    def _send(self, choice: int, token_ids: Sequence[int], events: list[Event]) -> None:
-        if self._tells_tokens:
-            piece = render_with_tokens(TokenIds("token_ids", choice, list(token_ids)), events)
-        else:
-            piece = self._renderer.events(events)
-        if piece:
-            self._reply.write(piece)
+        self._renderer.events(self._events(part, self._prompt_token_ids))
 
     def _events(self, part: CompletionOutput, prompt_token_ids: list[int] | None) -> list[Event]:
         if self._parsers:
@@ -254,7 +252,7 @@ class ChatAnswer:
             events.append(self._logprobs(part))
         if part.finish_reason is not None:
             reason = self._reason(part)
-            self._finish_reasons[part.index] = reason
+            self.finish_reasons[part.index] = reason
             events.append(Finished("finished", part.index, reason))
         return events
 
@@ -322,29 +320,24 @@ class ChatAnswer:
     def end(self) -> None:
         """Send the end of the answer and the summary."""
         self._count_reasoning()
-        last = self._renderer.finish(self.usage)
-        if last:
-            self._reply.write(last)
-        self._summarize()
+        end_with(self._reply, self._header, self._summary(), self._renderer.finish(self.usage))
 
     def abandon(self) -> None:
         """Send the summary of an answer whose client has left: its tokens still count."""
         self._count_reasoning()
-        self._summarize()
+        self._reply.end(self._summary())
 
     def _count_reasoning(self) -> None:
         self.usage.reasoning_tokens = sum(
             parser.count_reasoning_tokens(ids) for parser, ids in zip(self._parsers, self._token_ids, strict=False)
         )
 
-    def _summarize(self) -> None:
+    def _summary(self) -> dict[str, Any]:
         usage = self.usage
-        self._reply.end(
-            {
-                "usage": [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens],
-                "finish_reasons": self._finish_reasons,
-            }
-        )
+        return {
+            "usage": [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens],
+            "finish_reasons": self.finish_reasons,
+        }
 
 
 def _new_call_id() -> str:

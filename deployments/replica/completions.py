@@ -13,10 +13,12 @@ from deployments.channel.server import Reply
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.errors import EngineDied
 from deployments.models.contract.render import DONE, usage_to_wire
+from deployments.models.contract.steps import Written, pack_prompt, pack_step
 from deployments.replica.gather import GatheringClient
 from deployments.replica.refusals import refusal_of, refused
-from deployments.replica.runners import RunnerContext
+from deployments.replica.runners import RunnerContext, end_with
 from deployments.replica.scheduling.preparing import Preparing
+from deployments.replica.stepping import SteppingClient
 
 
 class CompletionRunner:
@@ -58,19 +60,29 @@ class CompletionRunner:
         with refused("prompt"):
             request = CompletionRequest.model_validate(fields)
             if not header["stream"]:
-                await self._run_whole(request, reply)
+                await self._run_whole(request, header, reply)
                 return
-            answer = await self._serving.create_completion(request)
-            if isinstance(answer, ErrorResponse):
-                raise refusal_of(answer, "prompt")
-            tally = Tally(fields.get("n") or 1)
-            try:
-                await self._send_chunks(answer, reply, tally, include_usage=bool(options.get("include_usage")))
-            except asyncio.CancelledError:
-                reply.end(_summary(tally.usage, []))  # The tokens of a client that left still count.
-                raise
+            await self._run_stream(request, header, reply, include_usage=bool(options.get("include_usage")))
 
-    async def _run_whole(self, request: CompletionRequest, reply: Reply) -> None:
+    async def _run_stream(
+        self, request: CompletionRequest, header: dict[str, Any], reply: Reply, *, include_usage: bool
+    ) -> None:
+        serving = copy(self._serving)
+        written, num_choices = Written(header.get("written") or ()), request.n or 1
+        serving.engine_client = client = SteppingClient(self._serving.engine_client, written, num_choices)
+        answer = await serving.create_completion(request)
+        if isinstance(answer, ErrorResponse):
+            raise refusal_of(answer, "prompt")
+        stream = _Stream(header, reply, client, num_choices, include_usage=include_usage)
+        try:
+            async for line in answer:
+                stream.take(line, self._model_id)
+        except asyncio.CancelledError:
+            reply.end(_summary(stream.tally.usage, []))  # The tokens of a client that left still count.
+            raise
+        stream.end()
+
+    async def _run_whole(self, request: CompletionRequest, header: dict[str, Any], reply: Reply) -> None:
         serving = copy(self._serving)
         serving.engine_client = gathering = GatheringClient(self._serving.engine_client)
         task = asyncio.current_task()
@@ -83,67 +95,110 @@ class CompletionRunner:
             raise
         if isinstance(answer, ErrorResponse):
             raise refusal_of(answer, "prompt")
-        self._send_whole(answer, reply)
+        self._send_whole(answer, header, reply)
 
-    def _send_whole(self, answer: CompletionResponse, reply: Reply) -> None:
+    def _send_whole(self, answer: CompletionResponse, header: dict[str, Any], reply: Reply) -> None:
         body = answer.model_dump()
         usage = _usage(body["usage"])
         choices = [_choice(choice) for choice in body["choices"]]
-        reply.write(
-            orjson.dumps(
-                {
-                    "id": body["id"],
-                    "object": "text_completion",
-                    "created": body["created"],
-                    "model": self._model_id,
-                    "choices": choices,
-                    "usage": usage_to_wire(usage),
-                    "system_fingerprint": body.get("system_fingerprint"),
-                }
-            )
-        )
-        reply.end(_summary(usage, [choice["finish_reason"] for choice in choices]))
-
-    async def _send_chunks(self, answer: Any, reply: Reply, tally: "Tally", *, include_usage: bool) -> None:
-        usage = Usage()
-        reasons: dict[int, str] = {}
-        async for line in answer:
-            data = line.removeprefix("data: ").strip()
-            if data == "[DONE]":
-                break
-            parsed = orjson.loads(data)
-            if "error" in parsed:
-                raise EngineDied("The engine failed while it ran the request.")
-            chunk = {
-                "id": parsed["id"],
+        whole = orjson.dumps(
+            {
+                "id": body["id"],
                 "object": "text_completion",
-                "created": parsed["created"],
+                "created": header.get("created") or body["created"],
                 "model": self._model_id,
-                "choices": [_choice(choice) for choice in parsed["choices"]],
-                "system_fingerprint": parsed.get("system_fingerprint"),
+                "choices": choices,
+                "usage": usage_to_wire(usage),
+                "system_fingerprint": body.get("system_fingerprint"),
             }
-            if parsed.get("usage") is not None:
-                usage = _usage(parsed["usage"])
-            for choice in chunk["choices"]:
-                tally.note(choice["index"], usage)
-                if choice["finish_reason"]:
-                    reasons[choice["index"]] = choice["finish_reason"]
-            if chunk["choices"]:
-                if include_usage:
-                    chunk["usage"] = None
-            elif include_usage:
-                chunk["usage"] = usage_to_wire(usage)
-            else:
-                continue
-            reply.write(b"data: " + orjson.dumps(chunk) + b"\n\n")
-        reply.write(DONE)
-        reply.end(_summary(usage, [reasons[index] for index in sorted(reasons)]))
+        )
+        summary = _summary(usage, [choice["finish_reason"] for choice in choices])
+        end_with(reply, header, summary, whole)
 
 
 def create_runner(context: RunnerContext) -> CompletionRunner | None:
     """Return what runs completions on an engine, None where its model writes none."""
     serving = context.find_serving("completion")
     return None if serving is None else CompletionRunner(serving, context.preparing, context.model_id)
+
+
+class _Stream:
+    """What vLLM's serving class yields for one request, on its way to the reply."""
+
+    def __init__(
+        self, header: dict[str, Any], reply: Reply, client: SteppingClient, num_choices: int, *, include_usage: bool
+    ) -> None:
+        self.tally = Tally(num_choices)
+        self._reply = reply
+        self._client = client
+        self._num_choices = num_choices
+        self._include_usage = include_usage
+        self._header = header
+        self._created = header.get("created")
+        self._takes_notes = header.get("takes_notes", False)
+        self._noted_prompts = set(client.prompts)
+        self._usage = Usage()
+        self._reasons: dict[int, str] = {}
+        self._last = b""
+
+    def take(self, line: str, model_id: str) -> None:
+        """Take the next line.
+
+        Raises:
+            Exception: what the engine raised, or EngineDied where it did not say.
+        """
+        data = line.removeprefix("data: ").strip()
+        if data == "[DONE]":
+            self._last += DONE
+            return
+        parsed = orjson.loads(data)
+        if "error" in parsed:
+            raise self._client.error or EngineDied("The engine failed while it ran the request.")
+        chunk = {
+            "id": parsed["id"],
+            "object": "text_completion",
+            "created": self._created or parsed["created"],
+            "model": model_id,
+            "choices": [_choice(choice) for choice in parsed["choices"]],
+            "system_fingerprint": parsed.get("system_fingerprint"),
+        }
+        if parsed.get("usage") is not None:
+            self._usage = _usage(parsed["usage"])
+        if chunk["choices"]:
+            if self._include_usage:
+                chunk["usage"] = None
+            self._send(chunk)
+        elif self._include_usage:
+            self._count_cached()
+            chunk["usage"] = usage_to_wire(self._usage)
+            self._last = _event(chunk)
+
+    def _send(self, chunk: dict[str, Any]) -> None:
+        (choice,) = chunk["choices"]
+        index = choice["index"]
+        self.tally.note(index, self._usage)
+        if choice["finish_reason"]:
+            self._reasons[index] = choice["finish_reason"]
+        tokens = self._client.next_chunk(index)
+        if tokens.was_sent:
+            return
+        prompt = index // self._num_choices
+        if self._takes_notes and prompt not in self._noted_prompts:
+            self._noted_prompts.add(prompt)
+            self._reply.write(b"", pack_prompt(prompt, self._client.prompts[prompt]))
+        self._reply.write(_event(chunk), pack_step(index, tokens.token_ids) if self._takes_notes else b"")
+
+    def _count_cached(self) -> None:
+        """Count the cached tokens as vLLM does: those of the prompt whose answer began first."""
+        for prompt in self._client.prompts.values():
+            self._usage.cached_tokens = prompt.num_cached
+            return
+
+    def end(self) -> None:
+        """Send the end of the answer and the summary."""
+        self._count_cached()
+        summary = _summary(self._usage, [self._reasons[index] for index in sorted(self._reasons)])
+        end_with(self._reply, self._header, summary, self._last)
 
 
 class Tally:
@@ -166,6 +221,10 @@ class Tally:
             sum(seen.completion_tokens for seen in self._seen.values()),
             sum(seen.cached_tokens for seen in prompts.values()),
         )
+
+
+def _event(chunk: dict[str, Any]) -> bytes:
+    return b"data: " + orjson.dumps(chunk) + b"\n\n"
 
 
 def _choice(choice: dict[str, Any]) -> dict[str, Any]:

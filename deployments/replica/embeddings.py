@@ -10,7 +10,7 @@ from vllm.entrypoints.pooling.embed.serving import ServingEmbedding
 
 from deployments.channel.server import Reply
 from deployments.replica.refusals import refused
-from deployments.replica.runners import RunnerContext
+from deployments.replica.runners import RunnerContext, end_with
 
 TRUNCATE_TO_CONTEXT = -1
 
@@ -55,8 +55,8 @@ class EmbeddingRunner:
             "model": self._model_id,
             "usage": {"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens},
         }
-        reply.write(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY))
-        reply.end({"usage": [prompt_tokens, 0, 0, 0], "finish_reasons": []})
+        summary = {"usage": [prompt_tokens, 0, 0, 0], "finish_reasons": []}
+        end_with(reply, header, summary, orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY))
 
 
 def create_runner(context: RunnerContext) -> EmbeddingRunner | None:

@@ -8,6 +8,8 @@ from ray.serve.llm import LLMConfig
 from deployments.models.config import ModelConfig, deployment_name
 from deployments.models.demo.sources import resolve_source
 
+_WORKER_EXTENSION = "deployments.replica.resume.worker.ResumingWorker"
+
 
 def llm_config_of(model: ModelConfig) -> LLMConfig:
     """Return Ray's configuration for a model; makes a demo model first where this node has none."""
@@ -60,6 +62,8 @@ def _engine_kwargs(model: ModelConfig) -> dict[str, Any]:
         },
         "enable_log_requests": False,
     }
+    if model.task == "generate":
+        options["worker_extension_cls"] = _WORKER_EXTENSION
     if model.task == "embed":
         options.setdefault("runner", "pooling")
         options["enable_prefix_caching"] = model.engine_kwargs.get("enable_prefix_caching", False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
 
-from deployments.channel.server import Runner
+from deployments.channel.server import Reply, Runner
 from deployments.operations import Operation
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
@@ -24,6 +24,16 @@ class RunnerContext:
     find_serving: Callable[[str], Any]
     start_compiler: Callable[[], SchemaCompiler]
     preparing: Preparing
+
+
+def end_with(reply: Reply, header: dict[str, Any], summary: dict[str, Any], last: bytes) -> None:
+    """End an answer with its last piece, in one frame where the reader can take that."""
+    if header.get("takes_notes", False):
+        reply.end(summary, last)
+        return
+    if last:
+        reply.write(last)
+    reply.end(summary)
 
 
 def create_runner(operation: Operation, context: RunnerContext) -> Runner | None:

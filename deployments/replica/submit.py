@@ -14,6 +14,7 @@ from typing import Any
 from vllm.outputs import STREAM_FINISHED, RequestOutput
 from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.detokenizer import IncrementalDetokenizer
 from vllm.v1.engine.output_processor import RequestOutputCollector
 from vllm.v1.engine.parallel_sampling import ParentRequest
 
@@ -70,7 +71,7 @@ async def generate(
 ) -> None:
     """Run one request to its end, calling `sink` with every output; aborts it in the engine when cancelled.
 
-    With `written` its only choice continues after those tokens.
+    With `written` each choice continues after its part of those tokens; those that have ended with it do not run.
 
     Raises:
         Exception: what the engine or the sink raised; the request is then aborted.
@@ -83,37 +84,58 @@ async def generate(
     request.reasoning_parser_kwargs = reasoning_parser_kwargs
     engine.input_processor.assign_request_id(request)
     engine._run_output_handler()
-    detokenizer = None
+    generation = Generation(request.params, request.request_id, sink)
+    parent = ParentRequest(request) if request.params.n > 1 else None
+    choices = [_Choice(0, request)] if parent is None else _choices_of(request, parent)
     if written is not None:
-        detokenizer = await replay(engine, request, written)
-        if detokenizer is None:
-            return
-        append(engine, request, written)
-    params = request.params
-    generation = Generation(params, request.request_id, sink)
-    is_over = False
+        for choice in choices:
+            await choice.replay(engine, written)
+    is_over = all(choice.has_ended for choice in choices)
     try:
-        if detokenizer is not None:
-            await add_request(engine, request, detokenizer, generation)
-        elif params.n == 1:
-            await engine._add_request(request, None, None, 0, generation)
-        else:
-            await _add_each_choice(engine, request, params.n, generation)
-        await generation.wait()
-        is_over = True
+        for choice in choices:
+            await choice.add(engine, parent, generation)
+        if not is_over:
+            await generation.wait()
+            is_over = True
     finally:
         if not is_over:
             await engine.abort(generation.request_id, internal=True)
 
 
-async def _add_each_choice(engine: AsyncLLM, request: Any, num_choices: int, generation: Generation) -> None:
-    parent = ParentRequest(request)
-    for index in range(num_choices):
-        child_id, child_params = parent.get_child_info(index)
-        child = request if index == num_choices - 1 else copy(request)
-        child.request_id = child_id
-        child.sampling_params = child_params
-        await engine._add_request(child, None, parent, index, generation)
+def _choices_of(request: Any, parent: ParentRequest) -> "list[_Choice]":
+    choices = []
+    for index in range(parent.n):
+        child = copy(request)
+        child.request_id, child.sampling_params = parent.get_child_info(index)
+        choices.append(_Choice(index, child))
+    return choices
+
+
+class _Choice:
+    """One choice of a request, on its way into the engine."""
+
+    def __init__(self, index: int, request: Any) -> None:
+        self.has_ended = False
+        self._index = index
+        self._request = request
+        self._detokenizer: IncrementalDetokenizer | None = None
+
+    async def replay(self, engine: AsyncLLM, written: WrittenTokens) -> None:
+        groups = written.groups.get(self._index)
+        if groups is not None:
+            self._detokenizer = await replay(engine, self._request, self._index, written)
+            self.has_ended = self._detokenizer is None
+            if not self.has_ended:
+                append(engine, self._request, groups)
+
+    async def add(self, engine: AsyncLLM, parent: ParentRequest | None, generation: Generation) -> None:
+        if self.has_ended:
+            if parent is not None:
+                parent.child_requests.discard(self._request.request_id)
+        elif self._detokenizer is None:
+            await engine._add_request(self._request, None, parent, self._index, generation)
+        else:
+            await add_request(engine, self._request, parent, self._index, self._detokenizer, generation)
 
 
 class StallWatch:

@@ -27,6 +27,8 @@ def main_config(search_url: str) -> dict[str, Any]:
     for model in args["models"]:
         model["placement_group_config"] = {"bundles": [{"CPU": 0.15}]}
         model["autoscaling_config"] = {"min_replicas": 1, "max_replicas": 1}
+        model["resume_wait_s"] = 180  # Two engines that start at once on two cores take minutes.
+    trained["autoscaling_config"] = {"min_replicas": 2, "max_replicas": 2}
     long |= {
         "autoscaling_config": {"min_replicas": 0, "max_replicas": 1, "target_ongoing_requests": 8, **QUICK},
         "scale_to_zero_wait_s": 180,

@@ -14,7 +14,7 @@ from tests.service import CHAT, EMBED, SMALL, TRAINED, Service, deployment_of, e
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 NAMES = (CHAT, SMALL, TRAINED, EMBED, "ingress", "tool:code_interpreter")
-KEPT = {CHAT: 1, SMALL: 1, TRAINED: 1, EMBED: 1, "ingress": 2, "tool:code_interpreter": 1}
+KEPT = {CHAT: 1, SMALL: 1, TRAINED: 2, EMBED: 1, "ingress": 2, "tool:code_interpreter": 1}
 WATCHED_S = 20.0
 RECOVERY_S = 180.0
 

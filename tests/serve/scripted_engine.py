@@ -25,16 +25,16 @@ from deployments.channel.server import Reply, Runner
 from deployments.models.config import ModelConfig
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.errors import EngineDied
-from deployments.models.contract.events import Event, Finished, FinishReason, TextDelta, TokenIds
+from deployments.models.contract.events import Event, Finished, FinishReason, TextDelta
 from deployments.models.contract.render import (
     DONE,
     ChatBody,
     ChatChunks,
     EventLines,
     Renderer,
-    render_with_tokens,
     usage_to_wire,
 )
+from deployments.models.contract.steps import PromptTokens, Written, pack_prompt, pack_step
 
 CORE = Path(__file__).with_name("scripted_core.py")
 DIMENSIONS = 384
@@ -122,9 +122,9 @@ class Answer:
     def token_ids(self, start: int = 0, end: int | None = None) -> list[int]:
         return [zlib.crc32(piece.encode()) % 50_000 for piece in self.pieces[start:end]]
 
-    def skip(self, written: list[list[int]]) -> None:
-        """Begin after tokens that were told before, which must be this answer's own."""
-        ids = [token_id for group in written for token_id in group]
+    def skip(self, groups: list[list[int]]) -> None:
+        """Begin after tokens that were sent before, which must be this answer's own."""
+        ids = [token_id for group in groups for token_id in group]
         assert ids == self.token_ids(0, len(ids)), "what was written is not the beginning of this answer"
         self.num_taken = len(ids)
 
@@ -156,6 +156,50 @@ def words_of(content: Any) -> list[str]:
     return [word for part in content or () for word in part.get("text", "").split()]
 
 
+class Choices:
+    """The answers to one request, which get a token each in every step, and who reads them."""
+
+    def __init__(self, answers: list[Answer], header: dict[str, Any], reply: Reply, usage: Usage) -> None:
+        self.answers = answers
+        self.usage = usage
+        self._reply = reply
+        self._sends_notes = header["stream"] and header.get("takes_notes", False)
+        written = Written(header.get("written") or ())
+        for choice, answer in enumerate(answers):
+            answer.skip(written.groups_of(choice))
+        usage.completion_tokens = sum(answer.num_taken for answer in answers)
+        self._must_note_prompt = self._sends_notes and not written.prompts
+
+    async def generate(self, core: Core, priority: int, render: Callable[[int, str, str | None], bytes]) -> None:
+        """Have all tokens made; `render` makes the bytes of a choice's next token."""
+
+        def take() -> bool:
+            if self._must_note_prompt:
+                self._must_note_prompt = False
+                self._reply.write(b"", pack_prompt(0, PromptTokens(self.usage.prompt_tokens, 0)))
+            for choice, answer in enumerate(self.answers):
+                if not answer.is_over:
+                    text, token_id, is_last = answer.take()
+                    self.usage.completion_tokens += 1
+                    piece = render(choice, text, answer.reason if is_last else None)
+                    if self._sends_notes:
+                        self._reply.write(piece, pack_step(choice, [token_id]))
+                    elif piece:
+                        self._reply.write(piece)
+            return all(answer.is_over for answer in self.answers)
+
+        num_left = max(len(answer.pieces) - answer.num_taken for answer in self.answers)
+        try:
+            if num_left:
+                await core.generate(num_left, priority, take)
+        except asyncio.CancelledError:
+            self._reply.end(summary_of(self.usage, []))
+            raise
+
+    def end(self, last: bytes) -> None:
+        self._reply.end(summary_of(self.usage, [answer.reason for answer in self.answers]), last)
+
+
 class ChatRunner:
     """Chat completions, for the wire or as events, also from where another engine left off."""
 
@@ -169,47 +213,26 @@ class ChatRunner:
         usage = Usage(prompt_tokens=sum(len(words) + 1 for words in prompts))
         asked = fields.get("max_completion_tokens") or fields.get("max_tokens")
         room = (self._model.context_tokens or 0) - usage.prompt_tokens
-        answer = Answer.plan(prompts[-1], min(asked or room, room), stops_of(fields))
-        num_choices = fields.get("n") or 1
+        max_tokens, stops = min(asked or room, room), stops_of(fields)
+        answers = [Answer.plan(prompts[-1], max_tokens, stops) for _ in range(fields.get("n") or 1)]
         renderer = self._renderer(header, fields)
-        tells_tokens = header["render"] == "events" and header.get("tells_tokens", False)
-        answer.skip(header.get("written") or [])
-        usage.completion_tokens = num_choices * answer.num_taken
 
-        def send(token_ids: list[int], events: list[Event]) -> None:
-            piece = (
-                render_with_tokens(TokenIds("token_ids", 0, token_ids), events)
-                if tells_tokens
-                else renderer.events(events)
-            )
-            if piece:
-                reply.write(piece)
+        def render(choice: int, text: str, reason: FinishReason | None) -> bytes:
+            events: list[Event] = [TextDelta("text", choice, text)] if text else []
+            return renderer.events([*events, Finished("finished", choice, reason)] if reason else events)
 
-        def take() -> bool:
-            text, token_id, is_last = answer.take()
-            usage.completion_tokens += num_choices
-            events: list[Event] = [TextDelta("text", choice, text) for choice in range(num_choices) if text]
-            if is_last:
-                events += [Finished("finished", choice, answer.reason) for choice in range(num_choices)]
-            send([token_id], events)
-            return is_last
-
-        try:
-            if answer.is_over:
-                send([], [Finished("finished", 0, answer.reason)])
-            else:
-                await self._core.generate(len(answer.pieces) - answer.num_taken, header["priority"], take)
-        except asyncio.CancelledError:
-            reply.end(summary_of(usage, []))
-            raise
-        if last := renderer.finish(usage):
-            reply.write(last)
-        reply.end(summary_of(usage, [answer.reason] * num_choices))
+        choices = Choices(answers, header, reply, usage)
+        for choice, answer in enumerate(answers):
+            if answer.num_taken:
+                render(choice, "what was sent before", None)
+        await choices.generate(self._core, header["priority"], render)  # type: ignore[arg-type]
+        choices.end(renderer.finish(usage))
 
     def _renderer(self, header: dict[str, Any], fields: dict[str, Any]) -> Renderer:
         if header["render"] == "events":
             return EventLines()
-        completion_id, created = "chatcmpl-" + header["request_id"].removeprefix("req_"), int(time.time())
+        completion_id = "chatcmpl-" + header["request_id"].removeprefix("req_")
+        created = header.get("created") or int(time.time())
         if not header["stream"]:
             return ChatBody(completion_id, self._model.id, created)
         include_usage = bool((fields.get("stream_options") or {}).get("include_usage"))
@@ -229,29 +252,18 @@ class CompletionRunner:
         usage = Usage(prompt_tokens=sum(len(words) for words in prompts))
         num_tokens, num_choices = fields.get("max_tokens") or 16, fields.get("n") or 1
         answers = [Answer.plan(words, num_tokens, stops_of(fields)) for words in prompts for _ in range(num_choices)]
+        choices = Choices(answers, header, reply, usage)
 
-        def take() -> bool:
-            for index, answer in enumerate(answers):
-                if not answer.is_over:
-                    text, _, is_last = answer.take()
-                    usage.completion_tokens += 1
-                    if header["stream"]:
-                        reply.write(self._chunk(header, [choice(index, text, answer.reason if is_last else None)]))
-            return all(answer.is_over for answer in answers)
+        def render(index: int, text: str, reason: str | None) -> bytes:
+            return self._chunk(header, [choice(index, text, reason)]) if header["stream"] else b""
 
-        try:
-            await self._core.generate(max(len(answer.pieces) for answer in answers), header["priority"], take)
-        except asyncio.CancelledError:
-            reply.end(summary_of(usage, []))
-            raise
-        if header["stream"]:
-            if (fields.get("stream_options") or {}).get("include_usage"):
-                reply.write(self._chunk(header, [], usage=usage_to_wire(usage)))
-            reply.write(DONE)
-        else:
+        await choices.generate(self._core, header["priority"], render)
+        if not header["stream"]:
             told = [choice(index, "".join(answer.pieces), answer.reason) for index, answer in enumerate(answers)]
-            reply.write(orjson.dumps(self._body(header, told, usage=usage_to_wire(usage))))
-        reply.end(summary_of(usage, [answer.reason for answer in answers]))
+            choices.end(orjson.dumps(self._body(header, told, usage=usage_to_wire(usage))))
+            return
+        include_usage = (fields.get("stream_options") or {}).get("include_usage")
+        choices.end((self._chunk(header, [], usage=usage_to_wire(usage)) if include_usage else b"") + DONE)
 
     def _chunk(self, header: dict[str, Any], choices: list[dict[str, Any]], **more: Any) -> bytes:
         return b"data: " + orjson.dumps(self._body(header, choices, **more)) + b"\n\n"
@@ -260,7 +272,7 @@ class CompletionRunner:
         return {
             "id": "cmpl-" + header["request_id"].removeprefix("req_"),
             "object": "text_completion",
-            "created": int(time.time()),
+            "created": header.get("created") or int(time.time()),
             "model": self._model.id,
             "choices": choices,
             "system_fingerprint": None,

@@ -10,7 +10,6 @@ import pytest
 
 from deployments.models.config import ModelConfig
 from deployments.models.contract.errors import EngineDied
-from deployments.models.contract.render import parse_events
 from tests.contract.engine.replies import Collected
 from tests.serve.conftest import scripted
 from tests.serve.scripted_engine import ScriptedEngine, start_engine
@@ -51,20 +50,18 @@ async def test_an_answer_ends_before_a_stop_string(engine: ScriptedEngine, stop:
 
 @pytest.mark.parametrize("cut", [0, 1, 4, 7])
 async def test_an_answer_goes_on_after_tokens_that_were_written(engine: ScriptedEngine, cut: int) -> None:
-    async def told(written: list[list[int]]) -> tuple[list[list[int]], str, list[int]]:
+    async def told(written: list[int]) -> Collected:
         reply = Collected()
-        header = {"render": "events", "tells_tokens": True, "written": written}
-        await ask(engine, reply, max_tokens=7, header=header)
-        ids = [orjson.loads(piece)[0][2] for piece in reply.pieces]
-        events = [event for piece in reply.pieces for event in parse_events(orjson.dumps(orjson.loads(piece)[1:]))]
-        return ids, "".join(event.text for event in events if event.kind == "text"), reply.summary["usage"]
+        await ask(engine, reply, max_tokens=7, header={"created": 1, "takes_notes": True, "written": written})
+        return reply
 
-    ids, whole, usage = await told([])
-    rest_ids, rest, rest_usage = await told(ids[:cut])
-    assert len(ids) == 7
-    assert rest_usage == usage == [4, 7, 0, 0]
-    assert [one for one in rest_ids if one] == ids[cut:]
-    assert whole.split()[cut:] == rest.split()
+    whole = await told([])
+    rest = await told(whole.numbers(cut))
+    assert len(whole.groups) == 7
+    assert rest.summary == whole.summary == {"usage": [4, 7, 0, 0], "finish_reasons": ["length"]}
+    assert rest.notes == whole.notes[cut:]
+    assert rest.writes == whole.writes[cut:]
+    assert rest.last == whole.last
 
 
 async def test_who_leaves_frees_a_place_for_who_waits(engine: ScriptedEngine) -> None:

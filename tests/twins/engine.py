@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from deployments.models.contract.engine import Engine, EngineRequest, ModelCard, Summary, Usage
 from deployments.models.contract.errors import EngineError
+from deployments.models.contract.steps import Written, pack_step, unpack
 
 CHAT = frozenset({"chat", "completions"})
 
@@ -23,6 +25,18 @@ def model_card(model_id: str, *operations: str, **overrides: object) -> ModelCar
     return ModelCard(**values)  # type: ignore[arg-type]
 
 
+class Noted(NamedTuple):
+    """A piece of a stream's only choice, with the tokens that made it."""
+
+    token_ids: list[int]
+    piece: bytes
+
+
+def written_of(request: EngineRequest) -> list[list[int]]:
+    """Return the tokens after which a request's only choice continues."""
+    return Written(unpack(request.written)).groups_of(0)
+
+
 @dataclass
 class Script:
     """What one request meets, in order: bytes to yield, events to wait for, errors to raise.
@@ -30,7 +44,7 @@ class Script:
     `usage` is reported at the end; also after an abort, as `usage_when_aborted`.
     """
 
-    steps: Sequence[bytes | asyncio.Event | BaseException] = ()
+    steps: Sequence[bytes | Noted | asyncio.Event | BaseException] = ()
     usage: Usage | None = field(default_factory=lambda: Usage(prompt_tokens=7, completion_tokens=3))
     usage_when_aborted: Usage | None = None
     finish_reasons: Sequence[str] = ("stop",)
@@ -64,7 +78,11 @@ class ScriptedStream:
                     raise step
                 else:
                     self.num_pieces += 1
-                    yield step
+                    if isinstance(step, Noted):
+                        self.summary.written += pack_step(0, step.token_ids)
+                    piece = step.piece if isinstance(step, Noted) else step
+                    if piece:
+                        yield piece
             self.summary.usage = self._script.usage
             self.summary.finish_reasons = list(self._script.finish_reasons)
             self.is_complete = True

@@ -6,7 +6,6 @@ Runs in the ingress; it never imports vLLM. Only `_choose` uses parts of Ray's i
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
 from typing import Any, Final, cast
 
 from ray import serve
@@ -14,50 +13,66 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from deployments.channel.client import Address, Channel, ChannelStream, connect
 from deployments.channel.errors import ChannelError
-from deployments.models.contract.engine import EngineRequest, EngineStream, ModelCard, Summary, Usage
-from deployments.models.contract.errors import EngineDied, EngineError, Overloaded, from_channel
-from deployments.routing.placement import Choice
+from deployments.models.client.stream import RemoteStream
+from deployments.models.contract.engine import EngineRequest, EngineStream, ModelCard
+from deployments.models.contract.errors import Overloaded, from_channel
+from deployments.routing.placement import Choice, place
 
 logger = logging.getLogger(__name__)
 
-MAX_TRIES: Final = 4
 AT_ONCE_S: Final = 0.25
-LAST_WORD_S: Final = 2.0
+AVOID_S: Final = 10.0
 RETRY_S: Final = 1.0
 
 
 class RemoteEngine:
     """A model deployment as this ingress replica sees it: a Serve handle, and a channel to each replica in use."""
 
-    def __init__(self, card: ModelCard, handle: serve.handle.DeploymentHandle, wait_s: float) -> None:
-        """Take a deployment's handle; a request waits `wait_s` seconds at most for a replica to exist."""
+    def __init__(
+        self, card: ModelCard, handle: serve.handle.DeploymentHandle, wait_s: float, resume_wait_s: float = 60.0
+    ) -> None:
+        """Take a deployment's handle.
+
+        A request waits `wait_s` seconds at most for a replica to exist, and `resume_wait_s` for another to go on with
+        it where its own has died.
+        """
         self.card = card
+        self.resume_wait_s = resume_wait_s
         self._handle = handle
         self._wait_s = wait_s
         self._channels: dict[str, Channel] = {}
+        self._addresses: dict[str, Address] = {}
+        self._avoided: dict[str, float] = {}
         self._connecting: dict[str, asyncio.Task[Channel]] = {}
 
     def run(self, request: EngineRequest) -> EngineStream:
         """Return the answer's stream; nothing happens until it is iterated."""
         return RemoteStream(self, request)
 
-    async def open(self, request: EngineRequest, header: dict[str, Any], excluded: set[str]) -> ChannelStream:
-        """Send a request to the replica that suits it best, none of `excluded` unless there is no other.
+    async def open(self, request: EngineRequest, header: dict[str, Any], tried: list[str]) -> ChannelStream:
+        """Send a request to the replica that suits it best, but to none of `tried`.
 
-        The replica joins `excluded`, so that a second call goes elsewhere.
+        The replica is added to the end of `tried`, so that a second call goes elsewhere.
 
         Raises:
             Overloaded: no replica came up in time, or all have been tried.
             EngineDied: the replica that was chosen cannot be reached.
         """
-        replica_id, address = await self._choose(Choice(request.affinity, frozenset(excluded), self.num_open))
-        if replica_id in excluded:
+        now = asyncio.get_running_loop().time()
+        self._avoided = {replica_id: until for replica_id, until in self._avoided.items() if until > now}
+        choice = Choice(request.affinity, frozenset((*tried, *self._avoided)), self.num_open)
+        replica_id, address = await self._choose(choice, tried)
+        if replica_id in tried and self._avoided:
+            choice = Choice(request.affinity, frozenset(tried), self.num_open)
+            replica_id, address = await self._choose(choice, tried)
+        if replica_id in tried:
             raise Overloaded("The engine is currently overloaded, please try again later", retry_after_s=1.0)
-        excluded.add(replica_id)
+        tried.append(replica_id)
         try:
             channel = self._channels.get(replica_id) or await self._connect(replica_id, address)
             return channel.open(header, request.body)
         except ChannelError as error:
+            self._avoid(replica_id)
             raise from_channel(error) from error
 
     async def wait_for_replica(self) -> None:
@@ -70,26 +85,48 @@ class RemoteEngine:
             except (BackPressureError, DeploymentUnavailableError):
                 await asyncio.sleep(RETRY_S)
 
+    def is_connected(self, replica_id: str) -> bool:
+        """Return whether the connection to a replica is open."""
+        return replica_id in self._channels
+
     def num_open(self, replica_id: str) -> int:
         """Return how many of this process's requests run on a replica."""
         channel = self._channels.get(replica_id)
         return channel.num_open if channel is not None else 0
 
-    async def _choose(self, choice: Choice) -> tuple[str, Address]:
+    async def _choose(self, choice: Choice, tried: list[str]) -> tuple[str, Address]:
+        """Return the replica that Serve chooses, or another with an open connection where Serve has none left.
+
+        A controller that recovers may publish a table without replicas that run and answer.
+        """
+        try:
+            with contextlib.suppress(TimeoutError):
+                chosen = await self._choose_within(AT_ONCE_S, choice, _reserve=False)
+                return self._choose_connected(choice, tried) or chosen if chosen[0] in tried else chosen
+            return self._choose_connected(choice, tried) or await self._wait_and_choose(choice)
+        except (BackPressureError, DeploymentUnavailableError) as error:
+            if connected := self._choose_connected(choice, tried):
+                return connected
+            raise Overloaded(f"The model `{self.card.id}` is not available at the moment.", 5.0) from error
+
+    def _choose_connected(self, choice: Choice, tried: list[str]) -> tuple[str, Address] | None:
+        connected = [replica_id for replica_id in self._channels if replica_id not in tried]
+        if not connected:
+            return None
+        replica_id = place(choice, connected)
+        return replica_id, self._addresses[replica_id]
+
+    async def _wait_and_choose(self, choice: Choice) -> tuple[str, Address]:
         # `_reserve=False` is what Ray's own LLM router passes for requests that travel outside of its handles:
         # without it every choice costs a round trip to the replica (1,000 against 380 requests a second).
         # The replica enforces its own bound instead.
         try:
-            with contextlib.suppress(TimeoutError):
-                return await self._choose_within(AT_ONCE_S, choice, _reserve=False)
             return await self._wake_and_choose(choice)
         except TimeoutError:
             raise Overloaded(
                 f"The model `{self.card.id}` is starting; no replica was ready within {self._wait_s:g} s.",
                 retry_after_s=10.0,
             ) from None
-        except (BackPressureError, DeploymentUnavailableError) as error:
-            raise Overloaded(f"The model `{self.card.id}` is not available at the moment.", 5.0) from error
 
     async def _wake_and_choose(self, choice: Choice) -> tuple[str, Address]:
         """Choose a replica where there may be none.
@@ -120,91 +157,19 @@ class RemoteEngine:
             task.add_done_callback(lambda _: self._connecting.pop(replica_id, None))
         channel = await asyncio.shield(task)
         if channel.is_open:
-            self._channels[replica_id] = channel
+            self._channels[replica_id], self._addresses[replica_id] = channel, address
         return channel
 
     def _forget(self, replica_id: str) -> None:
-        self._channels.pop(replica_id, None)
+        if self._channels.pop(replica_id, None) is not None:
+            del self._addresses[replica_id]
+            self._avoid(replica_id)
+
+    def _avoid(self, replica_id: str) -> None:
+        """Ask others first for a while: Serve notices later that a replica, or its node, is gone."""
+        self._avoided[replica_id] = asyncio.get_running_loop().time() + AVOID_S
 
     def close(self) -> None:
         """Close every channel."""
         for channel in list(self._channels.values()):
             channel.close()
-
-
-class RemoteStream:
-    """The answer to one request. Until its first piece has come, another replica may take the request over."""
-
-    def __init__(self, engine: RemoteEngine, request: EngineRequest) -> None:
-        self.summary = Summary()
-        self._engine = engine
-        self._request = request
-        self._stream: ChannelStream | None = None
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the answer; pieces of a wire answer that arrive together are joined."""
-        pieces = await self._start()
-        stream = self._stream
-        assert stream is not None
-        is_joined = self._request.render == "wire"
-        try:
-            while pieces:
-                if is_joined:
-                    yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
-                else:
-                    for piece in pieces:
-                        yield piece
-                pieces = await _read(stream)
-        finally:
-            stream.cancel()
-            self._take_summary(stream)
-
-    async def _start(self) -> list[bytes]:
-        request = self._request
-        header = {
-            "operation": request.operation,
-            "request_id": request.request_id,
-            "stream": request.stream,
-            "render": request.render,
-            "cache_salt": request.cache_salt,
-            "priority": request.priority,
-            "tells_tokens": request.tells_tokens,
-            "written": request.written,
-        }
-        excluded: set[str] = set()
-        refusal: EngineError | None = None
-        for _ in range(MAX_TRIES):
-            try:
-                self._stream = stream = await self._engine.open(request, header, excluded)
-                return await _read(stream)
-            except (Overloaded, EngineDied) as error:
-                # The error of a replica says more than that there is no other replica.
-                refusal = refusal if refusal is not None and isinstance(error, Overloaded) else error
-                if isinstance(error, Overloaded) and len(excluded) == 0:
-                    break
-            except asyncio.CancelledError:
-                if self._stream is not None:
-                    self._stream.cancel()
-                raise
-        assert refusal is not None
-        raise refusal
-
-    def _take_summary(self, stream: ChannelStream) -> None:
-        reported = stream.summary
-        if "usage" in reported:
-            self.summary.usage = Usage(*reported["usage"])
-            self.summary.finish_reasons = reported["finish_reasons"]
-
-    async def aclose(self) -> None:
-        """Abort the generation if it still runs; `summary` then has its usage so far."""
-        if self._stream is not None:
-            self._stream.cancel()
-            await self._stream.wait_end(LAST_WORD_S)
-            self._take_summary(self._stream)
-
-
-async def _read(stream: ChannelStream) -> list[bytes]:
-    try:
-        return await stream.read()
-    except ChannelError as error:
-        raise from_channel(error) from error

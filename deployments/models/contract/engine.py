@@ -42,11 +42,9 @@ class EngineRequest:
     `deployments.models.contract.events` defines them.
     `cache_salt` keeps the prefix caches of accounts apart. Lower `priority` runs first.
     `affinity` names the prompt's prefix: requests with the same value are placed on the same replica if possible.
-    `tells_tokens`, for events only, puts a `TokenIds` before the events of each piece, so that another engine can
-    continue the answer: its request has the ids of all pieces, in order, as `written`. The answer then begins after
-    them, as if one engine had made all of it, and its usage counts them. If the answer ends with them, only its end is
-    sent. Both are for streams of one choice. Two things are lost: the state of a seed, and which tokens have had their
-    presence penalty, so that they may get it again.
+    `written`, for streams only, has the notes of all pieces that were sent before, from `Summary.written`. The answer
+    then begins after them, as if one engine had made all of it, and its usage counts them. If the answer ends with
+    them, nothing is left but the end of the stream.
     """
 
     operation: Operation
@@ -57,8 +55,7 @@ class EngineRequest:
     cache_salt: str = ""
     priority: int = 0
     affinity: str | None = None
-    tells_tokens: bool = False
-    written: tuple[list[int], ...] = ()
+    written: bytes = b""
 
 
 @dataclass(slots=True)
@@ -83,11 +80,13 @@ class Usage:
 class Summary:
     """An engine's report beside the answer; complete once the stream has ended.
 
-    `usage` stays None for a request that never ran. `finish_reasons` holds one entry per choice.
+    `usage` stays None for a request that never ran. `finish_reasons` holds one entry per choice. `written` has the
+    notes of the pieces of a stream that were yielded so far, as `deployments.models.contract.steps` defines them.
     """
 
     usage: Usage | None = None
     finish_reasons: list[str] = field(default_factory=list)
+    written: bytearray = field(default_factory=bytearray)
 
 
 class EngineStream(Protocol):

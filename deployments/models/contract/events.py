@@ -60,17 +60,6 @@ class Finished(NamedTuple):
     reason: FinishReason
 
 
-class TokenIds(NamedTuple):
-    """Token ids of the following events in the piece, which may be none; sent only on request.
-
-    Not an `Event`: the reader removes it from the piece.
-    """
-
-    kind: Literal["token_ids"]
-    choice: int
-    ids: list[int]
-
-
 Event = TextDelta | ReasoningDelta | ToolCallStart | ToolArgumentsDelta | Logprobs | Finished
 
 

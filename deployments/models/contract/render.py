@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from deployments.models.contract.engine import Usage
-from deployments.models.contract.events import EVENT_TYPES, Event, Logprobs, TokenIds
+from deployments.models.contract.events import EVENT_TYPES, Event, Logprobs
 
 DONE: Final = b"data: [DONE]\n\n"
 
@@ -249,11 +249,6 @@ class EventLines:
     def finish(self, usage: Usage) -> bytes:
         """Return nothing: the end and the usage travel in the summary."""
         return b""
-
-
-def render_with_tokens(tokens: TokenIds, events: Sequence[Event]) -> bytes:
-    """Return events as `EventLines` renders them, after their tokens."""
-    return orjson.dumps([tokens, *events], default=tuple)
 
 
 def parse_events(piece: bytes) -> list[Event]:

@@ -220,4 +220,5 @@ class AsyncInteractiveFirst(InteractiveFirst, AsyncScheduler):  # type: ignore[m
 
 
 def _is_reading(request: Request) -> bool:
-    return bool(request.num_computed_tokens < request.num_prompt_tokens)
+    """Return whether tokens of a request are read that are not new: its prompt, or output that it had before."""
+    return bool(request.num_computed_tokens < max(request.num_prompt_tokens, request.num_tokens - 1))

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import socket
+import time
 
 import pytest
 
+from deployments.channel import heartbeat
 from deployments.channel.client import connect
 from deployments.channel.errors import ChannelError, Full, Lost, Refused
 from deployments.channel.server import Capacity, ChannelServer
@@ -26,6 +28,11 @@ class ScriptedRunner:
                 for position in range(0, len(body), 7):
                     reply.write(body[position : position + 7])
                 reply.end({"length": len(body)})
+            case "note":
+                reply.write(b"", b"before")
+                reply.write(b"piece", b"note")
+                reply.write(b"without")
+                reply.end({"n": 1}, b"last\nline")
             case "wait":
                 reply.write(b"first")
                 try:
@@ -83,6 +90,17 @@ async def test_an_answer_comes_back_whole_over_either_socket(channel_end, is_loc
             assert await read_all(stream) == body[number:]
             assert stream.summary == {"length": len(body) - number}
         assert channel.num_open == 0
+
+
+async def test_pieces_come_with_their_notes_and_the_last_with_the_end(channel_end):
+    _, _, address = channel_end
+    async with connected(address) as channel:
+        stream = channel.open({"do": "note"}, b"")
+        read: list[tuple[bytes, bytes]] = []
+        while pieces := await stream.read():
+            read += zip(stream.notes, pieces, strict=True)
+    assert read == [(b"before", b""), (b"note", b"piece"), (b"", b"without"), (b"", b"last\nline")]
+    assert stream.summary == {"n": 1}
 
 
 async def test_a_refusal_arrives_as_the_error_it_was(channel_end):
@@ -245,3 +263,87 @@ async def test_a_closed_server_leaves_no_socket_behind(channel_end):
     await server.close()
     with pytest.raises(FileNotFoundError):
         await asyncio.open_unix_connection(address["path"])
+
+
+@pytest.fixture
+async def link(channel_end, monkeypatch):
+    """A TCP connection over a link that can be cut without a word, and quick heartbeats."""
+    monkeypatch.setattr(heartbeat, "TICK_S", 0.02)
+    _, _, address = channel_end
+    is_up = asyncio.Event()
+    is_up.set()
+    pumps = set()
+
+    async def pump(reader, writer):
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                await is_up.wait()
+                writer.write(data)
+            writer.close()
+
+    async def relay(reader, writer):
+        far_reader, far_writer = await asyncio.open_connection(address["host"], address["port"])
+        for ends in ((reader, far_writer), (far_reader, writer)):
+            pumps.add(asyncio.create_task(pump(*ends)))
+
+    server = await asyncio.start_server(relay, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    yield is_up, {**address, "path": address["path"] + ".elsewhere", "port": port}
+    server.close()
+    for task in pumps:
+        task.cancel()
+    await asyncio.gather(*pumps, return_exceptions=True)
+
+
+async def test_both_ends_notice_a_link_that_is_cut_without_a_word(channel_end, link):
+    server, runner, _ = channel_end
+    is_up, address = link
+    lost = asyncio.Event()
+    channel = await connect(address, lost.set)
+    stream = channel.open({"do": "wait"}, b"")
+    assert await stream.read() == [b"first"]
+    is_up.clear()
+    with pytest.raises(Lost):
+        await asyncio.wait_for(stream.read(), 30)
+    await asyncio.wait_for(runner.cancelled.wait(), 30)
+    await asyncio.wait_for(lost.wait(), 30)
+    await server.drain(30)
+    assert server.num_ongoing == 0
+
+
+async def test_a_quiet_connection_stays_open_also_when_the_event_loop_stands_still(channel_end, link):
+    _, runner, _ = channel_end
+    _, address = link
+    async with connected(address) as channel:
+        stream = channel.open({"do": "wait"}, b"")
+        await stream.read()
+        for _ in range(3):
+            await asyncio.sleep(heartbeat.TICK_S * 3)
+            time.sleep(heartbeat.TICK_S * heartbeat.SILENT_TICKS * 3)  # noqa: ASYNC251  # The loop stands still.
+        await asyncio.sleep(heartbeat.TICK_S * heartbeat.SILENT_TICKS * 3)
+        runner.go_on.set()
+        assert await stream.read() == []
+
+
+async def test_a_process_that_sends_no_pings_is_not_given_up(channel_end, link, monkeypatch):
+    monkeypatch.setattr(heartbeat.Heartbeat, "note_ping", lambda self: None)  # As if none came.
+    _, runner, _ = channel_end
+    is_up, address = link
+    async with connected(address) as channel:
+        stream = channel.open({"do": "wait"}, b"")
+        await stream.read()
+        is_up.clear()
+        await asyncio.sleep(heartbeat.TICK_S * heartbeat.SILENT_TICKS * 3)
+        is_up.set()
+        runner.go_on.set()
+        assert await stream.read() == []
+
+
+async def test_what_runs_when_the_replica_stops_breaks_off_and_does_not_look_complete(channel_end):
+    server, _, address = channel_end
+    async with connected(address) as channel:
+        stream = channel.open({"do": "wait"}, b"count")
+        await stream.read()
+        await server.close()
+        with pytest.raises(Lost):
+            await stream.read()

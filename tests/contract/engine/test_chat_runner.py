@@ -3,7 +3,6 @@
 import asyncio
 import json
 
-import orjson
 import pytest
 
 from deployments.models.contract.errors import RequestRejected
@@ -193,7 +192,7 @@ def test_a_prompt_that_is_too_long_is_told_its_length(real_engine, ask):
 
 def test_an_error_in_one_answer_leaves_the_others_alone(real_engine, ask):
     class Broken(Collected):
-        def write(self, piece):
+        def write(self, piece, note=b""):
             raise RuntimeError("no more")
 
     async def scenario():
@@ -208,12 +207,8 @@ def test_an_error_in_one_answer_leaves_the_others_alone(real_engine, ask):
     assert real_engine.run(scenario()).summary["usage"][1] == 30
 
 
-def test_plain_events_are_the_text_alone_unless_tokens_are_asked_for(real_engine, ask):
-    body = body_of({"max_tokens": 12})
-    plain = real_engine.run(ask(body, stream=True, render="events")).pieces
-    told = real_engine.run(ask(body, stream=True, render="events", tells_tokens=True)).pieces
-    assert all(piece.startswith(b'[["text",0,"') for piece in plain[:-1])
-    assert plain[-1].endswith(b'["finished",0,"length"]]')
-    assert [orjson.dumps(orjson.loads(piece)[1:]) for piece in told] == plain
-    kinds = [(kind, choice, len(token_ids)) for kind, choice, token_ids in (orjson.loads(piece)[0] for piece in told)]
-    assert kinds == [("token_ids", 0, 1)] * 12
+def test_plain_events_are_the_text_alone_and_notes_are_its_tokens(real_engine, ask):
+    reply = real_engine.run(ask(body_of({"max_tokens": 12}), stream=True, render="events", takes_notes=True))
+    assert all(piece.startswith(b'[["text",0,"') for piece in reply.pieces[:-1])
+    assert reply.pieces[-1].endswith(b'["finished",0,"length"]]')
+    assert [len(token_ids) for token_ids in reply.groups] == [1] * 12

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from deployments.models.contract.errors import RequestRejected
 from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
@@ -25,8 +26,8 @@ def ask(real_engine):
 
     runner = CompletionRunner(real_engine.completions, Preparing(), real_engine.model)
 
-    async def ask(body, reply, *, stream=False):
-        header = {"request_id": "req_1", "stream": stream, "cache_salt": "", "priority": 0}
+    async def ask(body, reply, *, stream=False, **more):
+        header = {"request_id": "req_1", "stream": stream, "cache_salt": "", "priority": 0, **more}
         await runner.run(header, json.dumps({"temperature": 0, "seed": 1, **body}).encode(), reply)
 
     return ask
@@ -87,3 +88,64 @@ def test_what_was_made_for_a_caller_who_left_is_told(real_engine, ask, stream):
     assert prompt_tokens > 1
     assert 4 * 4 <= completion_tokens < 4 * 900
     assert stream or not reply.pieces
+
+
+STREAMS = {
+    "plain": {"prompt": "hello there", "max_tokens": 12},
+    "sampled": {"prompt": "hello there", "max_tokens": 12, "temperature": 1.0, "seed": 5, "presence_penalty": 1.0},
+    "two choices of two prompts": {
+        "prompt": ["hello", "good morning to you"],
+        "max_tokens": 7,
+        "n": 2,
+        "temperature": 1.0,
+        "seed": 3,
+        "stream_options": {"include_usage": True},
+    },
+    "log probabilities": {"prompt": "hello there", "max_tokens": 8, "logprobs": 2},
+    "echo": {"prompt": "hello there", "max_tokens": 6, "echo": True, "logprobs": 1},
+    "stop": {"prompt": "hello there", "max_tokens": 30, "stop": ["ab", " t"]},
+}
+
+
+def chunks_of(pieces, choice):
+    """Return the chunks of a choice; its log probabilities apart, as numbers differ in the last digits."""
+    parsed = [
+        json.loads(line[6:]) for piece in pieces for line in piece.decode().split("\n\n") if line.startswith("data: {")
+    ]
+    chunks = [chunk for chunk in parsed if chunk["choices"] and chunk["choices"][0]["index"] == choice]
+    logprobs = [chunk["choices"][0].pop("logprobs") or {} for chunk in chunks]
+    numbers = [number for one in logprobs for number in one.pop("token_logprobs", ()) if number is not None]
+    for one in logprobs:
+        one.pop("top_logprobs", None)
+    return chunks, logprobs, pytest.approx(numbers, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_chunks_of_a_stream_are_the_same_wherever_it_is_cut(real_engine, ask, name):
+    body = STREAMS[name]
+    num_choices = body.get("n", 1) * (len(body["prompt"]) if isinstance(body["prompt"], list) else 1)
+
+    async def continued(cut, whole):
+        reply = Collected()
+        header = {"created": 7, "takes_notes": True, "written": whole.numbers(cut), "cache_salt": f"{name}{cut}"}
+        await ask(body, reply, stream=True, **header)
+        return reply
+
+    async def scenario():
+        whole = await continued(0, Collected())
+        cuts = range(1, len(whole.writes) + 1)
+        return whole, await asyncio.gather(*(continued(cut, whole) for cut in cuts))
+
+    whole, rests = real_engine.run(scenario())
+    assert whole.last.endswith(b"data: [DONE]\n\n")
+    assert (b'"usage":{' in whole.last) is ("stream_options" in body)
+    assert len(rests) > 5
+    for cut, rest in enumerate(rests, 1):
+        for choice in range(num_choices):
+            assert chunks_of(rest.writes, choice) == chunks_of(whole.writes[cut:], choice)
+        assert (rest.last, rest.summary) == (whole.last, whole.summary)
+
+
+def test_a_stream_that_the_engine_refuses_says_why(real_engine, ask):
+    with pytest.raises(RequestRejected):
+        real_engine.run(ask({"prompt": "hello", "logit_bias": {"999999": 1}}, Collected(), stream=True))

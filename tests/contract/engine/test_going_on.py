@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import re
 
 import orjson
 import pytest
 
-from deployments.models.contract.errors import EngineDied, EngineError
+from deployments.models.contract.errors import EngineDied
+from deployments.models.contract.steps import Written
 from tests.contract.engine.conftest import BLOCK
+from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 
@@ -59,37 +62,6 @@ CASES = {
 }
 
 
-class Collected:
-    """A reply that keeps what it is given."""
-
-    def __init__(self):
-        self.pieces: list[bytes] = []
-        self.summary: dict = {}
-
-    @property
-    def told(self) -> list[tuple[list[int], list]]:
-        """The tokens and the events of each piece; the ids of calls, which are drawn, are left out."""
-        told = []
-        for piece in self.pieces:
-            (kind, choice, token_ids), *events = orjson.loads(piece)
-            assert (kind, choice) == ("token_ids", 0)
-            told.append((token_ids, [event[:3] + event[4:] if event[0] == "tool_call" else event for event in events]))
-        return told
-
-    @property
-    def groups(self) -> list[list[int]]:
-        return [token_ids for token_ids, _ in self.told]
-
-    def write(self, piece):
-        self.pieces.append(piece)
-
-    def end(self, summary):
-        self.summary = summary
-
-    def fail(self, error: EngineError):
-        raise AssertionError(error)
-
-
 @pytest.fixture(scope="module")
 def ask(trained_engine):
     from deployments.replica.chat import ChatRunner
@@ -102,119 +74,169 @@ def ask(trained_engine):
     async def ask(asked, number=0, **header):
         fields = {"question": "What is the weather in Tallinn?", "temperature": 0, "max_tokens": 200, **asked}
         body = {"messages": [{"role": "user", "content": fields.pop("question")}], **fields}
-        full = {"request_id": f"req_{number}", "stream": True, "render": "events", "cache_salt": "", "priority": 0}
+        full = {"request_id": "req_1", "stream": True, "render": "events", "cache_salt": str(number), "priority": 0}
         reply = Collected()
-        await runner.run({**full, "tells_tokens": True, **header}, json.dumps(body).encode(), reply)
+        await runner.run({**full, "created": 7, "takes_notes": True, **header}, json.dumps(body).encode(), reply)
         return reply
 
     yield ask
     trained_engine.run(compiler.aclose())
 
 
+def told_by(reply) -> list[list]:
+    """Return the events of each write; the ids of calls, which are drawn, are left out."""
+    told = [orjson.loads(piece or b"[]") for piece in reply.writes]
+    return [[event[:3] + event[4:] if event[0] == "tool_call" else event for event in events] for events in told]
+
+
 def kinds_of(told) -> list[str]:
-    return list(dict.fromkeys(event[0] for _, events in told for event in events))
+    return list(dict.fromkeys(event[0] for events in told for event in events))
+
+
+async def whole_and_rests(ask, asked, **header):
+    """Return an answer, and by the number of writes that came before what it is from there on."""
+    whole = await ask(asked, **header)
+    cuts = range(1, len(whole.writes) + 1)
+    rests = await asyncio.gather(*(ask(asked, cut, written=whole.numbers(cut), **header) for cut in cuts))
+    return whole, dict(zip(cuts, rests, strict=True))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_parts_of_an_answer_are_the_whole_wherever_it_is_cut(trained_engine, ask, name):
     asked, kinds = CASES[name]
-
-    async def whole_and_rests():
-        whole = await ask(asked)
-        cuts = range(1, len(whole.pieces))
-        return whole, await asyncio.gather(*(ask(asked, cut, written=whole.groups[:cut]) for cut in cuts))
-
-    whole, rests = trained_engine.run(whole_and_rests())
-    assert kinds_of(whole.told) == [*kinds, "finished"]
+    whole, rests = trained_engine.run(whole_and_rests(ask, asked))
+    assert kinds_of(told_by(whole)) == [*kinds, "finished"]
     assert len(rests) >= 5
-    num_prompt, num_completion, _, num_reasoning = whole.summary["usage"]
-    assert (num_reasoning > 0) is ("reasoning" in kinds)
-    for cut, rest in enumerate(rests, 1):
-        assert rest.told == whole.told[cut:]
-        assert rest.summary["finish_reasons"] == whole.summary["finish_reasons"]
-        usage = rest.summary["usage"]
-        assert (usage[0], usage[1], usage[3]) == (num_prompt, num_completion, num_reasoning)
-        assert usage[2] <= num_prompt
+    assert (whole.summary["usage"][3] > 0) is ("reasoning" in kinds)
+    for cut, rest in rests.items():
+        assert told_by(rest) == told_by(whole)[cut:]
+        assert rest.notes == whole.notes[cut:]
+        assert rest.summary == whole.summary
 
 
-def test_pieces_that_end_amid_a_character_tell_their_tokens(trained_engine, ask):
+def text_of(reply) -> str:
+    return "".join(event[2] for events in told_by(reply) for event in events if event[0] == "text")
+
+
+SAMPLED = {"question": "Who are you?", "temperature": 1.0, "seed": 7, "max_tokens": 30}
+PENALIZED = {"presence_penalty": 1.5, "frequency_penalty": 0.7}
+# Streams for the wire, and how many choices they have.
+STREAMS = {
+    "text": ({"question": "Who are you?"}, 1),
+    "a sampled answer with a seed": (SAMPLED, 1),
+    "a seed and penalties": ({**SAMPLED, **PENALIZED}, 1),
+    "letters under both penalties": ({**LETTERS, **PENALIZED}, 1),
+    "three sampled answers": ({**SAMPLED, "n": 3, "stream_options": {"include_usage": True}}, 3),
+    "three guided answers": ({**IN_JSON, "temperature": 1.0, "seed": 3, "n": 3}, 3),
+    "three answers of several lengths": ({**SAMPLED, "n": 3, "stop": ["a"]}, 3),
+    "a thought": ({"question": "What is 7 + 8?", "reasoning_effort": "low"}, 1),
+    "two calls": ({"question": TWO_CITIES, "tools": [WEATHER]}, 1),
+    "a stop string that is shown": ({"question": "Who are you?", "stop": ["model"], "min_tokens": 3}, 1),
+}
+
+
+def without_ids(piece: bytes) -> bytes:
+    return re.sub(rb'"id":"(chatcmpl-tool-|call_)[^"]*"', b"", piece)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_bytes_of_a_stream_are_the_same_wherever_it_is_cut(trained_engine, ask, name):
+    asked, num_choices = STREAMS[name]
+    whole, rests = trained_engine.run(whole_and_rests(ask, asked, render="wire"))
+    assert whole.last.endswith(b"data: [DONE]\n\n")
+    assert {step.choice for step in Written(whole.numbers()).steps} == set(range(num_choices))
+    for cut, rest in rests.items():
+        parts: list[list[bytes]] = [[], []]
+        for number, pieces in enumerate((whole.writes[cut:], rest.writes)):
+            for choice in range(num_choices):  # The order in which choices take turns is the engine's.
+                parts[number] += [without_ids(piece) for piece in pieces if b'"index":%d' % choice in piece]
+        assert parts[1] == parts[0]
+        assert (rest.last, rest.summary) == (whole.last, whole.summary)
+
+
+def test_seeds_and_penalties_change_what_is_said(trained_engine, ask):
+    said = [
+        text_of(trained_engine.run(ask(asked))) for asked in (SAMPLED, {**SAMPLED, "seed": 8}, {**SAMPLED, **PENALIZED})
+    ]
+    assert len(set(said)) == 3
+
+
+def test_pieces_that_end_amid_a_character_have_their_tokens(trained_engine, ask):
     whole = trained_engine.run(ask(CASES["characters of many tokens"][0]))
-    assert sum(not events for _, events in whole.told) >= 5
-    text = "".join(event[2] for _, events in whole.told for event in events if event[0] == "text")
-    assert text == LOUD
+    assert sum(not events for events in told_by(whole)) >= 5
+    assert text_of(whole) == LOUD
 
 
 def test_a_stop_string_is_found_across_the_cut(trained_engine, ask):
     asked = CASES["text up to a stop string"][0]
-    whole = trained_engine.run(ask(asked))
-    said = trained_engine.run(ask({"question": asked["question"]}))
-    text, uncut = ("".join(e[2] for _, events in one.told for e in events if e[0] == "text") for one in (whole, said))
+    text, uncut = (text_of(trained_engine.run(ask(one))) for one in (asked, {"question": asked["question"]}))
     assert uncut.startswith(text + "demo model")
 
 
 def test_a_frequency_penalty_changes_what_is_said(trained_engine, ask):
     whole = trained_engine.run(ask(CASES["letters under a frequency penalty"][0]))
-    assert whole.told != trained_engine.run(ask(LETTERS)).told
+    assert text_of(whole) != text_of(trained_engine.run(ask(LETTERS)))
 
 
 @pytest.mark.parametrize("name", ["text", "text up to a stop string", "text of its greatest length", "a call"])
-def test_an_answer_that_was_written_to_its_end_is_its_end_alone(trained_engine, ask, name, monkeypatch):
+def test_the_engine_is_not_asked_for_an_answer_that_was_written_to_its_end(trained_engine, ask, name, monkeypatch):
     asked, _ = CASES[name]
     whole = trained_engine.run(ask(asked))
     monkeypatch.setattr(trained_engine.client.engine_core, "add_request_async", None)
-    rest = trained_engine.run(ask(asked, written=whole.groups))
-    assert rest.told == [([], [whole.told[-1][1][-1]])]
-    assert rest.summary["usage"] == [*whole.summary["usage"][:2], 0, whole.summary["usage"][3]]
-    assert rest.summary["finish_reasons"] == whole.summary["finish_reasons"]
+    rest = trained_engine.run(ask(asked, written=whole.numbers()))
+    assert (rest.writes, rest.summary) == ([], whole.summary)
 
 
 def test_an_answer_ends_where_its_length_does_whoever_wrote_it(trained_engine, ask):
     whole = trained_engine.run(ask({"question": "Who are you?"}))
-    rest = trained_engine.run(ask({"question": "Who are you?", "max_tokens": 5}, written=whole.groups[:5]))
-    assert rest.told == [([], [["finished", 0, "length"]])]
-    assert rest.summary["usage"][1] == 5
+    rest = trained_engine.run(ask({"question": "Who are you?", "max_tokens": 5}, written=whole.numbers(6)))
+    assert (rest.writes, rest.summary["finish_reasons"], rest.summary["usage"][1]) == ([], ["length"], 5)
 
 
-def test_pieces_are_what_they_were_where_nobody_asks_for_tokens(trained_engine, ask):
-    for asked in (CASES["text"][0], CASES["two calls after a thought"][0]):
-        told = trained_engine.run(ask(asked))
-        plain = trained_engine.run(ask(asked, tells_tokens=False))
-        kept = [piece for piece, (_, events) in zip(told.pieces, told.told, strict=True) if events]
-        assert [orjson.dumps(orjson.loads(piece)[1:]) for piece in kept if b'"tool_call"' not in piece] == [
-            piece for piece in plain.pieces if b'"tool_call"' not in piece
-        ]
-        wire = trained_engine.run(ask(asked, render="wire"))
-        assert wire.pieces[0].startswith(b'data: {"id":')
+@pytest.mark.parametrize("render", ["wire", "events"])
+def test_pieces_are_the_same_for_a_reader_that_takes_no_notes(trained_engine, ask, render):
+    asked = {"question": "Who are you?"}
+    noted = trained_engine.run(ask(asked, render=render))
+    plain = trained_engine.run(ask(asked, render=render, takes_notes=False))
+    assert plain.writes == noted.pieces
+    assert not any(plain.notes)
 
 
 def test_log_probabilities_are_those_of_the_tokens_that_are_new(trained_engine, ask):
-    asked = {"question": "Who are you?", "logprobs": True, "top_logprobs": 1}
+    asked = {"question": "Who are you?", "logprobs": True, "top_logprobs": 2, "temperature": 1.0, "seed": 1}
     whole = trained_engine.run(ask(asked))
-    rest = trained_engine.run(ask(asked, written=whole.groups[:4]))
-    assert rest.groups == whole.groups[4:]
-    for (_, events), (_, expected) in zip(rest.told, whole.told[4:], strict=True):
-        shown, shown_before = ([event for event in said if event[0] == "logprobs"] for said in (events, expected))
-        assert [token["token"] for event in shown for token in event[2]] == [
-            token["token"] for event in shown_before for token in event[2]
-        ]
-        assert sum(len(event[2]) for event in shown) <= 1
+    rest = trained_engine.run(ask(asked, written=whole.numbers(5)))
+    assert rest.notes == whole.notes[5:]
+    shown, shown_before = (
+        [token for events in told for event in events if event[0] == "logprobs" for token in event[2]]
+        for told in (told_by(rest), told_by(whole)[5:])
+    )
+    assert len(shown) > 5
+    assert [token["token"] for token in shown] == [token["token"] for token in shown_before]
+    assert [token["logprob"] for token in shown] == pytest.approx(
+        [token["logprob"] for token in shown_before], abs=1e-4
+    )
 
 
-def test_a_prefix_that_is_cached_counts_as_far_as_the_prompt_goes(trained_engine, ask):
+@pytest.mark.parametrize("knows_prompt", [True, False])
+def test_a_prefix_that_is_cached_counts_as_far_as_the_prompt_goes(trained_engine, ask, knows_prompt):
     asked = {"question": TWO_CITIES, "tools": [WEATHER]}
     whole = trained_engine.run(ask(asked, cache_salt="one"))
-    rest = trained_engine.run(ask(asked, cache_salt="one", written=whole.groups[:-1]))
+    written = whole.numbers(len(whole.writes) - 1)
+    if not knows_prompt:  # So it is for a background response that another process takes over.
+        written = written[5:]
+    rest = trained_engine.run(ask(asked, cache_salt="one", written=written))
     num_prompt, num_completion, num_cached, _ = rest.summary["usage"]
     num_read = num_prompt + num_completion - 1
     assert num_prompt < (num_read - 1) // BLOCK * BLOCK  # The cache holds whole blocks, and one token is always read.
-    assert num_cached == num_prompt
+    assert num_cached == (0 if knows_prompt else num_prompt)
 
 
 def test_tokens_that_the_grammar_refuses_fail_the_request_alone(trained_engine, ask):
     async def scenario():
         text = await ask(CASES["text"][0])
         refused, served = await asyncio.gather(
-            ask(IN_JSON, 1, written=text.groups[:3]), ask(IN_JSON, 2), return_exceptions=True
+            ask(IN_JSON, 1, written=text.numbers(4)), ask(IN_JSON, 2), return_exceptions=True
         )
         return refused, served
 
@@ -223,11 +245,11 @@ def test_tokens_that_the_grammar_refuses_fail_the_request_alone(trained_engine, 
     assert served.summary["finish_reasons"] == ["stop"]
 
 
-def test_a_guided_answer_does_not_go_on_with_a_scheduler_that_cannot_lead_its_grammar(trained_engine, ask, monkeypatch):
+def test_an_answer_does_not_go_on_with_a_scheduler_that_cannot_continue_it(trained_engine, ask, monkeypatch):
     whole = trained_engine.run(ask(IN_JSON))
     monkeypatch.setattr(trained_engine.client.vllm_config.scheduler_config, "scheduler_cls", None)
     with pytest.raises(EngineDied):
-        trained_engine.run(ask(IN_JSON, written=whole.groups[:3]))
+        trained_engine.run(ask(IN_JSON, written=whole.numbers(4)))
 
 
 def test_both_schedulers_go_on():

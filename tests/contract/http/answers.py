@@ -9,7 +9,7 @@ from deployments.models.contract.engine import EngineRequest, Usage
 from deployments.models.contract.events import Event, Finished, TextDelta
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, usage_to_wire
 from serve_app.operations.completion_pieces import CompletionBody, CompletionChunks
-from tests.twins.engine import Script
+from tests.twins.engine import Noted, Script, written_of
 
 MODEL = "demo/chat"
 EMBEDDING_MODEL = "all-minilm-l6-v2"
@@ -28,8 +28,11 @@ def said(*words: str, reason: str = "stop", num_choices: int = 1) -> list[list[E
     return pieces
 
 
-def pieces(request: EngineRequest, events: list[list[Event]], usage: Usage = USAGE) -> list[bytes]:
-    """Return what an engine would send for a request that it answers with the events."""
+def pieces(request: EngineRequest, events: list[list[Event]], usage: Usage = USAGE) -> list[bytes | Noted]:
+    """Return what an engine would send for a request that it answers with the events.
+
+    The token of a piece of events is its number among the pieces.
+    """
     body = orjson.loads(request.body)
     include_usage = bool((body.get("stream_options") or {}).get("include_usage"))
     completion_id = "cmpl-1"
@@ -46,14 +49,9 @@ def pieces(request: EngineRequest, events: list[list[Event]], usage: Usage = USA
     else:
         renderer = ChatBody(completion_id, MODEL, 1)
     rendered = [renderer.events(piece) for piece in events]
-    if request.tells_tokens:
-        rendered = [with_token(number, piece) for number, piece in enumerate(rendered)][len(request.written) :]
+    if request.render == "events":
+        return [Noted([number], piece) for number, piece in enumerate(rendered)][len(written_of(request)) :]
     return [piece for piece in [*rendered, renderer.finish(usage)] if piece]
-
-
-def with_token(number: int, piece: bytes) -> bytes:
-    """Return a piece that tells its token: its own number among the pieces."""
-    return orjson.dumps([["token_ids", 0, [number]], *orjson.loads(piece or b"[]")])
 
 
 def embedding(request: EngineRequest) -> bytes:

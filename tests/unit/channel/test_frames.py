@@ -24,3 +24,15 @@ def test_feed_raises_when_a_frame_announces_too_much():
     parser = frames.FrameParser(max_payload_bytes=10)
     with pytest.raises(frames.FrameError):
         list(parser.feed(frames.render_frame(1, frames.DATA, b"x" * 11)))
+
+
+@given(st.integers(0, 2**32 - 1), st.binary(max_size=50), st.binary(max_size=50))
+def test_note_and_piece_come_back_together(stream, note, piece):
+    ((number, kind, payload),) = frames.FrameParser().feed(frames.render_noted(stream, note, piece))
+    assert (number, kind, frames.split_noted(payload)) == (stream, frames.NOTED, (note, piece))
+
+
+@pytest.mark.parametrize("payload", [b"\x05\x00\x00\x00abc", b"\x05\x00"])
+def test_split_raises_when_a_note_is_longer_than_its_frame(payload):
+    with pytest.raises(frames.FrameError):
+        frames.split_noted(payload)

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pytest
 from ray.serve.exceptions import DeploymentUnavailableError
 
+from deployments.channel.errors import Lost
 from deployments.models.client import remote
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.contract.engine import EngineRequest, ModelCard, Usage
-from deployments.models.contract.errors import Overloaded
+from deployments.models.contract.errors import EngineDied, Overloaded
+from deployments.routing.placement import place
 from tests.waiting import eventually
 
 CARD = ModelCard(id="manta/one", operations=frozenset({"chat"}), max_model_len=64, created=0, owned_by="manta")
@@ -39,6 +41,7 @@ class Stream:
 
     def __init__(self) -> None:
         self.summary: dict = {}
+        self.notes = [b""]
         self.was_cancelled = False
 
     async def read(self):
@@ -136,3 +139,60 @@ async def test_usage_of_an_answer_that_is_taken_back_is_known(reach):
     await answer.aclose()
     assert stream.was_cancelled
     assert answer.summary.usage == Usage(7, 3)
+
+
+class Table(Handle):
+    """A handle over several replicas, of which Serve's table has some."""
+
+    def __init__(self, *listed: str) -> None:
+        super().__init__(has_replica=True)
+        self.listed = list(listed)
+
+    @asynccontextmanager
+    async def choose_replica(self, choice, **options):
+        if not self.listed:
+            await asyncio.Event().wait()
+        yield SimpleNamespace(replica_id=place(choice, self.listed), replica_metadata={"channel": {}})
+
+
+async def test_replica_that_answers_stays_choosable_when_serve_lists_none(reach):
+    handle = Table("one")
+    engine, stream = reach(handle)
+    assert await engine.open(REQUEST, {}, []) is stream
+    handle.listed = []
+    tried: list[str] = []
+    assert await engine.open(REQUEST, {}, tried) is stream
+    assert tried == ["one"]
+
+
+async def test_replica_that_answers_is_chosen_when_all_that_serve_lists_have_been_tried(reach):
+    handle = Table("one")
+    engine, stream = reach(handle)
+    await engine.open(REQUEST, {}, [])
+    handle.listed = ["two"]
+    tried = ["two"]
+    assert await engine.open(REQUEST, {}, tried) is stream
+    assert tried == ["two", "one"]
+    with pytest.raises(Overloaded):
+        await engine.open(REQUEST, {}, tried)
+
+
+async def test_replica_that_cannot_be_reached_is_asked_last_for_a_while(reach, monkeypatch):
+    async def connect(address, on_lost):
+        raise Lost("The replica cannot be reached.")
+
+    handle = Table("one")
+    engine, stream = reach(handle)
+    reached = remote.connect
+    monkeypatch.setattr(remote, "connect", connect)
+    with pytest.raises(EngineDied):
+        await engine.open(REQUEST, {}, [])
+    monkeypatch.setattr(remote, "connect", reached)
+    handle.listed = ["one", "two"]
+    for _ in range(20):
+        tried: list[str] = []
+        await engine.open(REQUEST, {}, tried)
+        assert tried == ["two"]
+    tried = ["two"]
+    assert await engine.open(REQUEST, {}, tried) is stream
+    assert tried == ["two", "one"]

@@ -9,11 +9,10 @@ from deployments.models.contract.events import (
     Logprobs,
     ReasoningDelta,
     TextDelta,
-    TokenIds,
     ToolArgumentsDelta,
     ToolCallStart,
 )
-from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, parse_events, render_with_tokens
+from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, parse_events
 
 TEXT = st.text(max_size=20)
 CHOICE = st.integers(0, 2)
@@ -129,11 +128,3 @@ def test_events_come_back_the_same_when_they_cross_as_lines():
     lines = EventLines()
     assert parse_events(lines.events(events)) == events
     assert parse_events(lines.text(2, "x")) == [TextDelta("text", 2, "x")]
-
-
-def test_told_tokens_precede_the_events_that_they_made():
-    assert json.loads(render_with_tokens(TokenIds("token_ids", 0, [7, 8]), [TextDelta("text", 0, "x")])) == [
-        ["token_ids", 0, [7, 8]],
-        ["text", 0, "x"],
-    ]
-    assert render_with_tokens(TokenIds("token_ids", 0, [7]), []) == b'[["token_ids",0,[7]]]'

@@ -16,7 +16,7 @@ from serve_app.operations.responses.resume.journal import (
     JournalMismatch,
     RetryPolicy,
 )
-from tests.twins.engine import Script, ScriptedEngine, model_card
+from tests.twins.engine import Noted, Script, ScriptedEngine, model_card, written_of
 
 REQUEST = EngineRequest("chat", "req_1", b"{}", stream=True, render="events")
 USAGE = Usage(prompt_tokens=7, completion_tokens=3)
@@ -24,8 +24,8 @@ PATIENCE = RetryPolicy(max_tries=3, wait_s=0)
 WORDS = ("One ", "two ", "three.")
 
 
-def told(number: int, *events: Any) -> bytes:
-    return orjson.dumps([["token_ids", 0, [number]], *events])
+def told(number: int, *events: Any) -> Noted:
+    return Noted([number], orjson.dumps(events))
 
 
 ANSWER = [told(n, ["text", 0, word]) for n, word in enumerate(WORDS)]
@@ -34,7 +34,7 @@ END = told(3, ["finished", 0, "stop"])
 
 def rest(request: EngineRequest) -> Script:
     """Answer with what is left of the answer."""
-    return Script([*ANSWER, END][len(request.written) :], USAGE)
+    return Script([*ANSWER, END][len(written_of(request)) :], USAGE)
 
 
 def scripted(*scripts: Script) -> ScriptedEngine:
@@ -73,7 +73,7 @@ async def test_it_goes_on_after_what_the_journal_has(cut: int) -> None:
     events, usage = await ask(engine, Journal(entries, is_kept=True))
     assert "".join(event[2] for event in events if event[0] == "text") == "".join(WORDS)
     assert usage == USAGE
-    assert [request.written for request in engine.requests] == [tuple([n] for n in range(cut))]
+    assert list(map(written_of, engine.requests)) == [[[n] for n in range(cut)]]
 
 
 async def test_the_end_is_not_in_the_journal_before_what_it_took_is_known() -> None:
@@ -95,7 +95,7 @@ async def test_an_engine_is_asked_again_for_the_rest(error: EngineError) -> None
     engine = scripted(Script([error]), Script([*ANSWER[:2], error]))
     events, usage = await ask(engine, Journal(is_kept=True))
     assert ([event[2] for event in events], usage) == ([*WORDS, "stop"], USAGE)
-    assert [len(request.written) for request in engine.requests] == [0, 0, 2]
+    assert [len(written_of(request)) for request in engine.requests] == [0, 0, 2]
 
 
 async def test_an_engine_that_keeps_failing_fails_the_answer() -> None:

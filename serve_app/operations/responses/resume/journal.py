@@ -17,6 +17,7 @@ import orjson
 
 from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, Summary, Usage
 from deployments.models.contract.errors import EngineDied, Overloaded, RequestRejected
+from deployments.models.contract.steps import Written, pack_step, unpack
 from serve_app.operations.responses.events.new_items import MODELS_OWN, RecordedItems
 from serve_app.operations.responses.events.writer import Item, type_of
 
@@ -106,7 +107,7 @@ class JournaledEngine:
 
     def run(self, request: EngineRequest) -> EngineStream:
         """Return the answer's stream; nothing happens until it is iterated."""
-        return _JournaledStream(self._engine, self._journal, self._retries, replace(request, tells_tokens=True))
+        return _JournaledStream(self._engine, self._journal, self._retries, request)
 
 
 class _JournaledStream:
@@ -118,7 +119,7 @@ class _JournaledStream:
         self._journal = journal
         self._retries = retries
         self._request = request
-        self._tokens: list[list[int]] = []
+        self._written = bytearray()
         self._pieces: AsyncGenerator[bytes] | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -134,7 +135,7 @@ class _JournaledStream:
         if refused := self._journal.read("refused"):
             raise RequestRejected(refused["message"], param=refused["param"], code=refused["code"])
         while (past := self._journal.read("piece")) is not None:
-            self._tokens.append(past["token_ids"])
+            self._written += pack_step(0, past["token_ids"])
             if past["events"]:
                 yield orjson.dumps(past["events"])
         if ended := self._journal.read("ended"):
@@ -156,34 +157,40 @@ class _JournaledStream:
 
     async def _ask(self) -> AsyncGenerator[bytes]:
         """Yield what the engine adds to the journal; its last piece comes once the usage is known."""
-        stream = self._engine.run(replace(self._request, written=tuple(self._tokens)))
+        stream = self._engine.run(replace(self._request, written=bytes(self._written)))
         last: tuple[list[int], list[Any]] | None = None
+        num_read = 0
         try:
             async for piece in stream:
-                events = orjson.loads(piece) if piece else []
-                ids = events.pop(0)[2] if events and events[0][0] == "token_ids" else []
-                self._tokens.append(ids)
+                notes, num_read = stream.summary.written[num_read:], len(stream.summary.written)
+                *earlier, ids = [step.token_ids for step in Written(unpack(notes)).steps] or [[]]
+                for before in earlier:  # They made no text.
+                    self._write(before, [])
+                events = orjson.loads(piece)
                 if any(event[0] == "finished" for event in events):
                     last = ids, events
                     continue
-                self._journal.write("piece", token_ids=ids, events=events)
-                if events:
-                    yield orjson.dumps(events)
+                self._write(ids, events)
+                yield piece
         except RequestRejected as error:
-            if not self._tokens:
+            if not self._written:
                 self._journal.write("refused", message=error.message, param=error.param, code=error.code)
             raise
         finally:
             await stream.aclose()
             self.summary = stream.summary
         if last is not None:
-            self._journal.write("piece", token_ids=last[0], events=last[1])
+            self._write(*last)
         usage = self.summary.usage
         self._journal.write(
             "ended", usage=asdict(usage) if usage is not None else None, finish_reasons=self.summary.finish_reasons
         )
         if last is not None:
             yield orjson.dumps(last[1])
+
+    def _write(self, token_ids: list[int], events: list[Any]) -> None:
+        self._written += pack_step(0, token_ids)
+        self._journal.write("piece", token_ids=token_ids, events=events)
 
     async def aclose(self) -> None:
         """Abort the generation if it still runs; `summary` then holds what it took so far."""

@@ -26,7 +26,7 @@ class Written:
 
     def __init__(self):
         self.pieces = []
-        self.end = self.fail = lambda _: None
+        self.end = self.fail = lambda *_: None
 
     def write(self, piece):
         self.pieces.append(piece)

@@ -16,7 +16,7 @@ from tests.contract.http.answers import MODEL, USAGE, pieces, said
 from tests.contract.http.background_calls import ended, events_of, kill, taken_over
 from tests.contract.http.file_search_calls import filled_store
 from tests.contract.http.response_calls import WEATHER, calling, token_by_token
-from tests.twins.engine import Script
+from tests.twins.engine import Script, written_of
 from tests.twins.legal import fold
 from tests.waiting import eventually
 
@@ -49,10 +49,11 @@ class Dialogue:
         number = sum(message["role"] == "assistant" for message in messages)
         generation = self.generations[number]
         told: list[Any] = pieces(request, generation)
-        assert list(request.written) == [[n] for n in range(len(request.written))]
+        written = written_of(request)
+        assert written == [[n] for n in range(len(written))]
         before = sum(map(len, self.generations[:number]))
         if self.stands_after is not None and before <= self.stands_after < before + len(generation):
-            told.insert(self.stands_after - before - len(request.written), asyncio.Event())
+            told.insert(self.stands_after - before - len(written), asyncio.Event())
         return Script(told, USAGE)
 
     def stands(self) -> bool:

@@ -1,0 +1,205 @@
+"""The answer to one request over the side channel, which goes on elsewhere when its engine dies.
+
+`RemoteEngine` makes one for each request. As long as nothing of the answer has come, another replica runs the request
+from the start. Later, another replica goes on after the last token that came: the notes of the pieces say which tokens
+they were (`deployments.models.contract.steps`). Who reads the answer sees only a pause.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
+
+from deployments.channel.client import ChannelStream
+from deployments.channel.errors import ChannelError
+from deployments.models.contract.engine import EngineRequest, Summary, Usage
+from deployments.models.contract.errors import EngineDied, EngineError, Overloaded, from_channel
+from deployments.models.contract.steps import Written, unpack
+
+if TYPE_CHECKING:
+    from deployments.models.client.remote import RemoteEngine
+
+MAX_TRIES: Final = 4
+"""How many replicas are asked to take a request, as long as none has died with it."""
+
+MAX_DEATHS: Final = 4
+"""How many engines may die with a request that makes no progress: it may be what kills them."""
+
+PROGRESS_BYTES: Final = 8 * 12
+"""What counts as progress: notes of eight tokens. A request that kills each engine after its first token makes none."""
+
+WAIT_S: Final = 0.25
+LAST_WORD_S: Final = 2.0
+
+
+class RemoteStream:
+    """The answer to one request. Keeps the contract of EngineStream."""
+
+    def __init__(self, engine: "RemoteEngine", request: EngineRequest) -> None:
+        self.summary = Summary()
+        self._engine = engine
+        self._request = request
+        self._created = int(time.time())
+        self._stream: ChannelStream | None = None
+        self._tries = Tries(engine)
+        self._has_sent = False
+        self._is_over = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the pieces of the answer; pieces of a wire answer that arrive together are joined."""
+        written = self.summary.written
+        is_joined = self._request.render == "wire"
+        try:
+            while pieces := await self._read():
+                notes = self._stream.notes if self._stream is not None else []
+                if is_joined and len(pieces) > 1:
+                    pieces, notes = [b"".join(pieces)], [b"".join(notes)]
+                for piece, note in zip(pieces, notes, strict=True):
+                    written += note
+                    if piece:
+                        self._has_sent = True
+                        yield piece
+            self._is_over = True
+        except EngineError:
+            self._is_over = True
+            raise
+        finally:
+            if self._stream is not None:
+                self._stream.cancel()
+                self._take_summary(self._stream)
+
+    async def _read(self) -> list[bytes]:
+        """Return the next pieces, from another replica where this one has died; none at the end."""
+        while True:
+            try:
+                stream = self._stream or await self._open()
+                pieces = await _read(stream)
+            except (Overloaded, EngineDied) as error:
+                if self._has_sent and not self.summary.written:
+                    raise
+                was_reached, self._stream = self._stream is not None, None
+                await self._tries.note(error, was_reached=was_reached, num_written=len(self.summary.written))
+            else:
+                self._tries.note_pieces()
+                return pieces
+
+    async def _open(self) -> ChannelStream:
+        try:
+            async with asyncio.timeout_at(self._tries.deadline):
+                self._stream = await self._engine.open(self._request, self._header(), self._tries.tried)
+        except TimeoutError:
+            raise Overloaded("No replica came up in time to go on with the request.") from None
+        return self._stream
+
+    def _header(self) -> dict[str, Any]:
+        request = self._request
+        return {
+            "operation": request.operation,
+            "request_id": request.request_id,
+            "created": self._created,
+            "stream": request.stream,
+            "render": request.render,
+            "cache_salt": request.cache_salt,
+            "priority": request.priority,
+            "takes_notes": True,
+            "written": unpack(request.written + self.summary.written),
+        }
+
+    def _take_summary(self, stream: ChannelStream) -> None:
+        reported = stream.summary
+        if "usage" in reported:
+            self.summary.usage = Usage(*reported["usage"])
+            self.summary.finish_reasons = reported["finish_reasons"]
+
+    async def aclose(self) -> None:
+        """Abort the generation if it still runs; `summary` then has its usage so far."""
+        if self._stream is not None:
+            self._stream.cancel()
+            await self._stream.wait_end(LAST_WORD_S)
+            self._take_summary(self._stream)
+        if not self._is_over and self.summary.written:
+            self._count_written()
+
+    def _count_written(self) -> None:
+        """Count at least the tokens that came: a replica that had just taken the request over counts fewer, or none."""
+        written = Written(unpack(self._request.written + self.summary.written))
+        usage = self.summary.usage
+        if usage is None:
+            usage = self.summary.usage = Usage(
+                sum(prompt.num_tokens for prompt in written.prompts.values()),
+                cached_tokens=sum(prompt.num_cached for prompt in written.prompts.values()),
+            )
+        usage.completion_tokens = max(usage.completion_tokens, written.num_tokens)
+
+
+class Tries:
+    """The replicas that a request has tried, and whether it tries more.
+
+    The names of those to leave out are in `tried`, the last one at the end. `deadline` is when it gives up, on the
+    clock of the event loop; None as long as no replica has died.
+    """
+
+    def __init__(self, engine: "RemoteEngine") -> None:
+        self.tried: list[str] = []
+        self.deadline: float | None = None
+        self._engine = engine
+        self._dead: list[str] = []
+        self._num_tries = 0
+        self._num_deaths = 0
+        self._written_at_death = 0
+        self._refusal: EngineError | None = None
+
+    async def note(self, error: EngineError, *, was_reached: bool, num_written: int) -> None:
+        """Take in that a try failed, and return when it is time for the next.
+
+        `was_reached` says that a replica got the request.
+
+        Raises:
+            EngineError: there is no next.
+        """
+        now = asyncio.get_running_loop().time()
+        if isinstance(error, EngineDied):
+            self._refusal = error
+            if was_reached:
+                self._count_death(error, num_written)
+            if self.deadline is None:
+                self.deadline = now + self._engine.resume_wait_s
+            return
+        # The error of a replica says more than that there is no other replica.
+        self._refusal = self._refusal or error
+        if self.deadline is None:
+            self._num_tries += 1
+            if not self.tried or self._num_tries == MAX_TRIES:
+                raise self._refusal
+            return
+        if was_reached:  # It is full. Another may have a place at once.
+            return
+        if now + WAIT_S > self.deadline:
+            raise self._refusal
+        await asyncio.sleep(WAIT_S)
+        # A replica that was full may have a place now, and one whose connection was cut may be back.
+        self.tried = self._dead.copy()
+
+    def _count_death(self, error: EngineDied, num_written: int) -> None:
+        if num_written - self._written_at_death >= PROGRESS_BYTES:
+            self._num_deaths = 0
+        self._num_deaths += 1
+        self._written_at_death = num_written
+        if self._num_deaths == MAX_DEATHS:
+            raise error
+        if self._engine.is_connected(self.tried[-1]):  # Its engine is dead; Serve will replace the replica.
+            self._dead.append(self.tried[-1])
+
+    def note_pieces(self) -> None:
+        """Take in that the last replica tried answers."""
+        if self.deadline is not None:
+            self.deadline = self._refusal = None
+            self._num_tries = 0
+            self.tried = [*self._dead, self.tried[-1]]
+
+
+async def _read(stream: ChannelStream) -> list[bytes]:
+    try:
+        return await stream.read()
+    except ChannelError as error:
+        raise from_channel(error) from error
