@@ -197,7 +197,6 @@ class ChatAnswer:
         self._header = header
         self._sends_notes = header["stream"] and header.get("takes_notes", False)
         self.written = Written(header.get("written") or ())
-        self._must_note_prompt = self._sends_notes and not self.written.prompts
         num_cached = self.written.prompts[0].num_cached if self.written.prompts else 0
         self.usage = Usage(prompt_tokens=len(prompt_token_ids), cached_tokens=num_cached)
         self.finish_reasons: list[str] = [""] * num_choices
@@ -217,13 +216,8 @@ class ChatAnswer:
     def take(self, output: RequestOutput) -> None:
         """Take one output of the engine and send its new content."""
         usage = self.usage
-        if output.prompt_token_ids is not None:
-            usage.prompt_tokens = len(output.prompt_token_ids)
-            if not self.written.prompts:
-                usage.cached_tokens = min(output.num_cached_tokens or 0, usage.prompt_tokens)
-            if self._must_note_prompt:
-                self._must_note_prompt = False
-                self._reply.write(b"", pack_prompt(0, PromptTokens(usage.prompt_tokens, usage.cached_tokens)))
+        if not self.written.prompts:
+            self._note_prompt(output)
         for part in output.outputs:
             usage.completion_tokens += len(part.token_ids)
             if self._is_plain and part.finish_reason is None:
@@ -236,6 +230,16 @@ class ChatAnswer:
                 self._reply.write(piece, pack_step(part.index, part.token_ids))
             elif piece:
                 self._reply.write(piece)
+
+    def _note_prompt(self, output: RequestOutput) -> None:
+        """Count the prompt, of whose choices this is the first output."""
+        usage = self.usage
+        if output.prompt_token_ids is not None:
+            usage.prompt_tokens = len(output.prompt_token_ids)
+        usage.cached_tokens = min(output.num_cached_tokens or 0, usage.prompt_tokens)
+        self.written.prompts[0] = PromptTokens(usage.prompt_tokens, usage.cached_tokens)
+        if self._sends_notes:
+            self._reply.write(b"", pack_prompt(0, self.written.prompts[0]))
 
     def take_again(self, part: CompletionOutput) -> None:
         """Take an output that another engine has sent before; it is not sent again."""

@@ -76,7 +76,8 @@ class SteppingClient:
         def take_again(part: CompletionOutput) -> None:
             part.logprobs = None if params.logprobs is None else [None] * len(part.token_ids)
             prompt_token_ids = engine_input["prompt_token_ids"]
-            output = RequestOutput(request_id, None, prompt_token_ids, None, [part], finished=False)
+            prompt_logprobs = None if params.prompt_logprobs is None else [None] * len(prompt_token_ids)
+            output = RequestOutput(request_id, None, prompt_token_ids, prompt_logprobs, [part], finished=False)
             self._queue(outputs, output, first, was_sent=True)
 
         work = generate(

@@ -9,10 +9,9 @@ _KEY = "written"
 
 
 class Resumed(NamedTuple):
-    """Tokens that were written before, a list for each step, and the size of the model's vocabulary."""
+    """Tokens that were written before, a list for each step."""
 
     groups: list[list[int]]
-    vocab_size: int
 
     @property
     def token_ids(self) -> list[int]:
@@ -20,12 +19,12 @@ class Resumed(NamedTuple):
         return [token_id for group in self.groups for token_id in group]
 
 
-def as_resumed(extra_args: dict[str, Any] | None, groups: list[list[int]], vocab_size: int) -> dict[str, Any]:
+def as_resumed(extra_args: dict[str, Any] | None, groups: list[list[int]]) -> dict[str, Any]:
     """Return the extra arguments of a request that continues after tokens."""
-    return {**(extra_args or {}), _KEY: [groups, vocab_size]}
+    return {**(extra_args or {}), _KEY: groups}
 
 
 def resumed_of(params: Any) -> Resumed | None:
     """Return what sampling parameters say was written before, None where nothing was or there are none."""
-    told = (params.extra_args or {}).get(_KEY) if params is not None else None
-    return None if told is None else Resumed(*told)
+    groups = (params.extra_args or {}).get(_KEY) if params is not None else None
+    return None if groups is None else Resumed(groups)

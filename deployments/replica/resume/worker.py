@@ -6,8 +6,12 @@ for each entry of the vocabulary. vLLM's second model runner needs none of this:
 itself, and its random numbers depend on the seed and the position alone.
 
 vLLM loads `ResumingWorker` in every worker. Internals that are relied on: the model runner makes states by the name
-`CachedRequestState` in its own module, and draws one row of exponential numbers for each token.
+`CachedRequestState` in its own module, and draws one row of exponential numbers for each token. Where a step reads only
+a part of what a request has to read, it takes its draw back by `set_offset`, which a generator on a CPU refuses: the
+engine would die of a seed with a long prompt. Here it does not.
 """
+
+from typing import Any, ClassVar
 
 import torch
 from vllm.v1.worker import gpu_model_runner
@@ -19,22 +23,50 @@ from deployments.replica.resume.request import resumed_of
 class ResumedState(CachedRequestState):  # type: ignore[misc]  # vLLM is not typed here.
     """The state of a request, with the tokens that were written before."""
 
+    row_size: ClassVar[int] = 0
+    """The size of the vocabulary."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         resumed = resumed_of(self.sampling_params)
         if resumed is not None:
             self.output_token_ids = resumed.token_ids
-            if self.generator is not None:
-                skip_rows(self.generator, len(self.output_token_ids), resumed.vocab_size)
+        if self.generator is None:
+            return
+        if self.generator.device.type == "cpu":
+            self.generator = RewindingGenerator(self.generator.initial_seed(), self.output_token_ids, self.row_size)
+        elif resumed is not None:
+            skip_rows(self.generator, len(self.output_token_ids), self.row_size)
 
 
-class ResumingWorker:
-    """What vLLM adds to its worker's class; it exists so that this module is loaded."""
+class RewindingGenerator(torch.Generator):
+    """A generator on a CPU that can take back its last row. It begins after a row for each of the tokens so far."""
 
+    def __new__(cls, *_: Any) -> "RewindingGenerator":
+        """Return one, which is made of no argument: torch's own class takes only a device."""
+        return super().__new__(cls)
 
-def use_resumed_states() -> None:
-    """Make the model runner of this process use `ResumedState`."""
-    gpu_model_runner.CachedRequestState = ResumedState
+    def __init__(self, seed: int, token_ids: list[int], row_size: int) -> None:
+        self._token_ids = token_ids
+        self._row_size = row_size
+        self.manual_seed(seed)
+        self._num_rows = 0
+        self._state = self.get_state()
+        self._restore()
+
+    def get_offset(self) -> int:
+        """Return any number: only the difference to what `set_offset` gets has a meaning."""
+        return 0
+
+    def set_offset(self, offset: int) -> None:
+        """Take the last row back, which made no token."""
+        self._restore()
+
+    def _restore(self) -> None:
+        """Go to where the next row begins."""
+        self.set_state(self._state)
+        skip_rows(self, len(self._token_ids) - self._num_rows, self._row_size)
+        self._num_rows, self._state = len(self._token_ids), self.get_state()
 
 
 def skip_rows(generator: torch.Generator, num_rows: int, row_size: int) -> None:
@@ -51,6 +83,24 @@ def skip_rows(generator: torch.Generator, num_rows: int, row_size: int) -> None:
     before = generator.get_offset()
     row.exponential_(generator=generator)
     generator.set_offset(before + num_rows * (generator.get_offset() - before))
+
+
+class ResumingWorker:
+    """What vLLM adds to its worker's class; it exists so that this module is loaded."""
+
+
+def use_resumed_states() -> None:
+    """Make the model runner of this process use `ResumedState`."""
+    if gpu_model_runner.CachedRequestState is ResumedState:
+        return
+    gpu_model_runner.CachedRequestState = ResumedState
+    update = gpu_model_runner.GPUModelRunner._update_states
+
+    def update_states(self: Any, *args: Any, **kwargs: Any) -> Any:
+        ResumedState.row_size = self.input_batch.vocab_size
+        return update(self, *args, **kwargs)
+
+    gpu_model_runner.GPUModelRunner._update_states = update_states
 
 
 use_resumed_states()

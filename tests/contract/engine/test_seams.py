@@ -72,7 +72,7 @@ def test_vllms_scheduler_leads_grammars_as_those_that_go_on_are_led():
     assert set(re.findall(r"\brequest\.(\w+)", read)) == known | without_new_tokens
 
 
-def test_vllm_takes_requests_whose_output_has_begun_as_those_that_it_preempted():
+def test_vllm_takes_requests_whose_output_has_begun_as_those_that_it_preempted(monkeypatch):
     import torch
     from vllm.sampling_params import SamplingParams
     from vllm.v1.core.sched.scheduler import Scheduler
@@ -82,32 +82,42 @@ def test_vllm_takes_requests_whose_output_has_begun_as_those_that_it_preempted()
 
     from deployments.replica.options import _WORKER_EXTENSION
     from deployments.replica.resume.request import as_resumed
-    from deployments.replica.resume.worker import ResumedState, ResumingWorker, skip_rows
+    from deployments.replica.resume.worker import ResumedState, ResumingWorker
 
     assert f"{ResumingWorker.__module__}.{ResumingWorker.__name__}" == _WORKER_EXTENSION
     assert "worker_extension_cls" in inspect.getsource(WorkerWrapperBase.init_worker)
     # The state of a new request is made by this name, which `ResumedState` takes.
     assert gpu_model_runner.CachedRequestState is ResumedState
-    making = inspect.getsource(gpu_model_runner.GPUModelRunner._update_states)
-    assert making.count("= CachedRequestState(") == 1
-    params = SamplingParams(seed=5, extra_args=as_resumed({"other": 1}, [[7, 8], [9]], 300))
-    generator, expected = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
+    source = inspect.getsource(gpu_model_runner)
+    assert source.count(" CachedRequestState(") == 1
+    assert "for i in discard_sampled_tokens_req_indices:" in source
+    assert "gen.set_offset(gen.get_offset() - 4)" in source
+    monkeypatch.setattr(ResumedState, "row_size", 300)
+    params = SamplingParams(seed=5, extra_args=as_resumed({"other": 1}, [[7, 8], [9]]))
     state = ResumedState(
         req_id="one",
         prompt_token_ids=[1, 2],
         mm_features=[],
         sampling_params=params,
-        generator=generator,
+        generator=torch.Generator().manual_seed(5),
         block_ids=([0],),
         num_computed_tokens=0,
         output_token_ids=[],
     )
     assert (state.output_token_ids, state.num_tokens, state.num_prompt_tokens) == ([7, 8, 9], 5, 2)
-    for _ in range(3):
-        torch.empty(300).exponential_(generator=expected)
-    assert torch.equal(generator.get_state(), expected.get_state())
-    skip_rows(generator, 0, 300)
-    assert torch.equal(generator.get_state(), expected.get_state())
+    expected = torch.Generator().manual_seed(5)
+    rows = [torch.empty(300).exponential_(generator=expected) for _ in range(6)]
+
+    def draw() -> torch.Tensor:
+        return torch.empty(300).exponential_(generator=state.generator)
+
+    for number in (3, 4):  # Rows that made no token are taken back.
+        for _ in range(2):
+            assert torch.equal(draw(), rows[number])
+            state.generator.set_offset(state.generator.get_offset() - 4)
+        assert torch.equal(draw(), rows[number])
+        state.output_token_ids.append(1)
+    assert torch.equal(draw(), rows[5])
     for draw in (topk_topp_sampler.TopKTopPSampler.forward_cpu, topk_topp_sampler.random_sample):
         assert "q[i].exponential_(generator=generator)" in inspect.getsource(draw)
     # The statistics of a prompt, which would refuse that more than the prompt is cached.
@@ -121,7 +131,7 @@ def test_vllms_completion_serving_makes_a_chunk_of_each_part_with_tokens():
     assert source.count("continue\n") == 1
     assert re.search(r"not delta_text\s+and not delta_token_ids\s+and not previous_num_tokens\[i\]", source)
     assert "i = output.index + prompt_idx * num_choices" in source
-    assert source.count("yield f") == 3  # A chunk, the usage, an error.
+    assert source.count("yield f") == 4  # A chunk, the usage, and errors of two kinds.
 
 
 def test_vllms_completion_serving_asks_the_engine_as_whole_answers_are_gathered():
