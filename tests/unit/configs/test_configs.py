@@ -126,3 +126,14 @@ def test_front_stands_on_the_pods_that_clients_reach_and_serves_proxy_on_another
             assert names == {"MANTA_STATE_DIR", "MANTA_PEPPER"}
         ray = {variable["name"]: variable.get("value") for variable in pod["containers"][0]["env"]}
         assert ray["RAY_SERVE_ENABLE_DIRECT_INGRESS"] == "1"
+
+
+def test_a_lost_head_is_replaced_and_the_other_pods_wait_for_it() -> None:
+    service = yaml.safe_load((CONFIGS / "kubernetes" / "rayservice.yaml").read_text())
+    cluster = service["spec"]["rayClusterConfig"]
+    password = cluster["gcsFaultToleranceOptions"]["redisPassword"]["valueFrom"]["secretKeyRef"]
+    secrets = yaml.safe_load_all((CONFIGS / "kubernetes" / "secrets.example.yaml").read_text())
+    assert password["key"] in next(one["stringData"] for one in secrets if one["metadata"]["name"] == password["name"])
+    for group in [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]:
+        environment = {one["name"]: one.get("value") for one in group["template"]["spec"]["containers"][0]["env"]}
+        assert environment["RAY_gcs_rpc_server_reconnect_timeout_s"] == "120"
