@@ -36,7 +36,7 @@ class Heartbeat:
         """Begin to send pings; does nothing on a connection within the node."""
         connection = self._transport.get_extra_info("socket")
         if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
-            self._set_timer()
+            self._ping()
 
     def stop(self) -> None:
         """End."""
@@ -47,7 +47,8 @@ class Heartbeat:
         """Take in that the other end sends pings."""
         self._is_watching = True
 
-    def _set_timer(self) -> None:
+    def _ping(self) -> None:
+        self._transport.write(_PING)
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:
@@ -56,5 +57,4 @@ class Heartbeat:
         if self._is_watching and self._num_silent >= SILENT_TICKS:
             self._transport.abort()
             return
-        self._transport.write(_PING)
-        self._set_timer()
+        self._ping()

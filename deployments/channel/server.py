@@ -211,7 +211,6 @@ class _ServerConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not subclass it.
         set_nodelay(self._transport)
         self._heartbeat = Heartbeat(self._transport)
-        self._heartbeat.start()
         self._server.attach(self)
 
     def data_received(self, data: bytes) -> None:
@@ -227,6 +226,7 @@ class _ServerConnection(asyncio.Protocol):
             self._is_known = kind == frames.HELLO and self._server.is_authentic(payload)
             if not self._is_known:
                 raise frames.FrameError("the connection did not start with the secret")
+            self._heartbeat.start()
         elif kind == frames.OPEN:
             self._server.accept(self, stream, payload)
         elif kind == frames.CANCEL and (task := self.tasks.get(stream)):
