@@ -1,7 +1,7 @@
 # Manta's commands. `make help` lists them.
 .SILENT:
 .DEFAULT_GOAL := help
-.PHONY: help serve install test test-all check docs bench bench-batches demo-model lock clean
+.PHONY: help serve install test test-all check docs bench bench-batches drills demo-model lock clean
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
@@ -35,11 +35,12 @@ serve: .venv/installed-$(PROFILE) ## Serve the models of CONFIG (configs/local.y
 
 install: .venv/installed-$(PROFILE) ## Make .venv with what CONFIG needs: the CPU or the GPU profile.
 
-test: .venv/installed-dev ## Run the tests in stages: unit, contract, serve, cluster (TESTS: pytest's arguments instead).
+test: .venv/installed-dev ## Run the tests in stages: unit, contract, serve, cluster, drills (TESTS: pytest's arguments instead).
 	$(if $(TESTS),exec $(PYTEST) $(TESTS))
 	$(PYTEST) tests/unit $(SIDE_BY_SIDE)
 	$(PYTEST) tests/contract $(SIDE_BY_SIDE)
 	$(PYTEST) $(wildcard tests/serve tests/cluster) --numprocesses 2
+	$(if $(wildcard tests/drills),$(PYTEST) tests/drills)
 
 test-all: override PYTEST += --exhaustive
 test-all: test ## Run the tests that are left out of `make test` too: more databases, a minute's outage, more examples.
@@ -62,6 +63,9 @@ bench: .venv/installed-dev ## Measure Manta beside the bare vLLM server and Ray'
 
 bench-batches: .venv/installed-dev ## Measure a batch beside vLLM's offline run and a loop over HTTP (ARGS: its options).
 	$(BIN)/python -m tests.bench.batches $(ARGS)
+
+drills: .venv/installed-dev ## Kill what can die under load, one after the other, and print what clients saw (ARGS: its options).
+	$(BIN)/python -m tests.drills $(ARGS)
 
 demo-model: .venv/installed-dev ## Train the demo model anew, write it to configs/models/demo, evaluate it (ARGS: more).
 	rm -rf .manta/demo-model/anew

@@ -17,6 +17,7 @@ from deployments.tools.sandbox.host import SandboxHost, prepare_host
 from deployments.tools.sandbox.limits import Limits
 from deployments.tools.sandbox.root import SandboxUnavailable, find_root
 from tests.contract.state.postgres import PROGRAMS
+from tests.drills.missing import reason
 
 
 class Missing(pytest.skip.Exception):
@@ -70,6 +71,12 @@ def postgresql() -> None:
     """Return if a PostgreSQL server can be started."""
     if not PROGRAMS:
         missing("PostgreSQL's server programs are not installed (on Debian: apt-get install postgresql)")
+
+
+def drills() -> None:
+    """Return if nodes can be made, as network namespaces, and what they run is there."""
+    if why := reason():
+        missing(f"the drills are not run: {why}")
 
 
 def node() -> tuple[str, str]:

@@ -1,0 +1,170 @@
+"""`make drills`: runs the drills of `table.py`, prints the table and writes it into `results/`.
+
+    python -m tests.drills [--rounds 5] [--only WORD] [--quick] [--list]
+    python -m tests.drills --chaos 30 --lines 20000
+    python -m tests.drills --steady 60
+
+Exits with 1 if a promise was broken that the table lists as held.
+"""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TypeVar
+
+from tests.drills import missing
+from tests.drills.apart import build_bridge, is_apart, run_apart
+from tests.drills.chaos import run_chaos
+from tests.drills.cluster import Cluster
+from tests.drills.report import RESULTS, describe_round, render_table, write_results
+from tests.drills.rounds import Played, Stage, Verdict, verdict_of
+from tests.drills.steady import render_trends, run_steady
+from tests.drills.stores import redis_program
+from tests.drills.table import DRILLS, UNDISTURBED, Drill, undisturbed
+
+T = TypeVar("T")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options."""
+    parser = argparse.ArgumentParser(prog="python -m tests.drills", description=__doc__)
+    parser.add_argument("--rounds", type=int, help="how often each drill is played: five times, a quick one once")
+    parser.add_argument("--only", action="append", default=[], help="drills whose name or setting contains this")
+    parser.add_argument("--quick", action="store_true", help="the quick drills alone, as `make test` runs them")
+    parser.add_argument("--chaos", type=float, metavar="MINUTES", help="kill something at random every ten seconds")
+    parser.add_argument("--lines", type=int, default=20_000, help="the lines of the batch that runs meanwhile")
+    parser.add_argument("--seed", type=int, default=1, help="of what is killed")
+    parser.add_argument("--steady", type=float, metavar="MINUTES", help="watch the memory of every process")
+    parser.add_argument("--list", action="store_true", help="print the drills, and run none")
+    parser.add_argument("--keep", action="store_true", help="keep the folder with the logs of the nodes")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the folder that the table is written into")
+    options = parser.parse_args(arguments)
+    options.rounds = options.rounds or (1 if options.quick else 5)
+    options.command = f"make drills ARGS='{' '.join(arguments)}'"
+    return options
+
+
+def choose(options: argparse.Namespace) -> list[Drill]:
+    """Return the drills that are asked for, those of a cluster beside each other."""
+    words = options.only
+    chosen = [
+        drill
+        for drill in DRILLS
+        if (drill.is_quick or not options.quick)
+        and all(word.lower() in f"{drill.name} ({drill.setting})".lower() for word in words)
+    ]
+    return sorted(chosen, key=_cluster_of)
+
+
+def _cluster_of(drill: Drill) -> tuple[str, int]:
+    return drill.engine, drill.num_workers
+
+
+async def play_all(drills: Sequence[Drill], rounds: int, folder: Path) -> list[Verdict]:
+    """Play every drill so many times, in turns, each cluster after the other; return the verdicts."""
+    verdicts: list[Verdict] = []
+    for (engine, num_workers), of_cluster in groupby(drills, _cluster_of):
+        cluster = Cluster(folder / f"{engine}-{num_workers}", num_workers, engine)
+        try:
+            await asyncio.to_thread(cluster.start)
+            verdicts += await _play_turns(Stage(cluster), list(of_cluster), rounds)
+        finally:
+            await asyncio.to_thread(cluster.stop)
+    return verdicts
+
+
+async def _play_turns(stage: Stage, drills: Sequence[Drill], rounds: int) -> list[Verdict]:
+    """Play the drills in turns, each turn beginning with an undisturbed round; judge them by all of these."""
+    await stage.warm_up()
+    played: list[Played] = []
+    for drill in _turns(drills, rounds):
+        played.append(await stage.play(drill))
+        print(describe_round(verdict_of(played[-1], baseline_of(played))), flush=True)
+        if played[-1].rest_s is None:
+            print("The service did not come to rest: the rest of this cluster's drills is not played.")
+            break
+    return [verdict_of(one, baseline_of(played)) for one in played]
+
+
+def _turns(drills: Sequence[Drill], rounds: int) -> Iterator[Drill]:
+    first = drills[0]
+    for _ in range(rounds):
+        yield undisturbed(first.num_workers, first.engine)
+        yield from drills
+
+
+def baseline_of(played: Sequence[Played]) -> dict[str, float]:
+    """Return the longest wait of each kind of request in the undisturbed rounds."""
+    waits: dict[str, float] = {}
+    for one in played:
+        if one.drill.name == UNDISTURBED:
+            for kind, wait in one.longest_wait_s().items():
+                waits[kind] = max(waits.get(kind, 0.0), wait)
+    return waits
+
+
+async def on_two_workers(folder: Path, work: Callable[[Stage], Awaitable[T]]) -> T:
+    """Return what the work on a cluster of a head and two workers returns."""
+    cluster = Cluster(folder, 2, "scripted")
+    try:
+        await asyncio.to_thread(cluster.start)
+        return await work(Stage(cluster))
+    finally:
+        await asyncio.to_thread(cluster.stop)
+
+
+def run_drills(options: argparse.Namespace, folder: Path) -> int:
+    """Run the chosen drills, print the table; return the exit status."""
+    drills, left_out = choose(options), []
+    if redis_program() is None:
+        left_out = [(drill.name, missing.NO_REDIS) for drill in drills if drill.needs_redis]
+        drills = [drill for drill in drills if not drill.needs_redis]
+    verdicts = asyncio.run(play_all(drills, options.rounds, folder))
+    print(render_table(verdicts, left_out))
+    print(write_results(options.results, verdicts, options.command, left_out))
+    return int(any(one.is_held and not one.is_green for one in verdicts))
+
+
+def run_chosen(options: argparse.Namespace, folder: Path) -> int:
+    """Run the mode that is asked for; return the exit status."""
+    if options.chaos:
+        chaos = asyncio.run(
+            on_two_workers(folder, lambda stage: run_chaos(stage, options.chaos, options.lines, options.seed))
+        )
+        print(chaos.render())
+        return int(bool(chaos.wrongs) or not chaos.batch.startswith("exact"))
+    if options.steady:
+        trends = asyncio.run(on_two_workers(folder, lambda stage: run_steady(stage, options.steady)))
+        print(render_trends(trends))
+        return int(any(trend.is_growing for trend in trends))
+    return run_drills(options, folder)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what is asked for; return the exit status."""
+    options = parse(arguments)
+    if options.list:
+        for drill in choose(options):
+            print(f"{'held' if drill.is_held else 'not held yet':12}  {drill.name} ({drill.setting})")
+        return 0
+    if reason := missing.reason():
+        print(f"The drills are not run: {reason}")
+        return missing.STATUS
+    if not is_apart():
+        return run_apart(list(arguments))
+    build_bridge()
+    folder = Path(tempfile.mkdtemp(prefix="drills-", dir="/tmp"))
+    try:
+        return run_chosen(options, folder)
+    finally:
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,148 @@
+"""What is done to a service in a drill: processes that are killed, nodes that go, links that are cut.
+
+An action returns once the harm is done and, where the drill says so, undone. It notes on the scene what it hit.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import psutil
+
+from tests.drills.cluster import HTTP_PORT, Cluster
+from tests.drills.load import Load
+from tests.drills.nodes import Node, end
+from tests.drills.roles import find
+
+CHECK_S = 1.0
+"""How long a load balancer in front of the nodes takes to see that one is away."""
+
+
+@dataclass
+class Scene:
+    """A service under load, and what was done to it."""
+
+    cluster: Cluster
+    load: Load
+    at: float = 0.0
+    """When the harm was done, in seconds since the round began."""
+    ports: set[int] = field(default_factory=set)
+    """The clients' ports of the connections that ended with what was killed."""
+    num_connections: int = 0
+    """How many connections the killed processes had."""
+    nodes: set[str] = field(default_factory=set)
+    """The nodes that were taken away."""
+    roles_before: dict[str, int] = field(default_factory=dict)
+    """How many processes had the role of what was killed."""
+
+
+Action = Callable[[Scene], Awaitable[None]]
+
+
+async def nothing(scene: Scene) -> None:
+    """Leave the service in peace."""
+    scene.at = scene.load.now
+
+
+def kill(role: str) -> Action:
+    """Return what kills one process with a role, on a node that serves where there is one."""
+
+    async def act(scene: Scene) -> None:
+        found = await asyncio.to_thread(find, scene.cluster, role)
+        if not found:
+            raise LookupError(f"no process is a {role}")
+        scene.roles_before = {role: len(found)}
+        serving = [process for node, process in found if node in scene.cluster.doors]
+        victim = (serving or [process for _, process in found])[0]
+        _note_connections(scene, victim)
+        scene.at = scene.load.now
+        end([victim])
+
+    return act
+
+
+def _note_connections(scene: Scene, process: psutil.Process) -> None:
+    """Note who is connected to a process, and how many connections its own listening ports have."""
+    try:
+        connections = process.net_connections("tcp")
+    except psutil.Error:
+        return
+    listening = {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
+    taken = [one for one in connections if one.status == psutil.CONN_ESTABLISHED and one.laddr.port in listening]
+    scene.ports |= {one.raddr.port for one in taken if one.laddr.port == HTTP_PORT}
+    scene.num_connections += len(taken)
+
+
+def lose_worker(back_after_s: float | None = None) -> Action:
+    """Return what takes the power of the first worker away, and gives it back so many seconds later."""
+
+    async def act(scene: Scene) -> None:
+        node = scene.cluster.workers[0]
+        _note_node(scene, node)
+        await asyncio.to_thread(node.kill)
+        await asyncio.sleep(CHECK_S)
+        scene.load.leave(node.name)
+        if back_after_s is not None:
+            await asyncio.sleep(back_after_s)
+            await asyncio.to_thread(node.restart)
+
+    return act
+
+
+def cut_worker(for_s: float) -> Action:
+    """Return what cuts the first worker off the network, without a word to anybody, and heals the link later."""
+
+    async def act(scene: Scene) -> None:
+        node = scene.cluster.workers[0]
+        _note_node(scene, node)
+        node.cut()
+        await asyncio.sleep(CHECK_S)
+        scene.load.leave(node.name)
+        await asyncio.sleep(for_s - CHECK_S)
+        node.heal()
+
+    return act
+
+
+def lose_head(away_s: float, new_number: int | None = None) -> Action:
+    """Return what takes the head's power away; it comes back after `away_s`, or another does at another address."""
+
+    async def act(scene: Scene) -> None:
+        head = scene.cluster.head
+        _note_node(scene, head)
+        await asyncio.to_thread(head.kill)
+        if head in scene.cluster.doors:
+            await asyncio.sleep(CHECK_S)
+            scene.load.leave(head.name)
+        await asyncio.sleep(away_s)
+        if new_number is None:
+            await asyncio.to_thread(head.restart)
+        else:
+            await asyncio.to_thread(scene.cluster.move_head, new_number)
+
+    return act
+
+
+def _note_node(scene: Scene, node: Node) -> None:
+    for process in node.processes():
+        _note_connections(scene, process)
+    scene.nodes.add(node.name)
+    scene.at = scene.load.now
+
+
+async def deploy_change(scene: Scene) -> None:
+    """Deploy a configuration in which the model differs, so that each of its replicas is replaced."""
+    cluster = scene.cluster
+    cluster.changes = {} if cluster.changes else {"max_queued_requests": 333}
+    scene.at = scene.load.now
+    await asyncio.to_thread(cluster.deploy, cluster.config())
+
+
+async def until_roles_are_back(scene: Scene, timeout_s: float) -> float | None:
+    """Return how many seconds after the harm each role had as many processes as before, None if not in time."""
+    while scene.load.now - scene.at < timeout_s:
+        counts = {role: len(await asyncio.to_thread(find, scene.cluster, role)) for role in scene.roles_before}
+        if all(counts[role] >= num for role, num in scene.roles_before.items()):
+            return scene.load.now - scene.at
+        await asyncio.sleep(0.1)
+    return None

@@ -1,0 +1,147 @@
+"""Something is killed at random again and again, while clients ask and a batch runs: who is answered at the first try?
+
+python -m tests.drills --chaos MINUTES [--lines 20000] [--seed 1]
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from openai import OpenAI
+from openai.types import Batch
+
+from tests.drills.actions import Scene, kill
+from tests.drills.exchange import Exchange
+from tests.drills.judge import Bounds, count_wrongs, how_it_failed, judge
+from tests.drills.rounds import Stage
+from tests.serve.batch_calls import finish, line, output_of, submit
+from tests.serve.ingress import answer_to
+
+EVERY_S = 10.0
+BATCH_TIMEOUT_S = 1800.0
+LINE_TOKENS = 4
+PROCESSES = (
+    "ServeController",
+    "ProxyActor",
+    "HAProxyManager",
+    "HAProxy",
+    "front's agent",
+    "gatekeeper",
+    "coordinator",
+    "EngineCore",
+    "model replica",
+    "ingress replica",
+    "dashboard agent",
+    "runtime environment agent",
+)
+
+
+@dataclass
+class Chaos:
+    """What a run has shown. `answered` counts requests whose answer began; `whole` those that also ended well."""
+
+    minutes: float
+    killed: dict[str, int]
+    requests: int
+    answered: int
+    whole: int
+    wrongs: dict[str, int]
+    ways_to_fail: dict[str, int]
+    batch: str
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def availability(self) -> float:
+        """The share of requests that were answered at the first try."""
+        return self.answered / self.requests if self.requests else 0.0
+
+    def render(self) -> str:
+        """Return the run as text."""
+        lines = [
+            f"{self.minutes:g} minutes, {sum(self.killed.values())} processes killed: {self.killed}",
+            f"{self.requests} requests, {self.availability:.4%} answered at the first try, {self.whole} whole",
+            f"faults: {self.wrongs or 'none'}",
+            f"batch: {self.batch}",
+            *(f"    {num} x {way}" for way, num in self.ways_to_fail.items()),
+        ]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the run as JSON."""
+        return {**asdict(self), "availability": self.availability}
+
+
+async def run_chaos(stage: Stage, minutes: float, num_lines: int, seed: int) -> Chaos:
+    """Kill one process of a random role every ten seconds for so long; return what clients saw."""
+    await stage.warm_up()
+    key_id, load = await stage.begin("chaos")
+    batch_client = OpenAI(base_url=f"{stage.url}/v1", api_key=await stage.issue("batch"), max_retries=5, timeout=120)
+    batch = await asyncio.to_thread(submit_lines, batch_client, num_lines)
+    killed = await _kill_for(Scene(stage.cluster, load), minutes * 60, random.Random(seed))
+    history = await load.finish()
+    await stage.rest()
+    charged = await stage.read(key_id, history)
+    faults = judge(history, stage.answers, charged, Bounds())
+    return Chaos(
+        minutes=minutes,
+        killed=dict(killed),
+        requests=len(history),
+        answered=sum(_is_answered(one) for one in history),
+        whole=sum(one.is_complete for one in history),
+        wrongs=dict(count_wrongs(faults)),
+        ways_to_fail=dict(Counter(how_it_failed(one) for one in history if not one.is_complete).most_common(12)),
+        batch=await asyncio.to_thread(check_batch, batch_client, batch, num_lines),
+        faults=[f"{fault.number}: {fault.wrong}: {fault.detail}" for fault in faults[:50]],
+    )
+
+
+async def _kill_for(scene: Scene, for_s: float, choice: random.Random) -> Counter[str]:
+    killed: Counter[str] = Counter()
+    await asyncio.sleep(EVERY_S)
+    while scene.load.now < for_s:
+        role = choice.choice(PROCESSES)
+        try:
+            await kill(role)(scene)
+            killed[role] += 1
+        except LookupError:  # It was killed before and is not back, or this service has none.
+            continue
+        await asyncio.sleep(EVERY_S)
+    return killed
+
+
+def _is_answered(exchange: Exchange) -> bool:
+    return exchange.status == 200 and exchange.first_byte is not None
+
+
+def submit_lines(client: OpenAI, num_lines: int) -> Batch:
+    """Submit a batch of so many lines."""
+    return submit(client, [line(number, max_tokens=LINE_TOKENS) for number in range(num_lines)])
+
+
+def check_batch(client: OpenAI, batch: Batch, num_lines: int) -> str:
+    """Return "exact" for a batch in which every line was answered once and right, else what is wrong."""
+    ended = finish(client, batch, BATCH_TIMEOUT_S)
+    counts = ended.request_counts
+    if ended.status != "completed" or counts is None or (counts.completed, counts.failed) != (num_lines, 0):
+        return f"{ended.status}, {counts}"
+    output = output_of(client, ended)
+    if [one["custom_id"] for one in output] != [f"line-{number}" for number in range(num_lines)]:
+        return f"{len(output)} outputs of {num_lines} lines, or not in their places"
+    wrong = _wrong_lines(output)
+    used = sum(one["response"]["body"]["usage"]["total_tokens"] for one in output)
+    charged = ended.usage.total_tokens if ended.usage else 0
+    if wrong or used != charged:
+        return f"{wrong} lines have another text, {charged} tokens charged for {used}"
+    return f"exact: {num_lines} lines"
+
+
+def _wrong_lines(output: Sequence[dict[str, Any]]) -> int:
+    num_wrong = 0
+    for number, one in enumerate(output):
+        prompt = line(number)["body"]["messages"][0]["content"]
+        said = one["response"]["body"]["choices"][0]["message"]["content"]
+        num_wrong += said != answer_to(prompt, LINE_TOKENS)
+    return num_wrong

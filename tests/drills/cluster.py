@@ -1,0 +1,211 @@
+"""Manta on several nodes: Ray on each of them, the stores on another, deployed as an operator does."""
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+import yaml
+from rich.console import Console
+
+from serve_app.cli.supervise.serve import load_plan, serving_environment
+from tests.drills.configuration import ENGINES, service_config
+from tests.drills.nodes import Node, name_hosts, title_of
+from tests.drills.stores import Stores
+
+ROOT = Path(__file__).parents[2]
+MANTA = [sys.executable, "-c", "from serve_app.cli import main; main()"]
+HAS_FRONT = find_spec("serve_app.front") is not None
+RAY = [sys.executable, "-c", "from ray.scripts.scripts import main; main()"]
+HEAD_NAME = "manta-head"
+HTTP_PORT, PROXY_PORT, RAY_PORT, DASHBOARD_PORT = 8000, 8001, 6380, 8265
+START_S, REST_S = 300.0, 240.0
+
+
+class Cluster:
+    """A running service on nodes. The first node is Ray's head; clients reach those in `doors`."""
+
+    def __init__(self, folder: Path, num_workers: int, engine: str) -> None:
+        """Make the nodes; `num_workers` 0 has the head serve, else it runs the control processes alone.
+
+        `engine` names one of `configuration.ENGINES`.
+        """
+        self.engine = ENGINES[engine]
+        self.folder = folder
+        self.head = Node("head", 11, folder / "head")
+        self.workers = [Node(f"worker-{n}", 20 + n, folder / f"worker-{n}") for n in range(1, num_workers + 1)]
+        self.doors = self.workers or [self.head]
+        """The nodes that serve."""
+        self.stores = Stores(Node("stores", 10, folder / "stores"), sys.executable)
+        self.token = secrets.token_hex(32)
+        self.changes: dict[str, Any] = {}
+        """Fields in which the model's configuration differs from the engine's own."""
+        self.environment: dict[str, str] = {}
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes of the Ray cluster."""
+        return [self.head, *self.workers]
+
+    def start(self) -> None:
+        """Start everything; return when the service is at rest."""
+        name_hosts(self.folder, {HEAD_NAME: self.head.address})
+        self.stores.start(dict(os.environ))
+        self.environment = self._environment()
+        self.start_head()
+        until(lambda: self.ask("GET") is not None, START_S, "the head's dashboard")
+        for node in self.workers:
+            self.start_worker(node)
+        until(lambda: self._num_raylets() == len(self.nodes), START_S, "the workers")
+        if HAS_FRONT:
+            for node in self.doors:
+                self._start_front(node)
+        self.deploy(self.config())
+        self.until_at_rest(START_S)
+
+    def start_head(self) -> None:
+        """Start the head node's Ray."""
+        cpus = 0 if self.workers else 8
+        address = self.head.address
+        options = f"--head --node-ip-address={address} --port={RAY_PORT} --num-cpus={cpus} --dashboard-host={address}"
+        self._start_ray(self.head, f"{options} --dashboard-port={DASHBOARD_PORT} --include-dashboard=true")
+
+    def start_worker(self, node: Node) -> None:
+        """Start Ray on another node."""
+        self._start_ray(node, f"--address={HEAD_NAME}:{RAY_PORT} --node-ip-address={node.address} --num-cpus=8")
+
+    def move_head(self, number: int) -> None:
+        """Replace the head, which is dead, by a new node at another address: its name moves with it."""
+        self.head = Node(f"head-{number}", number, self.folder / f"head-{number}")
+        name_hosts(self.folder, {HEAD_NAME: self.head.address})
+        self.start_head()
+
+    def config(self) -> dict[str, Any]:
+        """Return the configuration."""
+        port = PROXY_PORT if HAS_FRONT else HTTP_PORT
+        return service_config(self.engine, self.stores.s3_url, port, **self.changes)
+
+    def deploy(self, config: dict[str, Any]) -> None:
+        """Have Serve move to a configuration, as `serve deploy` does."""
+        answer = self.ask("PUT", config)
+        assert answer is not None, "the dashboard does not answer"
+        assert answer.status_code == 200, answer.text
+
+    def ask(self, method: str, body: Any = None) -> httpx2.Response | None:
+        """Return the dashboard's answer about the applications, None where there is none."""
+        url = f"http://{self.head.address}:{DASHBOARD_PORT}/api/serve/applications/"
+        try:
+            return httpx2.request(method, url, json=body, headers={"Authorization": f"Bearer {self.token}"}, timeout=20)
+        except httpx2.TransportError:
+            return None
+
+    def until_at_rest(self, timeout_s: float = REST_S) -> float:
+        """Return how many seconds it took until every replica runs and every node answers."""
+        began = time.monotonic()
+        until(lambda: self.unrest() == "", timeout_s, "the service at rest", self.unrest)
+        return time.monotonic() - began
+
+    def unrest(self) -> str:
+        """Return what is not yet as the configuration says, "" where all is."""
+        answer = self.ask("GET")
+        if answer is None or answer.status_code != 200:
+            return "the dashboard does not answer"
+        application = answer.json().get("applications", {}).get("manta")
+        if application is None or application["status"] != "RUNNING":
+            return f"the application is {application and application['status']}"
+        for name, deployment in application["deployments"].items():
+            states = [replica["state"] for replica in deployment["replicas"]]
+            if (
+                deployment["status"] != "HEALTHY"
+                or {*states} - {"RUNNING"}
+                or len(states) < deployment["target_num_replicas"]
+            ):
+                return f"{name}: {deployment['status']}, {states}"
+        for node in self.doors:
+            if problem := self._problem_of(node):
+                return f"{node.name}: {problem}"
+        return ""
+
+    def _problem_of(self, node: Node) -> str:
+        try:
+            answers = [httpx2.get(f"{self.url_of(node)}/readyz", timeout=5).status_code for _ in range(3)]
+        except httpx2.TransportError as error:
+            return type(error).__name__
+        return "" if {*answers} == {200} else f"/readyz answers {answers}"
+
+    def url_of(self, node: Node) -> str:
+        """Return the address of the service on a node."""
+        return f"http://{node.address}:{HTTP_PORT}"
+
+    def processes(self, matches: Callable[[str], bool]) -> list[tuple[Node, psutil.Process]]:
+        """Return the service's processes whose command line matches, each with its node."""
+        return [(node, process) for node in self.nodes for process in node.processes(matches)]
+
+    def stop(self) -> None:
+        """End every node; what is left ends with the namespaces."""
+        for node in [*self.nodes, self.stores.node]:
+            for container in node.containers.values():
+                container.kill()
+
+    def _start_ray(self, node: Node, options: str) -> None:
+        paths = "--object-store-memory=100000000 --disable-usage-stats --temp-dir=/mnt/ray"
+        node.start("ray", [*RAY, "start", "--block", *options.split(), *paths.split()], self.environment)
+
+    def _start_front(self, node: Node) -> None:
+        seeds = [
+            option for other in self.doors if other is not node for option in ("--seed", f"{other.address}:{HTTP_PORT}")
+        ]
+        dashboard = ["--dashboard", f"http://{HEAD_NAME}:{DASHBOARD_PORT}"]
+        node.start("front", [*MANTA, "front", "--port", str(HTTP_PORT), *seeds, *dashboard], self.environment)
+
+    def _num_raylets(self) -> int:
+        return len(self.processes(lambda title: "/raylet/raylet " in title))
+
+    def _environment(self) -> dict[str, str]:
+        """Return what the cluster runs with: what `manta serve` would set, and where the stores are."""
+        own = {
+            "MANTA_DATABASE_URL": self.stores.database_url,
+            "MANTA_PEPPER": "p" * 64,
+            "MANTA_MASTER_KEY": "ab" * 32,
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "MANTA_STATE_DIR": "/mnt/state",
+        }
+        os.environ.update(own)
+        path = self.folder / "config.yaml"
+        path.write_text(yaml.safe_dump(self.config(), sort_keys=False))
+        plan = load_plan(path, Console(stderr=True))
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        environment = serving_environment(environ, plan)
+        environment |= {"RAY_AUTH_TOKEN": self.token, "PYTHONPATH": str(ROOT), "TMPDIR": "/mnt"}
+        environment |= {"VLLM_RPC_BASE_PATH": "/mnt", "RAY_gcs_rpc_server_reconnect_timeout_s": "120"}
+        if self.stores.has_redis:
+            environment |= {
+                "RAY_REDIS_ADDRESS": self.stores.redis_address,
+                "RAY_external_storage_namespace": "manta",
+            }
+        return environment
+
+
+def until(condition: Callable[[], bool], timeout_s: float, what: str, explain: Callable[[], str] = lambda: "") -> None:
+    """Return once the condition holds.
+
+    Raises:
+        TimeoutError: it did not in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout_s:g} s; {explain()}")
+        time.sleep(0.5)
+
+
+def describe(processes: list[tuple[Node, psutil.Process]]) -> list[str]:
+    """Return where the processes are and what they call themselves."""
+    return [f"{node.name}: {title_of(process)[:80]}" for node, process in processes]

@@ -1,0 +1,59 @@
+"""What the service writes down about requests, read from its database; and the keys of the rounds."""
+
+import asyncio
+import time
+
+from sqlalchemy import select
+
+from deployments.state.config import StateConfig, resolve_state
+from deployments.state.database.connection import connect
+from deployments.state.database.tables import request_log
+from deployments.state.identity.key_store import KeyStore
+from deployments.state.identity.keys import NewKey
+from deployments.state.usage.record import RequestRecord
+from deployments.state.usage.store import UsageStore
+from tests.drills.judge import Charged
+
+SETTLED_S = 4.0
+"""A log to which nothing was added for so long is complete: records are written every second."""
+_FIELDS = [name for name in RequestRecord.__dataclass_fields__ if name != "batch_id"]
+
+
+class Ledger:
+    """The database of the drilled service."""
+
+    def __init__(self, database_url: str, state: StateConfig) -> None:
+        """Take the database and the `state:` of the configuration, whose references this process can follow."""
+        self._url = database_url
+        self._state = resolve_state(state)
+
+    async def issue_key(self, account: str) -> tuple[str, str]:
+        """Return the id and the secret of a key that no limit of a drill reaches."""
+        database = await connect(self._url)
+        try:
+            keys = KeyStore(database, self._state.pepper, self._state.config.tiers)
+            fields = {"requests_per_minute": 1_000_000, "tokens_per_minute": 1_000_000_000_000}
+            key, secret = await keys.create(NewKey(account=account, tier="enterprise", **fields))
+            return key.key_id, secret
+        finally:
+            await database.close()
+
+    async def read(self, key_id: str, num_expected: int, patience_s: float = 30.0) -> Charged:
+        """Return what is written about a key, once so many records are there or no more come."""
+        database = await connect(self._url)
+        try:
+            deadline, seen, changed_at = time.monotonic() + patience_s, -1, time.monotonic()
+            while time.monotonic() < deadline:
+                query = select(request_log).where(request_log.c.key_id == key_id)
+                async with database.read() as connection:
+                    rows = (await connection.execute(query)).mappings().all()
+                if len(rows) != seen:
+                    seen, changed_at = len(rows), time.monotonic()
+                elif time.monotonic() - changed_at > (1.5 if seen >= num_expected else 2 * SETTLED_S):
+                    break
+                await asyncio.sleep(0.5)
+            usage = await UsageStore(database).by_day(key_id=key_id)
+        finally:
+            await database.close()
+        records = [RequestRecord(**{name: row[name] for name in _FIELDS}) for row in rows]
+        return Charged(records, (sum(row.prompt_tokens for row in usage), sum(row.completion_tokens for row in usage)))

@@ -1,0 +1,169 @@
+"""Nodes: machines as network namespaces on one bridge. A node runs containers, can be cut off, and can be killed whole.
+
+A container is a command in a process table of its own, with its own /mnt and /dev/shm: when its first process ends, all
+of it ends, as in a pod. What ends by itself is started again, as Kubernetes or systemd would.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from tests.drills.apart import BRIDGE, run
+
+RESTART_AFTER_S = 1.0
+_HOSTS = Path("/etc/hosts")
+
+
+class Container:
+    """A command in a process table of its own on a node."""
+
+    def __init__(self, node: "Node", name: str, command: list[str], environment: Mapping[str, str]) -> None:
+        self.num_starts = 0
+        self._node = node
+        self._command = command
+        self._environment = dict(environment)
+        self._output = node.folder / f"{name}.txt"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_wanted = False
+        self._keeper: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the command, and again whenever it ends, until `kill`."""
+        self._is_wanted = True
+        self._spawn()
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+        self._keeper.start()
+
+    def kill(self) -> None:
+        """End every process of the container at once, and start none again."""
+        self._is_wanted = False
+        if self._process is not None:
+            with suppress(psutil.NoSuchProcess):
+                for first in psutil.Process(self._process.pid).children():
+                    first.kill()
+            self._process.wait(timeout=30)
+        if self._keeper is not None:
+            self._keeper.join(timeout=30)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def output(self) -> str:
+        """What the command has printed so far."""
+        return self._output.read_text(errors="replace") if self._output.exists() else ""
+
+    def _spawn(self) -> None:
+        mounts = f'mount --bind {self._node.folder} /mnt && mount -t tmpfs tmpfs /dev/shm && cd /mnt && exec "$@"'
+        unshare = ["unshare", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child"]
+        command = ["ip", "netns", "exec", self._node.name, *unshare, "sh", "-c", mounts, "sh", *self._command]
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                command, env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+        self.num_starts += 1
+
+    def _keep(self) -> None:
+        while self._is_wanted:
+            assert self._process is not None
+            self._process.wait()
+            if self._is_wanted:
+                time.sleep(RESTART_AFTER_S)
+            if self._is_wanted:
+                self._spawn()
+
+
+class Node:
+    """A machine of its own on the bridge."""
+
+    def __init__(self, name: str, number: int, folder: Path) -> None:
+        """Make the node with the address 10.77.0.NUMBER; `folder` is the /mnt of its containers."""
+        self.name = name
+        self.address = f"10.77.0.{number}"
+        self.folder = folder
+        self.containers: dict[str, Container] = {}
+        folder.mkdir(parents=True)
+        for command in (
+            f"ip netns add {name}",
+            f"ip link add to-{name} type veth peer name eth0 netns {name}",
+            f"ip link set to-{name} master {BRIDGE} up",
+            f"ip -n {name} address add {self.address}/24 dev eth0",
+            f"ip -n {name} link set lo up",
+            f"ip -n {name} link set eth0 up",
+        ):
+            run(command)
+        self._network = os.stat(f"/run/netns/{name}").st_ino
+
+    def start(self, name: str, command: list[str], environment: Mapping[str, str]) -> Container:
+        """Start a container; it is started again whenever it ends by itself."""
+        container = self.containers[name] = Container(self, name, command, environment)
+        container.start()
+        return container
+
+    def cut(self) -> None:
+        """Take the node off the network: nothing comes through in either direction, and nobody is notified."""
+        run(f"ip link set to-{self.name} down")
+
+    def heal(self) -> None:
+        """Put the node back on the network."""
+        run(f"ip link set to-{self.name} up")
+
+    def kill(self) -> None:
+        """End the node as a machine that loses its power: it is off the network before its processes end."""
+        self.cut()
+        for container in self.containers.values():
+            container.kill()
+
+    def restart(self) -> None:
+        """Start the node again, with what it ran before."""
+        self.heal()
+        for container in self.containers.values():
+            container.start()
+
+    def processes(self, matches: Callable[[str], bool] = lambda title: True) -> list[psutil.Process]:
+        """Return the node's living processes whose command line matches."""
+        return [one for one in psutil.process_iter() if self._owns(one) and matches(title_of(one))]
+
+    def _owns(self, process: psutil.Process) -> bool:
+        try:
+            is_here = os.stat(f"/proc/{process.pid}/ns/net").st_ino == self._network
+            return is_here and process.status() != psutil.STATUS_ZOMBIE
+        except (OSError, psutil.Error):
+            return False
+
+
+def title_of(process: psutil.Process) -> str:
+    """Return the command line of a process; "" where it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def end(processes: list[psutil.Process]) -> None:
+    """Kill processes at once."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL)
+
+
+def name_hosts(folder: Path, addresses: Mapping[str, str]) -> None:
+    """Have every container find these names; those that run see a change, too."""
+    file = folder / "hosts"
+    lines = [
+        f"127.0.0.1 localhost {socket.gethostname()}",
+        *(f"{address} {name}" for name, address in addresses.items()),
+    ]
+    is_new = not file.exists()
+    file.write_text("\n".join(lines) + "\n")
+    if is_new:
+        run(f"mount --bind {file} {_HOSTS}")

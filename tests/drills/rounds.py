@@ -1,0 +1,213 @@
+"""Rounds: a drill under load, judged. Each round has a key of its own, so that what it was charged can be added up."""
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from deployments.state.config import StateConfig
+from tests.drills.actions import Scene, until_roles_are_back
+from tests.drills.asks import ModelAsks, ScriptedAsks
+from tests.drills.cluster import Cluster
+from tests.drills.exchange import Exchange
+from tests.drills.judge import Bounds, Charged, Fault, Wrong, count_wrongs, has_failed, how_it_failed, judge
+from tests.drills.ledger import Ledger
+from tests.drills.load import Door, Load
+from tests.drills.roles import ROLES
+from tests.drills.table import UNDISTURBED, Drill, undisturbed
+
+WARM_S = 4.0
+"""Before the harm: as long as a stream takes, so that every client is amid something."""
+CLEAN_END_S = {"begun": 1.0, "node": 3.0}
+"""So soon must a stream end whose ingress has died: by itself, or with its node, which ends no connection."""
+
+
+@dataclass
+class Played:
+    """A round that is over: all that a judge needs."""
+
+    drill: Drill
+    history: list[Exchange]
+    answers: dict[str, dict[str, str]]
+    charged: Charged
+    scene: Scene
+    back_s: float | None
+    rest_s: float | None
+    """How long after the load's end the service was at rest again, None where it never was."""
+    replaced: int
+    """How many replicas are others than before."""
+    problem: str | None = None
+    """What kept the harm from being done."""
+
+    def longest_wait_s(self) -> dict[str, float]:
+        """Return the longest wait of a request that was answered, by kind."""
+        waits: dict[str, float] = {}
+        for exchange in self.history:
+            if exchange.is_complete:
+                waits[exchange.kind] = max(waits.get(exchange.kind, 0.0), exchange.longest_wait_s)
+        return waits
+
+
+@dataclass
+class Verdict:
+    """What a round has shown, for the table and for the record."""
+
+    name: str
+    setting: str
+    is_held: bool
+    requests: int
+    failed: int
+    excused: int
+    longest_wait_s: dict[str, float]
+    undisturbed_wait_s: dict[str, float]
+    back_s: float | None
+    rest_s: float | None
+    wrongs: dict[str, int]
+    ways_to_fail: dict[str, int]
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def is_green(self) -> bool:
+        """Whether the promise was kept."""
+        return not self.wrongs
+
+
+class Stage:
+    """A cluster, and the rounds that are played on it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        config = cluster.config()["applications"][0]["args"]["state"]
+        self._ledger = Ledger(cluster.stores.database_url, StateConfig.model_validate(config))
+        self._asks = ModelAsks() if cluster.engine.name == "vllm" else ScriptedAsks()
+        self._doors = [Door(node.name, cluster.url_of(node)) for node in cluster.doors]
+
+    async def play(self, drill: Drill) -> Played:
+        """Play one round: load, harm, load, and all that is written down about it."""
+        before = replicas_of(self.cluster)
+        key_id, load = await self.begin(drill.name)
+        scene = Scene(self.cluster, load)
+        back_s, problem = None, None
+        await asyncio.sleep(WARM_S)
+        try:
+            ends_at = load.now + drill.watch_s
+            await drill.action(scene)
+            back_s = await until_roles_are_back(scene, drill.watch_s)
+            await asyncio.sleep(max(0.0, ends_at - load.now))
+        except (LookupError, RuntimeError, AssertionError) as error:
+            problem = f"{type(error).__name__}: {error}"
+        history = await load.finish()
+        rest_s = await self.rest()
+        self._learn(drill, history)
+        charged = await self.read(key_id, history)
+        gone = before - replicas_of(self.cluster)
+        return Played(drill, history, self.answers, charged, scene, back_s, rest_s, len(gone), problem)
+
+    async def begin(self, account: str) -> tuple[str, Load]:
+        """Put load on the service with a new key; return the key's id and the load."""
+        key_id, secret = await self._ledger.issue_key(f"{account} {time.time_ns()}")
+        return key_id, Load(self._doors, secret, self._asks.next)
+
+    async def issue(self, account: str) -> str:
+        """Return the secret of a new key."""
+        return (await self._ledger.issue_key(account))[1]
+
+    async def read(self, key_id: str, history: list[Exchange]) -> Charged:
+        """Return what is written down about a key's requests, once all of them are."""
+        return await self._ledger.read(key_id, sum(one.request_id is not None for one in history))
+
+    async def rest(self) -> float | None:
+        """Return how many seconds it took until the service was at rest, None if it does not come to rest."""
+        try:
+            return await asyncio.to_thread(self.cluster.until_at_rest)
+        except TimeoutError:
+            return None
+
+    @property
+    def answers(self) -> dict[str, dict[str, str]]:
+        """What is to be answered, by the name of the prompt."""
+        return self._asks.answers
+
+    @property
+    def url(self) -> str:
+        """The address of the service on the last node that serves."""
+        return self._doors[-1].url
+
+    def _learn(self, drill: Drill, history: list[Exchange]) -> None:
+        """Take what vLLM says in the first undisturbed round for what it has to say in all later ones."""
+        if isinstance(self._asks, ModelAsks) and drill.name == UNDISTURBED:
+            for one in history:
+                if one.is_complete:
+                    self.answers.setdefault(one.prompt, dict(one.parts))
+
+    async def warm_up(self) -> None:
+        """Ask for everything once: what a service does at its first requests is no part of a round."""
+        await self.play(undisturbed(0, "scripted"))
+
+
+def replicas_of(cluster: Cluster) -> set[int]:
+    """Return the process ids of every replica."""
+    is_replica = lambda line: ROLES["model replica"](line) or ROLES["ingress replica"](line)  # noqa: E731
+    return {process.pid for _, process in cluster.processes(is_replica)}
+
+
+def verdict_of(played: Played, baseline: dict[str, float]) -> Verdict:
+    """Judge a round; `baseline` has the longest waits of the undisturbed rounds by kind."""
+    drill, scene = played.drill, played.scene
+    extra = drill.promise.extra_wait_s
+    waits = {kind: wait + extra for kind, wait in baseline.items()} if extra is not None else {}
+    bounds = Bounds(lambda one: may_fail(drill.promise.may_fail, one, scene), limit_of(drill, scene), waits)
+    faults = [*judge(played.history, played.answers, played.charged, bounds), *judge_service(played)]
+    failed = [one for one in played.history if has_failed(one)]
+    return Verdict(
+        name=drill.name,
+        setting=drill.setting,
+        is_held=drill.is_held,
+        requests=len(played.history),
+        failed=len(failed),
+        excused=sum(bounds.may_fail(one) for one in failed),
+        longest_wait_s=played.longest_wait_s(),
+        undisturbed_wait_s=dict(baseline),
+        back_s=played.back_s if scene.roles_before else None,
+        rest_s=played.rest_s,
+        wrongs=dict(count_wrongs(faults)),
+        ways_to_fail=dict(Counter(how_it_failed(one) for one in failed if one.ended is not None).most_common(6)),
+        faults=[f"{fault.number}: {fault.wrong}: {fault.detail}" for fault in faults[:12]],
+    )
+
+
+def judge_service(played: Played) -> list[Fault]:
+    """Return what is wrong with the service after the harm, whatever clients saw."""
+    promise, faults = played.drill.promise, []
+    if played.problem is not None:
+        faults.append(Fault(Wrong.NOT_DONE, None, played.problem))
+    if played.rest_s is None:
+        faults.append(Fault(Wrong.NOT_BACK, None, played.scene.cluster.unrest()))
+    if promise.back_s is not None and (played.back_s is None or played.back_s > promise.back_s):
+        faults.append(Fault(Wrong.NOT_BACK, None, f"{played.back_s} s, of which {promise.back_s} s are promised"))
+    if promise.keeps_replicas and played.replaced:
+        faults.append(Fault(Wrong.REPLACED, None, f"{played.replaced} replicas"))
+    return faults
+
+
+def may_fail(which: str, exchange: Exchange, scene: Scene) -> bool:
+    """Return whether a promise lets an exchange fail; see `table.MayFail`."""
+    if exchange.started > scene.at:
+        return which == "node" and exchange.door in scene.nodes
+    begun = exchange.first_byte is not None and exchange.first_byte <= scene.at
+    ended_at = exchange.ended if exchange.ended is not None else float("inf")
+    has_ended = ended_at <= scene.at + CLEAN_END_S.get(which, 0.0)
+    begun_and_ended = begun and exchange.kind == "stream" and has_ended
+    match which:
+        case "connections":
+            return exchange.port in scene.ports
+        case "begun":
+            return begun_and_ended
+        case "node":
+            return exchange.door in scene.nodes or begun_and_ended
+    return False
+
+
+def limit_of(drill: Drill, scene: Scene) -> int | None:
+    """Return how many requests may fail at most: as many as the killed ingress had connections."""
+    return scene.num_connections if drill.promise.may_fail == "begun" else None

@@ -1,0 +1,106 @@
+"""The drills as data: who is killed, what is promised, and whether today's service keeps it.
+
+A row that does not hold yet says so (`is_held`): it is run, its numbers are printed, and a run does not fail by it.
+Once it holds, the run says that too, and the row is changed here.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.drills.actions import Action, cut_worker, deploy_change, kill, lose_head, lose_worker, nothing
+
+MayFail = Literal["none", "connections", "begun", "node"]
+"""Which requests may fail: none; those whose connection was the killed process's; those that had begun and go through
+the killed ingress, which end within a second; those through a node that went, and those begun on its ingress."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What must hold, whatever the drill does.
+
+    `extra_wait_s` is how much longer than in the undisturbed rounds a request may wait, None being no promise.
+    `back_s` is how soon as many processes run as before, None being no promise.
+    """
+
+    may_fail: MayFail = "none"
+    extra_wait_s: float | None = 1.0
+    back_s: float | None = None
+    keeps_replicas: bool = False
+
+
+@dataclass(frozen=True)
+class Drill:
+    """One row of the table.
+
+    `num_workers` is the cluster that it needs: none is one node with everything, else the head has the control
+    processes alone. `watch_s` is how long the load goes on after the harm has begun.
+    """
+
+    name: str
+    action: Action
+    promise: Promise
+    num_workers: int = 2
+    engine: Literal["scripted", "vllm"] = "scripted"
+    watch_s: float = 12.0
+    is_held: bool = True
+    is_quick: bool = False
+    needs_redis: bool = False
+
+    @property
+    def setting(self) -> str:
+        """The nodes and the engine, in words."""
+        nodes = "one node" if not self.num_workers else f"head + {self.num_workers}"
+        return f"{nodes}, {self.engine}"
+
+
+UNDISTURBED = "undisturbed"
+_NOTHING_FAILS = Promise()
+_STAYS = Promise(keeps_replicas=True)
+_GATEKEEPER = Promise(extra_wait_s=1.5)
+_HAPROXY = Promise(may_fail="connections", back_s=1.0)
+_INGRESS = Promise(may_fail="begun")
+_NO_BREAK = Promise(extra_wait_s=3.0)
+_NODE = Promise(may_fail="node", extra_wait_s=3.0)
+_HEAD = Promise(extra_wait_s=1.0)
+
+
+def undisturbed(num_workers: int, engine: Literal["scripted", "vllm"]) -> Drill:
+    """Return the round with which the others of a cluster are compared."""
+    return Drill(UNDISTURBED, nothing, _NOTHING_FAILS, num_workers, engine)
+
+
+DRILLS: tuple[Drill, ...] = (
+    Drill("ServeController", kill("ServeController"), _STAYS, num_workers=0, is_quick=True),
+    Drill("ProxyActor", kill("ProxyActor"), _NOTHING_FAILS, num_workers=0),
+    Drill("HAProxy", kill("HAProxy"), _HAPROXY, num_workers=0, watch_s=40, is_held=False),
+    Drill("gatekeeper", kill("gatekeeper"), _GATEKEEPER, num_workers=0, is_quick=True),
+    Drill("coordinator", kill("coordinator"), _NOTHING_FAILS, num_workers=0, is_quick=True),
+    Drill("dashboard agent", kill("dashboard agent"), _NOTHING_FAILS, num_workers=0),
+    Drill("EngineCore", kill("EngineCore"), _NO_BREAK, num_workers=0, is_held=False),
+    Drill("model replica", kill("model replica"), _NO_BREAK, num_workers=0, is_held=False),
+    Drill("ingress replica", kill("ingress replica"), _INGRESS, num_workers=0, is_held=False),
+    Drill("ServeController", kill("ServeController"), _STAYS),
+    Drill("ProxyActor", kill("ProxyActor"), _NOTHING_FAILS),
+    Drill("HAProxyManager", kill("HAProxyManager"), _NOTHING_FAILS, watch_s=40, is_held=False),
+    Drill("HAProxy", kill("HAProxy"), _HAPROXY, watch_s=40, is_held=False),
+    Drill("front's agent", kill("front's agent"), _NOTHING_FAILS, is_held=False),
+    Drill("gatekeeper", kill("gatekeeper"), _GATEKEEPER),
+    Drill("coordinator", kill("coordinator"), _NOTHING_FAILS),
+    Drill("dashboard agent", kill("dashboard agent"), _NOTHING_FAILS, is_held=False),
+    Drill("runtime environment agent", kill("runtime environment agent"), _NOTHING_FAILS, is_held=False),
+    Drill("EngineCore", kill("EngineCore"), _NO_BREAK, is_held=False),
+    Drill("model replica", kill("model replica"), _NO_BREAK, is_held=False),
+    Drill("ingress replica", kill("ingress replica"), _INGRESS, is_held=False),
+    Drill("raylet of a worker", kill("raylet"), _NODE, watch_s=40, is_held=False),
+    Drill("worker node", lose_worker(back_after_s=30), _NODE, watch_s=45, is_held=False),
+    Drill("worker node cut off for 60 s", cut_worker(60), _NODE, watch_s=75, is_held=False),
+    Drill("gcs_server", kill("gcs_server"), _HEAD, watch_s=30, is_held=False, needs_redis=True),
+    Drill("head node for 60 s", lose_head(60), _HEAD, watch_s=90, is_held=False, needs_redis=True),
+    Drill(
+        "head node, replaced at another address", lose_head(5, 12), _HEAD, watch_s=60, is_held=False, needs_redis=True
+    ),
+    Drill("nothing: a new configuration is deployed", deploy_change, _NOTHING_FAILS, watch_s=40, is_held=False),
+    Drill("EngineCore", kill("EngineCore"), _NO_BREAK, engine="vllm", watch_s=20, is_held=False),
+    Drill("model replica", kill("model replica"), _NO_BREAK, engine="vllm", watch_s=20, is_held=False),
+    Drill("worker node", lose_worker(back_after_s=30), _NODE, engine="vllm", watch_s=45, is_held=False),
+)

