@@ -12,8 +12,9 @@ import asyncio
 import shutil
 import sys
 import tempfile
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import TypeVar
 
@@ -65,30 +66,29 @@ def _cluster_of(drill: Drill) -> tuple[str, int]:
     return drill.engine, drill.num_workers
 
 
-async def play_all(drills: Sequence[Drill], rounds: int, folder: Path) -> list[Verdict]:
-    """Play every drill so many times, in turns, each cluster after the other; return the verdicts."""
-    verdicts: list[Verdict] = []
+async def play_all(drills: Sequence[Drill], rounds: int, folder: Path, played: list[Played]) -> None:
+    """Play every drill so many times, in turns, each cluster after the other; adds the rounds to `played`."""
     for (engine, num_workers), of_cluster in groupby(drills, _cluster_of):
-        cluster = Cluster(folder / f"{engine}-{num_workers}", num_workers, engine)
-        try:
-            await asyncio.to_thread(cluster.start)
-            verdicts += await _play_turns(Stage(cluster), list(of_cluster), rounds)
-        finally:
-            await asyncio.to_thread(cluster.stop)
-    return verdicts
+        turns = deque(_turns(list(of_cluster), rounds))
+        for number in count(1):
+            if not turns:
+                break
+            cluster = Cluster(folder / f"{engine}-{num_workers}-{number}", num_workers, engine)
+            try:
+                await asyncio.to_thread(cluster.start)
+                await _play_turns(Stage(cluster), turns, played)
+            finally:
+                await asyncio.to_thread(cluster.remove)
 
 
-async def _play_turns(stage: Stage, drills: Sequence[Drill], rounds: int) -> list[Verdict]:
-    """Play the drills in turns, each turn beginning with an undisturbed round; judge them by all of these."""
+async def _play_turns(stage: Stage, turns: deque[Drill], played: list[Played]) -> None:
+    """Play the drills until none is left, or the service does not come to rest: the next has a new one."""
     await stage.warm_up()
-    played: list[Played] = []
-    for drill in _turns(drills, rounds):
-        played.append(await stage.play(drill))
-        print(describe_round(verdict_of(played[-1], baseline_of(played))), flush=True)
-        if played[-1].rest_s is None:
-            print("The service did not come to rest: the rest of this cluster's drills is not played.")
+    while turns:
+        played.append(await stage.play(turns.popleft()))
+        print(describe_round(judge_all(played)[-1]), flush=True)
+        if played[-1].unrest:
             break
-    return [verdict_of(one, baseline_of(played)) for one in played]
 
 
 def _turns(drills: Sequence[Drill], rounds: int) -> Iterator[Drill]:
@@ -98,14 +98,14 @@ def _turns(drills: Sequence[Drill], rounds: int) -> Iterator[Drill]:
         yield from drills
 
 
-def baseline_of(played: Sequence[Played]) -> dict[str, float]:
-    """Return the longest wait of each kind of request in the undisturbed rounds."""
-    waits: dict[str, float] = {}
+def judge_all(played: Sequence[Played]) -> list[Verdict]:
+    """Return the verdict on each round, by the longest waits of all undisturbed rounds in the same setting."""
+    waits: dict[str, dict[str, float]] = defaultdict(dict)
     for one in played:
         if one.drill.name == UNDISTURBED:
-            for kind, wait in one.longest_wait_s().items():
-                waits[kind] = max(waits.get(kind, 0.0), wait)
-    return waits
+            baseline = waits[one.drill.setting]
+            baseline |= {kind: max(wait, baseline.get(kind, 0.0)) for kind, wait in one.longest_wait_s().items()}
+    return [verdict_of(one, waits[one.drill.setting]) for one in played]
 
 
 async def on_two_workers(folder: Path, work: Callable[[Stage], Awaitable[T]]) -> T:
@@ -115,7 +115,7 @@ async def on_two_workers(folder: Path, work: Callable[[Stage], Awaitable[T]]) ->
         await asyncio.to_thread(cluster.start)
         return await work(Stage(cluster))
     finally:
-        await asyncio.to_thread(cluster.stop)
+        await asyncio.to_thread(cluster.remove)
 
 
 def run_drills(options: argparse.Namespace, folder: Path) -> int:
@@ -124,9 +124,13 @@ def run_drills(options: argparse.Namespace, folder: Path) -> int:
     if redis_program() is None:
         left_out = [(drill.name, missing.NO_REDIS) for drill in drills if drill.needs_redis]
         drills = [drill for drill in drills if not drill.needs_redis]
-    verdicts = asyncio.run(play_all(drills, options.rounds, folder))
-    print(render_table(verdicts, left_out))
-    print(write_results(options.results, verdicts, options.command, left_out))
+    played: list[Played] = []
+    try:
+        asyncio.run(play_all(drills, options.rounds, folder, played))
+    finally:
+        verdicts = judge_all(played)
+        print(render_table(verdicts, left_out))
+        print(write_results(options.results, verdicts, options.command, left_out))
     return int(any(one.is_held and not one.is_green for one in verdicts))
 
 

@@ -13,6 +13,7 @@ from tests.drills.cluster import HTTP_PORT, Cluster
 from tests.drills.load import Load
 from tests.drills.nodes import Node, end
 from tests.drills.roles import find
+from tests.drills.sockets import accepted_by
 
 CHECK_S = 1.0
 """How long a load balancer in front of the nodes takes to see that one is away."""
@@ -44,33 +45,36 @@ async def nothing(scene: Scene) -> None:
     scene.at = scene.load.now
 
 
-def kill(role: str) -> Action:
-    """Return what kills one process with a role, on a node that serves where there is one."""
+def kill(role: str, *, takes_node: bool = False) -> Action:
+    """Return what kills one process with a role, on a node that serves where there is one.
+
+    `takes_node` says that all of the node's processes end with it.
+    """
 
     async def act(scene: Scene) -> None:
         found = await asyncio.to_thread(find, scene.cluster, role)
         if not found:
             raise LookupError(f"no process is a {role}")
         scene.roles_before = {role: len(found)}
-        serving = [process for node, process in found if node in scene.cluster.doors]
-        victim = (serving or [process for _, process in found])[0]
-        _note_connections(scene, victim)
+        node, victim = ([one for one in found if one[0] in scene.cluster.doors] or found)[0]
+        if takes_node:
+            _note_node(scene, node)
+        else:
+            _note_connections(scene, victim)
         scene.at = scene.load.now
         end([victim])
+        if takes_node:
+            await asyncio.sleep(CHECK_S)
+            scene.load.leave(node.name)
 
     return act
 
 
 def _note_connections(scene: Scene, process: psutil.Process) -> None:
     """Note who is connected to a process, and how many connections its own listening ports have."""
-    try:
-        connections = process.net_connections("tcp")
-    except psutil.Error:
-        return
-    listening = {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
-    taken = [one for one in connections if one.status == psutil.CONN_ESTABLISHED and one.laddr.port in listening]
-    scene.ports |= {one.raddr.port for one in taken if one.laddr.port == HTTP_PORT}
-    scene.num_connections += len(taken)
+    accepted = accepted_by(process.pid)
+    scene.ports |= {one.other_port for one in accepted if one.own_port == HTTP_PORT}
+    scene.num_connections += len(accepted)
 
 
 def lose_worker(back_after_s: float | None = None) -> Action:

@@ -47,6 +47,7 @@ class Cluster:
         self.changes: dict[str, Any] = {}
         """Fields in which the model's configuration differs from the engine's own."""
         self.environment: dict[str, str] = {}
+        self._former_heads: list[Node] = []
 
     @property
     def nodes(self) -> list[Node]:
@@ -82,6 +83,7 @@ class Cluster:
 
     def move_head(self, number: int) -> None:
         """Replace the head, which is dead, by a new node at another address: its name moves with it."""
+        self._former_heads.append(self.head)
         self.head = Node(f"head-{number}", number, self.folder / f"head-{number}")
         name_hosts(self.folder, {HEAD_NAME: self.head.address})
         self.start_head()
@@ -101,7 +103,9 @@ class Cluster:
         """Return the dashboard's answer about the applications, None where there is none."""
         url = f"http://{self.head.address}:{DASHBOARD_PORT}/api/serve/applications/"
         try:
-            return httpx2.request(method, url, json=body, headers={"Authorization": f"Bearer {self.token}"}, timeout=20)
+            headers = {"Authorization": f"Bearer {self.token}"}
+            timeout_s = 20 if body is None else 120  # The first deployment starts Serve, before it is answered.
+            return httpx2.request(method, url, json=body, headers=headers, timeout=timeout_s)
         except httpx2.TransportError:
             return None
 
@@ -147,15 +151,15 @@ class Cluster:
         """Return the service's processes whose command line matches, each with its node."""
         return [(node, process) for node in self.nodes for process in node.processes(matches)]
 
-    def stop(self) -> None:
-        """End every node; what is left ends with the namespaces."""
-        for node in [*self.nodes, self.stores.node]:
-            for container in node.containers.values():
-                container.kill()
+    def remove(self) -> None:
+        """End every node, and the stores."""
+        for node in [*self.nodes, *self._former_heads, self.stores.node]:
+            node.remove()
 
     def _start_ray(self, node: Node, options: str) -> None:
         paths = "--object-store-memory=100000000 --disable-usage-stats --temp-dir=/mnt/ray"
-        node.start("ray", [*RAY, "start", "--block", *options.split(), *paths.split()], self.environment)
+        command = [*RAY, "start", "--block", *options.split(), *paths.split()]
+        node.start("ray", command, self.environment, lambda: node.has_process(is_raylet))
 
     def _start_front(self, node: Node) -> None:
         seeds = [
@@ -165,7 +169,7 @@ class Cluster:
         node.start("front", [*MANTA, "front", "--port", str(HTTP_PORT), *seeds, *dashboard], self.environment)
 
     def _num_raylets(self) -> int:
-        return len(self.processes(lambda title: "/raylet/raylet " in title))
+        return len(self.processes(is_raylet))
 
     def _environment(self) -> dict[str, str]:
         """Return what the cluster runs with: what `manta serve` would set, and where the stores are."""
@@ -191,6 +195,11 @@ class Cluster:
                 "RAY_external_storage_namespace": "manta",
             }
         return environment
+
+
+def is_raylet(title: str) -> bool:
+    """Return whether a command line is that of a raylet, without which a node is of no use to Ray."""
+    return "/raylet/raylet " in title
 
 
 def until(condition: Callable[[], bool], timeout_s: float, what: str, explain: Callable[[], str] = lambda: "") -> None:

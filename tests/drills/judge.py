@@ -94,7 +94,7 @@ def judge_exchange(exchange: Exchange, expected: Mapping[str, str], bounds: Boun
             Wrong.HUNG, f"{exchange.kind} by {exchange.door}, {sum(map(len, exchange.parts.values()))} characters"
         )
         return
-    if repeated := _ends_again(exchange):
+    if repeated := _ends_again(exchange, expected):
         yield fault(Wrong.ENDED_TWICE, repeated)
     if problem := _compare(exchange.parts, expected, exchange.is_complete):
         yield fault(Wrong.WRONG_TEXT, problem)
@@ -120,10 +120,10 @@ def how_it_failed(exchange: Exchange) -> str:
     return f"{exchange.status}: the answer ended without its end"
 
 
-def _ends_again(exchange: Exchange) -> str:
+def _ends_again(exchange: Exchange, expected: Mapping[str, str]) -> str:
     """Return how an answer ended more than once, "" if it did not."""
     finished = sum(end.startswith("finish:") for end in exchange.ends)
-    choices = len({place.partition(".")[0] for place in exchange.parts}) or 1
+    choices = len({place.partition(".")[0] for place in {*exchange.parts, *expected}}) or 1
     if finished > choices:
         return f"{finished} finish reasons for {choices} choices"
     if exchange.ends.count("[DONE]") > 1 or exchange.after_end:

@@ -19,14 +19,25 @@ import psutil
 from tests.drills.apart import BRIDGE, run
 
 RESTART_AFTER_S = 1.0
+UNHEALTHY_S = 10.0
+"""A container that was healthy, and has not been for so long, is started again, as by Kubernetes' liveness probe."""
+_CHECK_S = 2.0
 _HOSTS = Path("/etc/hosts")
 
 
 class Container:
     """A command in a process table of its own on a node."""
 
-    def __init__(self, node: "Node", name: str, command: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        node: "Node",
+        name: str,
+        command: list[str],
+        environment: Mapping[str, str],
+        is_healthy: Callable[[], bool],
+    ) -> None:
         self.num_starts = 0
+        self._is_healthy = is_healthy
         self._node = node
         self._command = command
         self._environment = dict(environment)
@@ -45,11 +56,7 @@ class Container:
     def kill(self) -> None:
         """End every process of the container at once, and start none again."""
         self._is_wanted = False
-        if self._process is not None:
-            with suppress(psutil.NoSuchProcess):
-                for first in psutil.Process(self._process.pid).children():
-                    first.kill()
-            self._process.wait(timeout=30)
+        self._end()
         if self._keeper is not None:
             self._keeper.join(timeout=30)
 
@@ -72,14 +79,32 @@ class Container:
             )
         self.num_starts += 1
 
+    def _end(self) -> None:
+        if self._process is not None:
+            with suppress(psutil.NoSuchProcess):
+                for first in psutil.Process(self._process.pid).children():
+                    first.kill()
+            self._process.wait(timeout=30)
+
     def _keep(self) -> None:
         while self._is_wanted:
-            assert self._process is not None
-            self._process.wait()
+            self._until_ended()
             if self._is_wanted:
                 time.sleep(RESTART_AFTER_S)
             if self._is_wanted:
                 self._spawn()
+
+    def _until_ended(self) -> None:
+        """Return when the container has ended, by itself or because it was no longer healthy."""
+        healthy_at = None
+        while self.is_running:
+            if self._is_healthy():
+                healthy_at = time.monotonic()
+            elif healthy_at is not None and time.monotonic() - healthy_at > UNHEALTHY_S:
+                self._end()
+            assert self._process is not None
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_CHECK_S)
 
 
 class Node:
@@ -103,9 +128,15 @@ class Node:
             run(command)
         self._network = os.stat(f"/run/netns/{name}").st_ino
 
-    def start(self, name: str, command: list[str], environment: Mapping[str, str]) -> Container:
-        """Start a container; it is started again whenever it ends by itself."""
-        container = self.containers[name] = Container(self, name, command, environment)
+    def start(
+        self,
+        name: str,
+        command: list[str],
+        environment: Mapping[str, str],
+        is_healthy: Callable[[], bool] = lambda: True,
+    ) -> Container:
+        """Start a container; it is started again when it ends by itself, or is no longer healthy."""
+        container = self.containers[name] = Container(self, name, command, environment, is_healthy)
         container.start()
         return container
 
@@ -129,9 +160,20 @@ class Node:
         for container in self.containers.values():
             container.start()
 
+    def remove(self) -> None:
+        """End what runs on the node, and the node."""
+        for container in self.containers.values():
+            container.kill()
+        run(f"ip link delete to-{self.name}")
+        run(f"ip netns delete {self.name}")
+
     def processes(self, matches: Callable[[str], bool] = lambda title: True) -> list[psutil.Process]:
         """Return the node's living processes whose command line matches."""
         return [one for one in psutil.process_iter() if self._owns(one) and matches(title_of(one))]
+
+    def has_process(self, matches: Callable[[str], bool]) -> bool:
+        """Return whether a living process of the node matches."""
+        return any(matches(title_of(one)) and self._owns(one) for one in psutil.process_iter())
 
     def _owns(self, process: psutil.Process) -> bool:
         try:

@@ -34,6 +34,8 @@ class Played:
     back_s: float | None
     rest_s: float | None
     """How long after the load's end the service was at rest again, None where it never was."""
+    unrest: str
+    """What was not yet at rest, where it never was."""
     replaced: int
     """How many replicas are others than before."""
     problem: str | None = None
@@ -97,11 +99,11 @@ class Stage:
         except (LookupError, RuntimeError, AssertionError) as error:
             problem = f"{type(error).__name__}: {error}"
         history = await load.finish()
-        rest_s = await self.rest()
+        rest_s, unrest = await self.rest()
         self._learn(drill, history)
         charged = await self.read(key_id, history)
         gone = before - replicas_of(self.cluster)
-        return Played(drill, history, self.answers, charged, scene, back_s, rest_s, len(gone), problem)
+        return Played(drill, history, self.answers, charged, scene, back_s, rest_s, unrest, len(gone), problem)
 
     async def begin(self, account: str) -> tuple[str, Load]:
         """Put load on the service with a new key; return the key's id and the load."""
@@ -116,12 +118,12 @@ class Stage:
         """Return what is written down about a key's requests, once all of them are."""
         return await self._ledger.read(key_id, sum(one.request_id is not None for one in history))
 
-    async def rest(self) -> float | None:
-        """Return how many seconds it took until the service was at rest, None if it does not come to rest."""
+    async def rest(self) -> tuple[float | None, str]:
+        """Return how many seconds it took until the service was at rest; None, and why, if it does not come to it."""
         try:
-            return await asyncio.to_thread(self.cluster.until_at_rest)
-        except TimeoutError:
-            return None
+            return await asyncio.to_thread(self.cluster.until_at_rest), ""
+        except TimeoutError as error:
+            return None, str(error)
 
     @property
     def answers(self) -> dict[str, dict[str, str]]:
@@ -181,8 +183,8 @@ def judge_service(played: Played) -> list[Fault]:
     promise, faults = played.drill.promise, []
     if played.problem is not None:
         faults.append(Fault(Wrong.NOT_DONE, None, played.problem))
-    if played.rest_s is None:
-        faults.append(Fault(Wrong.NOT_BACK, None, played.scene.cluster.unrest()))
+    if played.unrest:
+        faults.append(Fault(Wrong.NOT_BACK, None, played.unrest))
     if promise.back_s is not None and (played.back_s is None or played.back_s > promise.back_s):
         faults.append(Fault(Wrong.NOT_BACK, None, f"{played.back_s} s, of which {promise.back_s} s are promised"))
     if promise.keeps_replicas and played.replaced:

@@ -1,5 +1,7 @@
 """The drills' table, and what a promise lets fail."""
 
+import os
+import socket
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +13,7 @@ from tests.drills.load import SplitEvents, read_body
 from tests.drills.report import render_table
 from tests.drills.roles import ROLES
 from tests.drills.rounds import Verdict, may_fail
+from tests.drills.sockets import accepted_by
 from tests.drills.steady import Sample, trend_of
 from tests.drills.table import DRILLS
 
@@ -100,3 +103,12 @@ def test_memory_that_grows_and_files_that_stay_open_are_seen() -> None:
     assert (round(trend.mb_per_hour, 6), trend.more_files, trend.is_growing) == (5.0, 1, True)
     still = trend_of("p", [Sample(at, 100.0, 10) for at in range(0, 100, 10)], settled_s=20)
     assert (still.mb_per_hour, still.is_growing) == (0.0, False)
+
+
+def test_connections_are_those_that_came_to_a_process() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
+        accepted, _ = listener.accept()
+        with accepted:
+            port = listener.getsockname()[1]
+            assert (port, client.getsockname()[1]) in accepted_by(os.getpid())
+            assert (client.getsockname()[1], port) not in accepted_by(os.getpid())
