@@ -32,7 +32,7 @@ class Cluster:
     """A running service on nodes. The first node is Ray's head; clients reach those in `doors`."""
 
     def __init__(self, folder: Path, num_workers: int, engine: str) -> None:
-        """Make the nodes; `num_workers` 0 has the head serve, else it runs the control processes alone.
+        """Make the nodes; the head serves too, unless there are two workers or more.
 
         `engine` names one of `configuration.ENGINES`.
         """
@@ -40,7 +40,7 @@ class Cluster:
         self.folder = folder
         self.head = Node("head", 11, folder / "head")
         self.workers = [Node(f"worker-{n}", 20 + n, folder / f"worker-{n}") for n in range(1, num_workers + 1)]
-        self.doors = self.workers or [self.head]
+        self.doors = self.workers if num_workers > 1 else self.nodes
         """The nodes that serve."""
         self.stores = Stores(Node("stores", 10, folder / "stores"), sys.executable)
         self.token = secrets.token_hex(32)
@@ -72,7 +72,7 @@ class Cluster:
 
     def start_head(self) -> None:
         """Start the head node's Ray."""
-        cpus = 0 if self.workers else 8
+        cpus = 8 if self.head in self.doors else 0
         address = self.head.address
         options = f"--head --node-ip-address={address} --port={RAY_PORT} --num-cpus={cpus} --dashboard-host={address}"
         self._start_ray(self.head, f"{options} --dashboard-port={DASHBOARD_PORT} --include-dashboard=true")
@@ -83,6 +83,7 @@ class Cluster:
 
     def move_head(self, number: int) -> None:
         """Replace the head, which is dead, by a new node at another address: its name moves with it."""
+        assert self.head not in self.doors
         self._former_heads.append(self.head)
         self.head = Node(f"head-{number}", number, self.folder / f"head-{number}")
         name_hosts(self.folder, {HEAD_NAME: self.head.address})

@@ -73,10 +73,6 @@ class Load:
             if door == node:
                 client.cancel()
 
-    def come_back(self, node: str) -> None:
-        """Have new requests go to the node again."""
-        self._down.discard(node)
-
     async def finish(self) -> list[Exchange]:
         """Send nothing more; return the history once every request has ended, or is given up."""
         self._is_on = False

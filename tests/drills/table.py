@@ -32,8 +32,8 @@ class Promise:
 class Drill:
     """One row of the table.
 
-    `num_workers` is the cluster that it needs: none is one node with everything, else the head has the control
-    processes alone. `watch_s` is how long the load goes on after the harm has begun.
+    `num_workers` is the cluster that it needs: of two and more workers, the head has the control processes alone, else
+    it serves too. `watch_s` is how long the load goes on after the harm has begun.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Drill:
     @property
     def setting(self) -> str:
         """The nodes and the engine, in words."""
-        nodes = "one node" if not self.num_workers else f"head + {self.num_workers}"
+        nodes = {0: "one node", 1: "two nodes"}.get(self.num_workers, f"head + {self.num_workers}")
         return f"{nodes}, {self.engine}"
 
 
@@ -100,6 +100,9 @@ DRILLS: tuple[Drill, ...] = (
         "head node, replaced at another address", lose_head(5, 12), _HEAD, watch_s=60, is_held=False, needs_redis=True
     ),
     Drill("nothing: a new configuration is deployed", deploy_change, _NOTHING_FAILS, watch_s=40, is_held=False),
+    Drill("ServeController", kill("ServeController"), _STAYS, num_workers=1),
+    Drill("worker node", lose_worker(back_after_s=30), _NODE, num_workers=1, watch_s=45, is_held=False),
+    Drill("head node for 60 s", lose_head(60), _NODE, num_workers=1, watch_s=90, is_held=False, needs_redis=True),
     Drill("EngineCore", kill("EngineCore"), _NO_BREAK, engine="vllm", watch_s=20, is_held=False),
     Drill("model replica", kill("model replica"), _NO_BREAK, engine="vllm", watch_s=20, is_held=False),
     Drill("worker node", lose_worker(back_after_s=30), _NODE, engine="vllm", watch_s=45, is_held=False),
