@@ -35,6 +35,8 @@ class Scene:
     """The nodes that were taken away."""
     roles_before: dict[str, int] = field(default_factory=dict)
     """How many processes had the role of what was killed."""
+    victims: set[int] = field(default_factory=set)
+    """The process ids of what was killed."""
 
 
 Action = Callable[[Scene], Awaitable[None]]
@@ -62,6 +64,7 @@ def kill(role: str, *, takes_node: bool = False) -> Action:
         else:
             _note_connections(scene, victim)
         scene.at = scene.load.now
+        scene.victims.add(victim.pid)
         end([victim])
         if takes_node:
             await asyncio.sleep(CHECK_S)
@@ -108,7 +111,7 @@ def cut_worker(for_s: float) -> Action:
     return act
 
 
-def lose_head(away_s: float, new_number: int | None = None) -> Action:
+def lose_head(away_s: float, *, is_replaced: bool = False) -> Action:
     """Return what takes the head's power away; it comes back after `away_s`, or another does at another address."""
 
     async def act(scene: Scene) -> None:
@@ -119,10 +122,7 @@ def lose_head(away_s: float, new_number: int | None = None) -> Action:
             await asyncio.sleep(CHECK_S)
             scene.load.leave(head.name)
         await asyncio.sleep(away_s)
-        if new_number is None:
-            await asyncio.to_thread(head.restart)
-        else:
-            await asyncio.to_thread(scene.cluster.move_head, new_number)
+        await asyncio.to_thread(scene.cluster.replace_head if is_replaced else head.restart)
 
     return act
 
@@ -145,8 +145,9 @@ async def deploy_change(scene: Scene) -> None:
 async def until_roles_are_back(scene: Scene, timeout_s: float) -> float | None:
     """Return how many seconds after the harm each role had as many processes as before, None if not in time."""
     while scene.load.now - scene.at < timeout_s:
-        counts = {role: len(await asyncio.to_thread(find, scene.cluster, role)) for role in scene.roles_before}
-        if all(counts[role] >= num for role, num in scene.roles_before.items()):
+        found = {role: await asyncio.to_thread(find, scene.cluster, role) for role in scene.roles_before}
+        living = {role: {one.pid for _, one in processes} - scene.victims for role, processes in found.items()}
+        if all(len(living[role]) >= num for role, num in scene.roles_before.items()):
             return scene.load.now - scene.at
         await asyncio.sleep(0.1)
     return None

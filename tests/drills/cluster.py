@@ -81,10 +81,11 @@ class Cluster:
         """Start Ray on another node."""
         self._start_ray(node, f"--address={HEAD_NAME}:{RAY_PORT} --node-ip-address={node.address} --num-cpus=8")
 
-    def move_head(self, number: int) -> None:
+    def replace_head(self) -> None:
         """Replace the head, which is dead, by a new node at another address: its name moves with it."""
         assert self.head not in self.doors
         self._former_heads.append(self.head)
+        number = 11 + len(self._former_heads)
         self.head = Node(f"head-{number}", number, self.folder / f"head-{number}")
         name_hosts(self.folder, {HEAD_NAME: self.head.address})
         self.start_head()

@@ -97,7 +97,12 @@ DRILLS: tuple[Drill, ...] = (
     Drill("gcs_server", kill("gcs_server"), _HEAD, watch_s=30, is_held=False, needs_redis=True),
     Drill("head node for 60 s", lose_head(60), _HEAD, watch_s=90, is_held=False, needs_redis=True),
     Drill(
-        "head node, replaced at another address", lose_head(5, 12), _HEAD, watch_s=60, is_held=False, needs_redis=True
+        "head node, replaced at another address",
+        lose_head(5, is_replaced=True),
+        _HEAD,
+        watch_s=60,
+        is_held=False,
+        needs_redis=True,
     ),
     Drill("nothing: a new configuration is deployed", deploy_change, _NOTHING_FAILS, watch_s=40, is_held=False),
     Drill("ServeController", kill("ServeController"), _STAYS, num_workers=1),
