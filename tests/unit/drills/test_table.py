@@ -2,7 +2,7 @@
 
 import os
 import socket
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from tests.drills.exchange import Exchange
 from tests.drills.load import SplitEvents, read_body
+from tests.drills.page import BEGIN, END, PAGE, fill
 from tests.drills.report import render_table
 from tests.drills.roles import ROLES
 from tests.drills.rounds import Verdict, may_fail
@@ -112,3 +113,13 @@ def test_connections_are_those_that_came_to_a_process() -> None:
             port = listener.getsockname()[1]
             assert (port, client.getsockname()[1]) in accepted_by(os.getpid())
             assert (client.getsockname()[1], port) not in accepted_by(os.getpid())
+
+
+def test_page_is_filled_with_the_table_of_a_run_and_keeps_the_rest() -> None:
+    machine = {"date": "2026-11-24 22:00 UTC", "commit": "abc", "cpu": "2 cores", "memory": "25 GB"}
+    record = {"command": "make drills", "machine": machine, "left_out": [], "rounds": [asdict(verdict())]}
+    page = fill(fill(f"before\n{BEGIN}old\n{END}after\n", record), record)
+    assert page.startswith(f"before\n{BEGIN}\n| killed |")
+    assert page.endswith(f"`make drills`, 2026-11-24 22:00 UTC, commit abc, 2 cores, 25 GB.\n\n{END}after\n")
+    assert "old" not in page
+    assert fill(PAGE.read_text(), record).count(BEGIN) == 1
