@@ -25,6 +25,7 @@ class ResumedState(CachedRequestState):  # type: ignore[misc]  # vLLM is not typ
 
     row_size: ClassVar[int] = 0
     """The size of the vocabulary."""
+    generator: Any
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,12 +40,13 @@ class ResumedState(CachedRequestState):  # type: ignore[misc]  # vLLM is not typ
             skip_rows(self.generator, len(self.output_token_ids), self.row_size)
 
 
-class RewindingGenerator(torch.Generator):
+class RewindingGenerator(torch.Generator):  # type: ignore[misc]  # torch is not typed here.
     """A generator on a CPU that can take back its last row. It begins after a row for each of the tokens so far."""
 
     def __new__(cls, *_: Any) -> "RewindingGenerator":
         """Return one, which is made of no argument: torch's own class takes only a device."""
-        return super().__new__(cls)
+        made: RewindingGenerator = super().__new__(cls)
+        return made
 
     def __init__(self, seed: int, token_ids: list[int], row_size: int) -> None:
         self._token_ids = token_ids
