@@ -275,11 +275,13 @@ async def link(channel_end, monkeypatch):
     pumps = set()
 
     async def pump(reader, writer):
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(65536):
-                await is_up.wait()
-                writer.write(data)
-            writer.close()
+        try:
+            with contextlib.suppress(ConnectionError):
+                while data := await reader.read(65536):
+                    await is_up.wait()
+                    writer.write(data)
+        finally:
+            writer.transport.abort()
 
     async def relay(reader, writer):
         far_reader, far_writer = await asyncio.open_connection(address["host"], address["port"])
@@ -293,6 +295,7 @@ async def link(channel_end, monkeypatch):
     for task in pumps:
         task.cancel()
     await asyncio.gather(*pumps, return_exceptions=True)
+    await asyncio.sleep(0.01)  # Until the sockets are closed.
 
 
 async def test_both_ends_notice_a_link_that_is_cut_without_a_word(channel_end, link):
