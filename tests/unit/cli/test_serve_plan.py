@@ -77,7 +77,7 @@ def test_front_has_the_port_and_serve_another_one(console: Console, state_dir: P
     plan = load_plan(CONFIGS / "local.yaml", console)
     settings = serve.front_settings(plan)
     assert (settings.host, settings.port) == ("127.0.0.1", 8000)
-    assert settings.run_dir == state_dir / "front"
+    assert settings.run_dir == choose_run_dir(state_dir)
     assert settings.drain_s == plan.drain_s == 120.0
     assert settings.trust.request_key == FrontTrust.from_pepper(plan.state.pepper).request_key
     serve.write_serve_config(plan)
