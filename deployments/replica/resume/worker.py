@@ -23,9 +23,9 @@ from deployments.replica.resume.request import resumed_of
 class ResumedState(CachedRequestState):  # type: ignore[misc]  # vLLM is not typed here.
     """The state of a request, with the tokens that were written before."""
 
+    generator: Any
     row_size: ClassVar[int] = 0
     """The size of the vocabulary."""
-    generator: Any
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,13 +40,12 @@ class ResumedState(CachedRequestState):  # type: ignore[misc]  # vLLM is not typ
             skip_rows(self.generator, len(self.output_token_ids), self.row_size)
 
 
-class RewindingGenerator(torch.Generator):  # type: ignore[misc]  # torch is not typed here.
+class RewindingGenerator(torch.Generator):  # type: ignore[misc]  # Nor is torch.
     """A generator on a CPU that can take back its last row. It begins after a row for each of the tokens so far."""
 
-    def __new__(cls, *_: Any) -> "RewindingGenerator":
+    def __new__(cls, *_: Any) -> Any:
         """Return one, which is made of no argument: torch's own class takes only a device."""
-        made: RewindingGenerator = super().__new__(cls)
-        return made
+        return super().__new__(cls)
 
     def __init__(self, seed: int, token_ids: list[int], row_size: int) -> None:
         self._token_ids = token_ids
