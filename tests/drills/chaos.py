@@ -26,7 +26,6 @@ LINE_TOKENS = 4
 PROCESSES = (
     "ServeController",
     "ProxyActor",
-    "HAProxyManager",
     "HAProxy",
     "front's agent",
     "gatekeeper",

@@ -5,7 +5,6 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from tests.drills.stores import Stores
 
 ROOT = Path(__file__).parents[2]
 MANTA = [sys.executable, "-c", "from serve_app.cli import main; main()"]
-HAS_FRONT = find_spec("serve_app.front") is not None
 RAY = [sys.executable, "-c", "from ray.scripts.scripts import main; main()"]
 HEAD_NAME = "manta-head"
 HTTP_PORT, PROXY_PORT, RAY_PORT, DASHBOARD_PORT = 8000, 8001, 6380, 8265
@@ -64,9 +62,8 @@ class Cluster:
         for node in self.workers:
             self.start_worker(node)
         until(lambda: self._num_raylets() == len(self.nodes), START_S, "the workers")
-        if HAS_FRONT:
-            for node in self.doors:
-                self._start_front(node)
+        for node in self.doors:
+            self._start_front(node)
         self.deploy(self.config())
         self.until_at_rest(START_S)
 
@@ -92,8 +89,7 @@ class Cluster:
 
     def config(self) -> dict[str, Any]:
         """Return the configuration."""
-        port = PROXY_PORT if HAS_FRONT else HTTP_PORT
-        return service_config(self.engine, self.stores.s3_url, port, **self.changes)
+        return service_config(self.engine, self.stores.s3_url, PROXY_PORT, **self.changes)
 
     def deploy(self, config: dict[str, Any]) -> None:
         """Have Serve move to a configuration, as `serve deploy` does."""

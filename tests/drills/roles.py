@@ -19,7 +19,6 @@ def _has(*words: str) -> Callable[[str], bool]:
 ROLES: dict[str, Callable[[str], bool]] = {
     "ServeController": _begins("ray::ServeController"),
     "ProxyActor": _begins("ray::ProxyActor"),
-    "HAProxyManager": _begins("ray::HAProxyManager"),
     "HAProxy": lambda line: line.split(" ")[0].endswith("/haproxy"),
     "front's agent": _has("serve_app.front.agent"),
     "gatekeeper": _begins("ray::GatekeeperActor"),

