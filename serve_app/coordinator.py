@@ -3,7 +3,7 @@
 `app` binds it to the ingress, which so knows nothing of `batch`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ray.serve.handle import DeploymentHandle
 
@@ -14,15 +14,19 @@ from serve_app.config import ServiceConfig
 
 
 class ClusterCoordinator:
-    """The one coordinator of the cluster, for this configuration; keeps `ingress.Coordinator`."""
+    """The one coordinator of the cluster, for this configuration; keeps `ingress.Coordinator`.
+
+    It holds values alone: a Serve controller that restarts has every ingress replica pickle what it was made with.
+    """
 
     def __init__(self, config: ServiceConfig, state: ResolvedState) -> None:
         self._config = config
         self._state = state
-        self._bell = CoordinatorBell()
 
-    def start(self, handles: Mapping[str, DeploymentHandle], tools: Mapping[str, DeploymentHandle]) -> None:
-        """Start it, unless it runs with this configuration already.
+    def start(
+        self, handles: Mapping[str, DeploymentHandle], tools: Mapping[str, DeploymentHandle]
+    ) -> Callable[[], None]:
+        """Start it, unless it runs with this configuration already; return what makes it look for new batches now.
 
         `handles` lead to the deployment that runs the lines of each model, by model id.
 
@@ -30,10 +34,7 @@ class ClusterCoordinator:
             ConfigError: something else keeps replacing it.
         """
         start_coordinator(batch_setup(self._config, self._state, handles, tools))
-
-    def wake(self) -> None:
-        """Make it look for new batches now; returns at once."""
-        self._bell.ring()
+        return CoordinatorBell().ring
 
 
 def batch_setup(

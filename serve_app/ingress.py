@@ -7,7 +7,7 @@ gatekeeper, the database, the object store and the models.
 import asyncio
 import gc
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ray.serve.handle import DeploymentHandle
@@ -27,12 +27,13 @@ from serve_app.wiring import wire
 class Coordinator(Protocol):
     """What runs batches, as the ingress reaches it."""
 
-    def start(self, handles: Mapping[str, DeploymentHandle], tools: Mapping[str, DeploymentHandle]) -> None:
-        """Start it, unless it runs with this configuration already; `handles` are for the lines of each model."""
-        ...
+    def start(
+        self, handles: Mapping[str, DeploymentHandle], tools: Mapping[str, DeploymentHandle]
+    ) -> Callable[[], None]:
+        """Start it, unless it runs with this configuration already; `handles` are for the lines of each model.
 
-    def wake(self) -> None:
-        """Make it look for new batches now; returns at once."""
+        Return what makes it look for new batches now, which returns at once.
+        """
         ...
 
 
@@ -54,8 +55,8 @@ class Ingress:
         """
         keep_handlers_open()
         await asyncio.to_thread(start_gatekeeper, state)
-        await asyncio.to_thread(coordinator.start, {**handles, **batch_handles}, tools)
-        self._wired = await wire(config, state, handles, tools, coordinator.wake)
+        wake_batches = await asyncio.to_thread(coordinator.start, {**handles, **batch_handles}, tools)
+        self._wired = await wire(config, state, handles, tools, wake_batches)
 
     async def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the application (called by Serve, after the constructor)."""
