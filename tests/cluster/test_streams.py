@@ -68,6 +68,7 @@ def kinds() -> list[Kind]:
 def test_streams_are_whole_when_an_engine_is_killed(service: Service, number: int) -> None:
     key, asked = service.issue_unlimited(), kinds()
     eventually(lambda: len(service.running(TRAINED)) == 2, 180, "two replicas run")
+    victim = service.running(TRAINED)[number]
     with ThreadPoolExecutor(len(asked)) as threads:
         undisturbed = ask_all(service, key, TRAINED, asked, threads).results()
         assert not [said.error for said in undisturbed if said.error or not said.has_ended]
@@ -75,9 +76,11 @@ def test_streams_are_whole_when_an_engine_is_killed(service: Service, number: in
         streams = [said for said, kind in zip(running.said, asked, strict=True) if kind.body.get("stream")]
         eventually(lambda: all(said.texts for said in streams), 60, "every stream has begun", 0.02)
         assert not running.said[0].has_ended
-        service.engine_of(service.running(TRAINED)[number]).kill()
+        service.engine_of(victim).kill()
         disturbed = running.results()
     for kind, said, expected in zip(asked, disturbed, undisturbed, strict=True):
         assert said.error is None, kind
         assert (said.has_ended, said.texts) == (True, expected.texts), kind
         assert usage_of(said) == usage_of(expected), kind
+    ids = {victim.replica_id}
+    eventually(lambda: ids.isdisjoint(one.replica_id for one in service.running(TRAINED)), 180, "it is replaced")
