@@ -71,13 +71,13 @@ def undisturbed(num_workers: int, engine: Literal["scripted", "vllm"]) -> Drill:
 
 DRILLS: tuple[Drill, ...] = (
     Drill("ServeController", kill("ServeController"), _STAYS, num_workers=0, is_quick=True),
-    Drill("ProxyActor", kill("ProxyActor"), _NOTHING_FAILS, num_workers=0),
-    Drill("HAProxy", kill("HAProxy"), _HAPROXY, num_workers=0, watch_s=40, is_held=False),
+    Drill("ProxyActor", kill("ProxyActor"), _NOTHING_FAILS, num_workers=0, is_held=False),
+    Drill("HAProxy", kill("HAProxy"), _HAPROXY, num_workers=0, watch_s=40),
     Drill("gatekeeper", kill("gatekeeper"), _GATEKEEPER, num_workers=0, is_quick=True),
     Drill("coordinator", kill("coordinator"), _NOTHING_FAILS, num_workers=0, is_quick=True),
     Drill("dashboard agent", kill("dashboard agent"), _NOTHING_FAILS, num_workers=0, watch_s=40, is_held=False),
-    Drill("EngineCore", kill("EngineCore"), _NO_BREAK, num_workers=0, is_held=False),
-    Drill("model replica", kill("model replica"), _NO_BREAK, num_workers=0, is_held=False),
+    Drill("EngineCore", kill("EngineCore"), _NO_BREAK, num_workers=0),
+    Drill("model replica", kill("model replica"), _NO_BREAK, num_workers=0),
     Drill("ingress replica", kill("ingress replica"), _INGRESS, num_workers=0, is_held=False),
     Drill("ServeController", kill("ServeController"), _STAYS),
     Drill("ProxyActor", kill("ProxyActor"), _NOTHING_FAILS),
