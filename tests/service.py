@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -311,3 +311,16 @@ def read_config(name: str) -> dict[str, Any]:
     """Return one of the shipped configurations."""
     document: dict[str, Any] = yaml.safe_load((CONFIGS / name).read_text())
     return document
+
+
+@contextmanager
+def running_service(config: dict[str, Any], environment: dict[str, str] | None = None) -> Iterator[Service]:
+    """Run a service as long as the context lasts, and stop it; whatever happens, nothing of it is left."""
+    service = Service(config, environment)
+    try:
+        service.start()
+        yield service
+        service.stop()
+    finally:
+        service.kill()
+        service.remove()

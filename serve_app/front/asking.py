@@ -70,7 +70,7 @@ def ask_replica(address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT
 def ask_dashboard(url: str, environ: Mapping[str, str] = os.environ) -> frozenset[Address]:
     """Return the replicas that Serve's controller names over Ray's dashboard; none where it cannot be asked."""
     parts = urlsplit(url)
-    token = _read_ray_token(environ)
+    token = read_ray_token(environ)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         path = "/api/serve/applications/"
@@ -100,7 +100,8 @@ def _get(
         connection.close()
 
 
-def _read_ray_token(environ: Mapping[str, str]) -> str | None:
+def read_ray_token(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the token that Ray asks its clients for; None where there is none to read."""
     if token := environ.get("RAY_AUTH_TOKEN"):
         return token
     path = Path(environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from tests.clients import async_client, client, http, key
-from tests.service import EMBED, TRAINED, Service, read_config
+from tests.service import EMBED, TRAINED, Service, read_config, running_service
 from tests.twins.web import Web
 
 __all__ = ["async_client", "client", "http", "key"]
@@ -67,14 +67,8 @@ def web() -> Iterator[Web]:
 @pytest.fixture(scope="package")
 def service(web: Web) -> Iterator[Service]:
     """The service that nearly every test uses."""
-    service = Service(main_config(f"http://127.0.0.1:{web.port}"))
-    try:
-        service.start()
+    with running_service(main_config(f"http://127.0.0.1:{web.port}")) as service:
         yield service
-        service.stop()
-    finally:
-        service.kill()
-        service.remove()
 
 
 @pytest.fixture(scope="package")

@@ -7,7 +7,7 @@ import pytest
 import ray
 
 from tests.clients import async_client, client, http, key
-from tests.service import CHAT, EMBED, LONG, SMALL, Service
+from tests.service import CHAT, EMBED, LONG, SMALL, Service, running_service
 
 __all__ = ["async_client", "client", "http", "key"]
 
@@ -81,14 +81,8 @@ def main_config() -> dict[str, Any]:
 @pytest.fixture(scope="package")
 def service() -> Iterator[Service]:
     """The service that nearly every test uses."""
-    service = Service(main_config(), ENVIRONMENT)
-    try:
-        service.start()
+    with running_service(main_config(), ENVIRONMENT) as service:
         yield service
-        service.stop()
-    finally:
-        service.kill()
-        service.remove()
 
 
 @pytest.fixture(scope="module")

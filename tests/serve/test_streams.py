@@ -8,7 +8,7 @@ import pytest
 
 from tests.clients import key
 from tests.serve.conftest import ENVIRONMENT, scripted, service_config
-from tests.service import CHAT, SMALL, Service, eventually
+from tests.service import CHAT, SMALL, Service, eventually, running_service
 from tests.streams import Kind, ask_all, usage_of
 
 __all__ = ["key"]
@@ -35,14 +35,8 @@ def pair() -> Iterator[Service]:
         scripted(CHAT, engine_kwargs={"step_s": 0.01}, **two),
         scripted(SMALL, engine_kwargs={"step_s": 0.01}, resume_wait_s=120),
     ]
-    service = Service(service_config(models), ENVIRONMENT)
-    try:
-        service.start()
+    with running_service(service_config(models), ENVIRONMENT) as service:
         yield service
-        service.stop()
-    finally:
-        service.kill()
-        service.remove()
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class LeasedRoom:
         return self.spare_for(requests)
 
     def spare_for(self, requests: int) -> int:
-        """Return the spare room of the next lease: as much as was used, and room for at least so many requests."""
+        """Return the spare room of the next lease: what was used lately, and at least what `requests` need."""
         self.spare = max(self.spare, requests * self.need)
         self.need -= self.need // 8
         return self.spare

@@ -62,7 +62,7 @@ class Written:
         return [step.token_ids for step in self.steps if step.choice == choice]
 
     def groups(self, first: int, num_choices: int) -> dict[int, list[list[int]]]:
-        """Return the same for so many choices, numbered from `first`, that have any."""
+        """Return the tokens of `num_choices` choices from `first` on, a list for each step, if they have any."""
         of_each = {number: self.groups_of(first + number) for number in range(num_choices)}
         return {number: groups for number, groups in of_each.items() if groups}
 

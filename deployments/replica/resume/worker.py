@@ -71,7 +71,7 @@ class RewindingGenerator(torch.Generator):  # type: ignore[misc]  # Nor is torch
 
 
 def skip_rows(generator: torch.Generator, num_rows: int, row_size: int) -> None:
-    """Move a generator on as if it had filled so many rows with exponential numbers.
+    """Advance a generator past `num_rows` rows of exponential numbers.
 
     On a GPU each row takes the same part of the generator's sequence, so one is measured. On a CPU all are drawn, which
     takes 4 ms a row of 150,000.

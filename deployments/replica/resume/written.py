@@ -68,7 +68,7 @@ def append(engine: AsyncLLM, request: Any, groups: list[list[int]]) -> None:
     """
     if not issubclass(engine.vllm_config.scheduler_config.get_scheduler_cls(), ResumingScheduler):
         raise EngineDied("The engine cannot go on with an answer.")
-    params: SamplingParams = copy(request.sampling_params)  # Choices share theirs.
+    params: SamplingParams = copy(request.sampling_params)  # The choices of a request share one.
     params.extra_args = as_resumed(params.extra_args, groups)
     request.sampling_params = params
 

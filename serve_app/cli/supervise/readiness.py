@@ -1,13 +1,14 @@
 """How far a starting service is, read from its HTTP door and Ray's dashboard."""
 
 import json
-import os
 import re
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
+
+from serve_app.front.asking import read_ray_token
 
 _DASHBOARD = re.compile(rb"dashboard at.*?(https?://[\w.:-]+)")
 _TIMEOUT_S = 2.0
@@ -56,7 +57,7 @@ class ReadinessProbe:
             self._dashboard = found[1].decode() if found else None
         if self._dashboard is None:
             return None
-        token = _read_ray_token()
+        token = read_ray_token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         answered = _get(f"{self._dashboard}/api/serve/applications/", headers)
         if answered is None or answered[0] != 200:
@@ -90,11 +91,3 @@ def _problem_of(application: dict[str, Any]) -> str:
         if deployment.get("message"):
             messages.append(f"{_display_name(name)}: {deployment['message']}")
     return "\n".join(message for message in messages if message)
-
-
-def _read_ray_token() -> str | None:
-    """Return the token that Ray asks its own clients for, where there is one."""
-    if token := os.environ.get("RAY_AUTH_TOKEN"):
-        return token
-    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-    return path.read_text().strip() if path.exists() else None

@@ -150,7 +150,7 @@ def write_serve_config(plan: ServePlan) -> None:
 
 
 def front_settings(plan: ServePlan) -> FrontSettings:
-    """Return what the front is told."""
+    """Return the settings of the front that stands before this service."""
     trust = FrontTrust.from_pepper(plan.state.pepper)
     min_port, max_port = replica_ports()
     return FrontSettings(

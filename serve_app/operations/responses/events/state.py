@@ -87,7 +87,7 @@ class ResponseState:
         return [*events, self._writer.response("in_progress", self.response)]
 
     def continue_at(self, number: int) -> None:
-        """Number events from here on: so many have been shown."""
+        """Continue the numbers of events after `number` events, which clients have."""
         self._writer.number = number
 
     def progress(self) -> list[bytes]:
