@@ -10,7 +10,6 @@ from rich.console import Console
 from tests.bench.figures import median_of
 from tests.bench.lineup import Lineup
 from tests.bench.measure import calibrate, may_stop, measure
-from tests.bench.peers import Peer
 from tests.bench.prompts import Shape
 from tests.bench.report import Cell, Rounds, show
 from tests.bench.routes import Routes
@@ -53,12 +52,12 @@ def run_load(lineup: Lineup | Routes, plan: Plan, console: Console) -> Rounds:
     words = {prompt: calibrate(first, PROMPT_TOKENS[prompt]) for prompt in plan.prompts}
     ends_early = may_stop(first, OUTPUT_TOKENS)
     results: Rounds = {cell: {label: [] for label in lineup.labels} for cell in cells}
-    warm: set[tuple[Peer, Cell]] = set()
+    warm: set[tuple[str, Cell]] = set()
     for number, cell, label in turns(plan, cells, lineup):
         peer = lineup.use(label)
         shape = Shape(words[cell.prompt], OUTPUT_TOKENS, cell.mode == "stream", ends_early)
-        if (peer, cell) not in warm:
-            warm.add((peer, cell))
+        if (label, cell) not in warm:
+            warm.add((label, cell))
             measure(peer, shape, cell.clients * 2, cell.clients, f"warm-up {cell}")
         figures = measure(peer, shape, plan.num_requests(cell), cell.clients, f"{number} {cell}")
         results[cell][label].append(figures)
