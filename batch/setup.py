@@ -83,7 +83,7 @@ class BatchSetup:
         handles = {name: serve.get_deployment_handle(*place) for name, place in self.tool_places.items()}
         stores = await self.open_stores()
         assembly = assemble(engines, safety, self.tools, handles, self.state, stores.database, stores.files)
-        return LineWorker(stores, assembly.operations.by_path(), self.config, ClusterCounts().add)
+        return LineWorker(stores, assembly.operations.by_path(), self.config, ClusterCounts().add_record)
 
     @staticmethod
     def _engine(place: ModelPlace) -> RemoteEngine:

@@ -11,6 +11,7 @@ from functools import partial
 
 import ray
 from ray.serve.handle import DeploymentHandle
+from sqlalchemy import select
 
 from deployments.limits.actor import RayTransport
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
@@ -25,7 +26,7 @@ from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.ingresses.register import IngressRegister
-from deployments.state.objects.marker import open_objects
+from deployments.state.objects.marker import MARKER_KEY, open_objects
 from serve_app.config import ServiceConfig
 from serve_app.front.presence import Presence, own_address
 from serve_app.front.trust import FrontTrust
@@ -36,8 +37,12 @@ from serve_app.operations.responses.background.runner import BackgroundRunner
 from serve_app.operations.vector_stores.indexing import Indexer
 from serve_app.services import Services
 from serve_app.telemetry.observer import Observer
+from serve_app.telemetry.parts import PartsWatcher
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from serve_app.telemetry.ray_metrics import ClusterMetrics
+
+_NO_DIGEST = bytes(32)
+"""The digest of no key: any shows whether the gatekeeper answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +52,16 @@ class Wired:
     services: Services
     indexer: Indexer | None
     presence: Presence
+    parts: PartsWatcher
     front_trust: FrontTrust
     closing: AsyncExitStack
 
     def watch(self) -> None:
-        """Begin what runs beside requests: the start of models, background responses, indexing, the register."""
+        """Begin what runs beside requests."""
         self.services.startup.watch()
         self.services.background.watch()
         self.presence.watch()
+        self.parts.watch()
         if self.indexer is not None:
             self.indexer.watch()
 
@@ -74,7 +81,8 @@ async def wire(
     # What is stored.
     database = await connect(state.database_url)
     vault = Vault(database, state.master_key)
-    files = FileStore(database, await open_objects(database, state.object_store), vault)
+    objects = await open_objects(database, state.object_store)
+    files = FileStore(database, objects, vault)
     keys = KeyStore(database, state.pepper, state.config.tiers)
 
     # The gatekeeper: keys, limits, the request log.
@@ -82,7 +90,8 @@ async def wire(
     gatekeeper = GatekeeperClient(transport, stored_keys=StoredKeys(keys, state.pepper))
     request_log = ShippedRequestLog(transport)
     metrics = PrometheusMetrics()
-    observer = Observer(request_log, ClusterMetrics(metrics))
+    cluster_metrics = ClusterMetrics(metrics)
+    observer = Observer(request_log, cluster_metrics)
 
     # The models, and the operations over them.
     engines = [
@@ -100,6 +109,15 @@ async def wire(
     background = BackgroundRunner(operations.responses, assembly.storage, gatekeeper, observer)
     indexer = Indexer(search.service, search.index, search.embedder, gatekeeper, observer) if search else None
     presence = Presence(IngressRegister(database), partial(own_address, ray.util.get_node_ip_address()))
+    parts = PartsWatcher(
+        {
+            "database": partial(database.read_at_once, lambda connection: connection.execute(select(1))),
+            "object store": partial(objects.read, MARKER_KEY, 0, 1),
+            "gatekeeper": partial(transport.identify, _NO_DIGEST),
+        },
+        lambda: {engine.card.id: engine.num_moved for engine in engines},
+        cluster_metrics,
+    )
 
     # It ends in the reverse order: first what still works, last what it works with.
     closing = AsyncExitStack()
@@ -113,6 +131,7 @@ async def wire(
     closing.push_async_callback(background.close)
     closing.push_async_callback(startup.close)
     closing.push_async_callback(presence.close)
+    closing.push_async_callback(parts.close)
 
     services = Services(
         gatekeeper=gatekeeper,
@@ -133,7 +152,7 @@ async def wire(
         body_bounds=BodyLimits(config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s),
         startup=startup,
     )
-    return Wired(services, indexer, presence, FrontTrust.from_pepper(state.pepper), closing)
+    return Wired(services, indexer, presence, parts, FrontTrust.from_pepper(state.pepper), closing)
 
 
 async def _close_connections(request_log: ShippedRequestLog, gatekeeper: GatekeeperClient, database: Database) -> None:

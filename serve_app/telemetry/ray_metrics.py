@@ -4,47 +4,39 @@
 only in a process of Ray's.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from ray.serve import metrics
 
 from deployments.state.usage.record import RequestRecord
-from serve_app.telemetry.observer import Metrics
-from serve_app.telemetry.series import SERIES, samples_of
+from serve_app.telemetry.prometheus import PrometheusMetrics
+from serve_app.telemetry.series import PART_SERIES, SERIES, Series, samples_of
 
 
 class ClusterCounts:
-    """Counts of answers in Ray's metrics."""
+    """Counts in Ray's metrics: of answers, and of other series where those are given."""
 
-    def __init__(self) -> None:
-        self._counters = {
-            one: metrics.Counter(one.name, description=one.description, tag_keys=one.labels)
-            for one in SERIES
-            if not one.buckets
-        }
-        self._histograms = {
-            one: metrics.Histogram(
-                one.name, description=one.description, boundaries=list(one.buckets), tag_keys=one.labels
-            )
-            for one in SERIES
-            if one.buckets
-        }
+    def __init__(self, others: tuple[Series, ...] = ()) -> None:
+        self._adders = {one: _create(one) for one in (*SERIES, *others)}
 
-    def add(self, record: RequestRecord) -> None:
+    def add_record(self, record: RequestRecord) -> None:
         """Count a request or a line of a batch that has been answered."""
         for series, values, amount in samples_of(record):
-            tags = dict(zip(series.labels, values, strict=True))
-            if series.buckets:
-                self._histograms[series].observe(amount, tags=tags)
-            else:
-                self._counters[series].inc(amount, tags=tags)
+            self.add(series, values, amount)
+
+    def add(self, series: Series, values: tuple[str, ...], amount: float) -> None:
+        """Add to a counter, observe with a histogram, or set a gauge."""
+        self._adders[series](amount, tags=dict(zip(series.labels, values, strict=True)))
 
 
 class ClusterMetrics:
     """Measurements of this process, and the same in Ray's metrics; keeps `observer.Metrics`."""
 
-    def __init__(self, local: Metrics) -> None:
+    def __init__(self, local: PrometheusMetrics) -> None:
         """Count in `local` too."""
         self._local = local
-        self._counts = ClusterCounts()
+        self._counts = ClusterCounts(PART_SERIES)
 
     def begin(self) -> None:
         """Count a request that has come in."""
@@ -53,4 +45,19 @@ class ClusterMetrics:
     def end(self, record: RequestRecord) -> None:
         """Count a request that has been answered."""
         self._local.end(record)
-        self._counts.add(record)
+        self._counts.add_record(record)
+
+    def add(self, series: Series, values: tuple[str, ...], amount: float) -> None:
+        """Add to a counter, observe with a histogram, or set a gauge."""
+        self._local.add(series, values, amount)
+        self._counts.add(series, values, amount)
+
+
+def _create(series: Series) -> Callable[..., None]:
+    """Return what adds to a new metric of Ray's."""
+    about: dict[str, Any] = {"name": series.name, "description": series.description, "tag_keys": series.labels}
+    if series.buckets:
+        adder: Callable[..., None] = metrics.Histogram(boundaries=list(series.buckets), **about).observe
+    else:
+        adder = metrics.Gauge(**about).set if series.is_gauge else metrics.Counter(**about).inc
+    return adder

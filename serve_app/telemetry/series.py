@@ -1,4 +1,4 @@
-"""What is measured of every answered request: one table of series, and what a request adds to each.
+"""What is measured: one table of series of answered requests, with what a request adds to each, and those of the parts.
 
 `prometheus` exports them for one process, `ray_metrics` for the cluster. Names follow OpenTelemetry's gen_ai
 where it has one.
@@ -15,12 +15,13 @@ _TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """A histogram with these upper bounds, or a counter, which has none."""
+    """A histogram with these upper bounds; without any a counter, or a gauge."""
 
     name: str
     description: str
     labels: tuple[str, ...]
     buckets: tuple[float, ...] = ()
+    is_gauge: bool = False
 
 
 REQUESTS = Series("manta_requests", "Requests answered", ("route", "model", "tier", "status", "code"))
@@ -35,7 +36,12 @@ INTER_TOKEN = Series(
     ("model",),
     _TOKEN_SECONDS,
 )
+PART_UP = Series("manta_part_up", "Whether a part that requests need answers: 1 or 0", ("part",), is_gauge=True)
+MOVED = Series("manta_requests_moved", "Times that a request lost the replica that ran it", ("model",))
 SERIES = (REQUESTS, TOKENS, DURATION, TTFT, INTER_TOKEN)
+"""Those of answered requests."""
+PART_SERIES = (PART_UP, MOVED)
+"""Those that `serve_app.telemetry.parts` keeps."""
 
 
 def samples_of(record: RequestRecord) -> Iterator[tuple[Series, tuple[str, ...], float]]:

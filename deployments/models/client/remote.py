@@ -38,6 +38,8 @@ class RemoteEngine:
         """
         self.card = card
         self.resume_wait_s = resume_wait_s
+        self.num_moved = 0
+        """How often a request lost the replica that ran it."""
         self._handle = handle
         self._wait_s = wait_s
         self._channels: dict[str, Channel] = {}

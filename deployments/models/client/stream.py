@@ -184,6 +184,7 @@ class Tries:
         if num_written - self._written_at_death >= PROGRESS_BYTES:
             self._num_deaths = 0
         self._num_deaths += 1
+        self._engine.num_moved += 1
         self._written_at_death = num_written
         if self._num_deaths == MAX_DEATHS:
             raise error

@@ -13,7 +13,8 @@ import pytest
 from tests import needs
 
 PLACE = Path(__file__).parents[1] / "python_clients"
-_PYTHON = PLACE / ".venv" / "bin" / "python"
+_ENVIRONMENT = Path(sys.prefix) / "python-clients"
+_PYTHON = _ENVIRONMENT / "bin" / "python"
 _UV = Path(sys.executable).with_name("uv")
 
 
@@ -29,13 +30,13 @@ def python() -> Path:
 def _install() -> bool:
     """Return whether exactly the pinned packages are installed; install them where they are not yet."""
     wanted = PLACE / "requirements.txt"
-    installed = PLACE / ".venv" / "installed.txt"
+    installed = _ENVIRONMENT / "installed.txt"
     with wanted.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # Test processes may run side by side.
         if installed.exists() and installed.read_text() == wanted.read_text():
             return True
         commands = (
-            [_UV, "venv", "--quiet", "--clear", "--python", sys.executable, _PYTHON.parents[1]],
+            [_UV, "venv", "--quiet", "--clear", "--python", sys.executable, _ENVIRONMENT],
             [_UV, "pip", "sync", "--quiet", "--python", _PYTHON, wanted],
         )
         try:

@@ -12,6 +12,7 @@ import yaml
 from deployments.models.contract.engine import Usage
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
+from serve_app.telemetry.series import MOVED, PART_UP
 from serve_app.telemetry.trace import RequestTrace
 from tests.twins.gatekeeper import MemoryRequestLog
 from tests.twins.keys import principal_of_key
@@ -21,6 +22,8 @@ DASHBOARD = json.loads((CONFIGS / "grafana" / "manta.json").read_text())
 ALERTS = yaml.safe_load((CONFIGS / "prometheus" / "manta.rules.yaml").read_text())["groups"][0]["rules"]
 QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 OWN_ALERTS = [alert["expr"] for alert in ALERTS if re.search("ray_(manta|gen_ai)", alert["expr"])]
+OF_THE_AGENT = {"NodeAddress"}
+"""Labels that Ray's metrics agent adds."""
 GRID_COLUMNS = 24
 """Of Grafana's."""
 
@@ -35,6 +38,8 @@ def page() -> str:
     seen.first_piece_at, seen.usage = 10.2, Usage(7, 3, 2)
     observer.begin()
     observer.end(seen, route="/v1/responses", ended=11.0)
+    metrics.add(PART_UP, ("database",), 1)
+    metrics.add(MOVED, ("m",), 1)
     return metrics.render().decode()
 
 
@@ -46,7 +51,8 @@ def test_every_series_of_a_query_is_exported_with_its_labels(page, query):
         exported = [line for line in page.splitlines() if line.startswith(name + "{")]
         assert exported, name
         labels = set(re.findall(r'(\w+)="', exported[0]))
-        asked = {label for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(", ")}
+        asked = {label for group in re.findall(r"(?:by|on) \(([^)]*)\)", query) for label in group.split(", ")}
+        asked -= OF_THE_AGENT
         asked |= set(re.findall(r'(\w+)=~?"', query))
         assert asked <= labels
         for kind in re.findall(r'type="(\w+)"', query):

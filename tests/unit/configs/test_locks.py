@@ -12,6 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 LOCKS = ROOT / "configs" / "locks"
 OWN = {"serve_app", "deployments", "batch", "tests"}
+CLIENTS = ROOT / "tests" / "contract" / "python_clients"
+"""Programs that run in an environment of their own, with a list of its packages beside them."""
 PIN = re.compile(r"^[a-z0-9][a-z0-9-]*==[0-9][A-Za-z0-9.+]*$")
 
 
@@ -24,6 +26,8 @@ def imported_packages(folder: str) -> set[str]:
     """Return the top-level packages that a folder's modules import, the standard library's and ours left out."""
     names: set[str] = set()
     for path in (ROOT / folder).rglob("*.py"):
+        if CLIENTS in path.parents:
+            continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 names |= {alias.name.split(".")[0] for alias in node.names}
@@ -53,6 +57,14 @@ def test_every_import_is_locked(folder: str, locks: list[str]) -> None:
         return bool(names & set(locked))
 
     assert sorted(package for package in imported_packages(folder) if not is_locked(package)) == []
+
+
+def test_the_environment_of_the_clients_is_exact() -> None:
+    lines = (CLIENTS / "requirements.txt").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert [line for line in pins if not PIN.match(line)] == []
+    direct = {re.split(r"\[", line)[0] for line in (CLIENTS / "requirements.in").read_text().splitlines()}
+    assert direct - {line.split("==")[0] for line in pins} == set()
 
 
 def test_gpu_lock_has_what_the_service_imports() -> None:

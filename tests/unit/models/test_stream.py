@@ -54,6 +54,7 @@ class Engine:
 
     plans: list[int | ChannelError | EngineError | None]
     resume_wait_s: float = 60.0
+    num_moved: int = 0
     connected: set[str] = field(default_factory=set)
     headers: list[dict] = field(default_factory=list)
     asked: list[frozenset[str]] = field(default_factory=list)

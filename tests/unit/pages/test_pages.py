@@ -224,6 +224,16 @@ def test_every_error_code_has_its_cause_and_remedy() -> None:
     assert set(entries) == {found.code for found in codes.find_codes()}
 
 
+def test_every_alert_has_its_section_in_the_runbook_and_every_section_its_alert() -> None:
+    groups = yaml.safe_load((ROOT / "configs" / "prometheus" / "manta.rules.yaml").read_text())["groups"]
+    alerts = {rule["alert"]: rule["labels"]["severity"] for group in groups for rule in group["rules"]}
+    sections = re.findall(
+        r"^## (\w+)\n\n`(\w+)`\.", (ROOT / "docs" / "operate" / "runbook.md").read_text(), re.MULTILINE
+    )
+    assert dict(sections) == alerts
+    assert len(sections) == len(alerts)
+
+
 def test_codes_are_found_in_every_form() -> None:
     source = """
 class Gone(NotFound):

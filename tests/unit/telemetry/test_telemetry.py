@@ -10,7 +10,7 @@ from serve_app.telemetry import ray_metrics
 from serve_app.telemetry.log import error_logger, log_bug, log_to, request_logger
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
-from serve_app.telemetry.series import mean_inter_token_s
+from serve_app.telemetry.series import MOVED, PART_UP, mean_inter_token_s
 from serve_app.telemetry.trace import RequestTrace, record_of
 from tests.twins.gatekeeper import MemoryRequestLog
 from tests.twins.keys import principal_of_key
@@ -105,21 +105,24 @@ def test_the_cluster_is_told_the_same_series_as_this_process(monkeypatch):
             assert set(tags) == self.tag_keys
             told[self.name, *sorted(tags.items())] = amount
 
-        observe = inc
+        observe = set = inc
 
-    monkeypatch.setattr(ray_metrics, "metrics", SimpleNamespace(Counter=Recorder, Histogram=Recorder))
+    kinds = SimpleNamespace(Counter=Recorder, Histogram=Recorder, Gauge=Recorder)
+    monkeypatch.setattr(ray_metrics, "metrics", kinds)
     local = PrometheusMetrics()
     seen = trace(principal=PRINCIPAL, model="m", stream=True, first_piece_at=10.2, usage=Usage(7, 3, 2))
     metrics = ray_metrics.ClusterMetrics(local)
     metrics.begin()
     metrics.end(record_of(seen, route="/x", ended=11.0))
+    metrics.add(PART_UP, ("database",), 1)
+    metrics.add(MOVED, ("m",), 2)
     shown = {
         (name.removesuffix("_total").removesuffix("_sum"), *sorted(re.findall(r'(\w+)="([^"]*)"', labels))): float(
             value
         )
         for name, labels, value in re.findall(
-            r"^(\w+(?:_total|_sum))\{(.*)\} (\S+)$", local.render().decode(), re.MULTILINE
+            r"^(\w+(?:_total|_sum|_up))\{(.*)\} (\S+)$", local.render().decode(), re.MULTILINE
         )
     }
     assert told == pytest.approx(shown)
-    assert len(told) == 7
+    assert len(told) == 9

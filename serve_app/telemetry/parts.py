@@ -1,0 +1,85 @@
+"""Watches the parts that requests need, and exports whether they answer. An ingress replica has one watcher.
+
+Alerts read it: a request that fails says only that something is away, and some parts can be away for long before a
+request needs them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from serve_app.telemetry.series import MOVED, PART_UP, Series
+
+logger = logging.getLogger(__name__)
+
+_INTERVAL_S = 10.0
+_TIMEOUT_S = 5.0
+
+
+class Sink(Protocol):
+    """Where measurements go."""
+
+    def add(self, series: Series, values: tuple[str, ...], amount: float) -> None:
+        """Add to a counter, or set a gauge."""
+        ...
+
+
+class PartsWatcher:
+    """Asks each of `parts` every ten seconds; whatever its question raises, or five seconds, means that it is away.
+
+    `num_moved` returns, by model, how many requests have lost their replica since the start of this process.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, Callable[[], Awaitable[object]]],
+        num_moved: Callable[[], Mapping[str, int]],
+        sink: Sink,
+    ) -> None:
+        self._parts = parts
+        self._num_moved = num_moved
+        self._sink = sink
+        self._is_up: dict[str, bool] = {}
+        self._reported: dict[str, int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self) -> None:
+        """Begin to watch."""
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def look(self) -> None:
+        """Ask each part once, all at the same time, and export what was found."""
+        answers = await asyncio.gather(*map(self._answers, self._parts.values()))
+        for part, is_up in zip(self._parts, answers, strict=True):
+            self._sink.add(PART_UP, (part,), float(is_up))
+            if self._is_up.get(part, True) != is_up:
+                logger.log(
+                    logging.INFO if is_up else logging.WARNING, "%s %s.", part, "is back" if is_up else "is away"
+                )
+            self._is_up[part] = is_up
+        for model, total in self._num_moved().items():
+            if added := total - self._reported.get(model, 0):
+                self._sink.add(MOVED, (model,), added)
+                self._reported[model] = total
+
+    async def _answers(self, ask: Callable[[], Awaitable[object]]) -> bool:
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                await ask()
+        except Exception:
+            return False
+        return True
+
+    async def _watch(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(_INTERVAL_S)
