@@ -16,7 +16,7 @@ from serve_app.validation.json_limits import JsonRefused, parse_json
 
 MAX_CUSTOM_ID_CHARS = 512
 _BOM = b"\xef\xbb\xbf"
-_PROMPTS = {operation.path: operation.prompt for operation in MODEL_OPERATIONS.values()}
+_PROMPTS = {operation.path: operation.prompt or "model" for operation in MODEL_OPERATIONS.values()}
 _CHAT = MODEL_OPERATIONS[Operation.CHAT].path
 
 

@@ -8,9 +8,9 @@ them that an engine runs, each in two modules of its name: `serve_app/operations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
-Task = Literal["generate", "embed"]
+Task = Literal["generate", "embed", "score"]
 
 
 class Operation(StrEnum):
@@ -20,6 +20,10 @@ class Operation(StrEnum):
     COMPLETIONS = "completions"
     EMBEDDINGS = "embeddings"
     RESPONSES = "responses"
+    TOKENIZE = "tokenize"
+    DETOKENIZE = "detokenize"
+    RERANK = "rerank"
+    SCORE = "score"
     FILES = "files"
     BATCHES = "batches"
     CODE_INTERPRETER = "code_interpreter"
@@ -32,20 +36,33 @@ class Operation(StrEnum):
 class ModelOperation:
     """An operation that a model answers.
 
-    `task` is the task of the models that offer it. `path` is its URL path, which a batch names as its endpoint.
-    `prompt` is the field of the body that a line of a batch must have beside `model`.
+    `tasks` are the tasks of the models that offer it. `path` is its URL path, which a batch names as its endpoint;
+    `other_paths` lead to it too. `prompt` is the field of the body that a line of a batch must have beside `model`.
     """
 
-    task: Task
+    tasks: tuple[Task, ...]
     path: str
-    prompt: str
+    prompt: str | None = None
+    other_paths: tuple[str, ...] = ()
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every URL path that leads to it."""
+        return (self.path, *self.other_paths)
+
+
+_EVERY_TASK: tuple[Task, ...] = get_args(Task)
+_SCORERS: tuple[Task, ...] = ("embed", "score")
 
 MODEL_OPERATIONS: Mapping[Operation, ModelOperation] = {
-    Operation.CHAT: ModelOperation("generate", "/v1/chat/completions", "messages"),
-    Operation.COMPLETIONS: ModelOperation("generate", "/v1/completions", "prompt"),
-    Operation.EMBEDDINGS: ModelOperation("embed", "/v1/embeddings", "input"),
-    Operation.RESPONSES: ModelOperation("generate", "/v1/responses", "input"),
+    Operation.CHAT: ModelOperation(("generate",), "/v1/chat/completions", "messages"),
+    Operation.COMPLETIONS: ModelOperation(("generate",), "/v1/completions", "prompt"),
+    Operation.EMBEDDINGS: ModelOperation(("embed",), "/v1/embeddings", "input"),
+    Operation.RESPONSES: ModelOperation(("generate",), "/v1/responses", "input"),
+    Operation.TOKENIZE: ModelOperation(_EVERY_TASK, "/v1/tokenize", other_paths=("/tokenize",)),
+    Operation.DETOKENIZE: ModelOperation(_EVERY_TASK, "/v1/detokenize", "tokens", ("/detokenize",)),
+    Operation.RERANK: ModelOperation(_SCORERS, "/v1/rerank", "documents", ("/rerank", "/v2/rerank")),
+    Operation.SCORE: ModelOperation(_SCORERS, "/v1/score", other_paths=("/score",)),
 }
 
 ENGINE_OPERATIONS: tuple[Operation, ...] = tuple(name for name in MODEL_OPERATIONS if name is not Operation.RESPONSES)
@@ -60,4 +77,4 @@ TOOLS: tuple[Operation, ...] = tuple(
 
 def operations_of(task: Task) -> frozenset[Operation]:
     """Return the operations that a model with this task can offer."""
-    return frozenset(name for name, operation in MODEL_OPERATIONS.items() if operation.task == task)
+    return frozenset(name for name, operation in MODEL_OPERATIONS.items() if task in operation.tasks)

@@ -40,8 +40,9 @@ _CONTAINER = "/v1/containers/{container_id}"
 _STORE = "/v1/vector_stores/{vector_store_id}"
 
 _OPERATIONS = [
-    Route(MODEL_OPERATIONS[name].path, generation.create_endpoint(find_engine_operation(name)), methods=["POST"])
+    Route(path, generation.create_endpoint(find_engine_operation(name)), methods=["POST"])
     for name in ENGINE_OPERATIONS
+    for path in MODEL_OPERATIONS[name].paths
 ]
 
 ROUTES = [

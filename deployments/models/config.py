@@ -38,7 +38,7 @@ class ModelConfig(Section):
         engine: what runs the model: "vllm", or your own as "package.module:function", a coroutine function from this
             configuration to a `deployments.replica.server.RunningEngine`.
         aliases: other names that clients may use.
-        task: `generate` for text, `embed` for vectors.
+        task: `generate` for text, `embed` for vectors, `score` for a cross-encoder, which says how well two texts fit.
         operations: what the model offers; by default all that its task allows.
         owned_by: `owned_by` of the model object; by default the provider.
         created: `created` of the model object, in Unix seconds.
@@ -136,6 +136,7 @@ class ModelConfig(Section):
             has_tools=self.tool_parser is not None,
             has_reasoning=self.reasoning_parser is not None,
             has_images=self.has_images,
+            reads_pairs=self.task == "score",
             dimensions=self.dimensions,
         )
 

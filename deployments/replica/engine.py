@@ -60,6 +60,8 @@ class ReplicaEngine:
         await asyncio.to_thread(self._engine._engine_client.shutdown)
 
     def _find_serving(self, name: str) -> Any:
+        if name == "tokenization":  # Ray looks for it under a name that vLLM no longer uses.
+            return self._engine._app_state.serving_tokenization
         return getattr(self._engine, f"_oai_serving_{name}")
 
     def _start_compiler(self) -> SchemaCompiler:

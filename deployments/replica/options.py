@@ -64,7 +64,7 @@ def _engine_kwargs(model: ModelConfig) -> dict[str, Any]:
     }
     if model.task == "generate":
         options["worker_extension_cls"] = _WORKER_EXTENSION
-    if model.task == "embed":
+    if model.task in ("embed", "score"):
         options.setdefault("runner", "pooling")
         options["enable_prefix_caching"] = model.engine_kwargs.get("enable_prefix_caching", False)
         options.pop("scheduling_policy")

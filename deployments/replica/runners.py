@@ -10,6 +10,9 @@ from deployments.operations import Operation
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
 
+NO_USAGE = {"usage": [0, 0, 0, 0], "finish_reasons": []}
+"""The summary of an answer that no model worked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunnerContext:

@@ -36,7 +36,7 @@ EMPTY = Address("127.0.0.1", 9)
 _BUFFER_BYTES = 128 * 1024
 _HOT_BUFFERS = 64  # Kept by each thread to be used again; of HAProxy's own half megabyte there would be two.
 _REPEATABLE = (
-    *(operation.path for operation in MODEL_OPERATIONS.values()),
+    *(path for operation in MODEL_OPERATIONS.values() for path in operation.paths),
     "/v1/responses/input_tokens",
     "/v1/responses/compact",
 )

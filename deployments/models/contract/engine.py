@@ -18,7 +18,8 @@ class ModelCard:
     """What the ingress knows of a model without asking its engine.
 
     `operations` are those that it offers, among them responses, though engines only know chats.
-    `max_model_len` is its context size in tokens. `created` is in Unix seconds.
+    `max_model_len` is its context size in tokens. `created` is in Unix seconds. `reads_pairs` says that it is a
+    cross-encoder: it reads the two texts of a pair together.
     """
 
     id: str
@@ -29,6 +30,7 @@ class ModelCard:
     has_tools: bool = False
     has_reasoning: bool = False
     has_images: bool = False
+    reads_pairs: bool = False
     dimensions: tuple[int, ...] | None = None  # Matryoshka sizes that embeddings may be cut to.
 
 

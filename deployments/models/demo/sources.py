@@ -32,7 +32,10 @@ _NEVER = -30.0
 
 @dataclass(frozen=True, slots=True)
 class DemoModel:
-    """The shape of a built model. `max_model_len` and `sliding_window` are in tokens."""
+    """The shape of a built model. `max_model_len` and `sliding_window` are in tokens.
+
+    A cross-encoder gives two texts one number in place of writing a third.
+    """
 
     model_type: str
     hidden_size: int
@@ -42,6 +45,7 @@ class DemoModel:
     num_kv_heads: int
     max_model_len: int
     sliding_window: int | None = None
+    is_cross_encoder: bool = False
     seed: int = 0
 
     @property
@@ -54,6 +58,7 @@ DEMO_MODELS = {
     "chat": DemoModel("llama", 256, 704, 3, 4, 2, max_model_len=4096, seed=1),
     "small": DemoModel("llama", 128, 352, 2, 4, 2, max_model_len=4096, seed=2),
     "long": DemoModel("mistral", 128, 352, 2, 4, 2, max_model_len=1_048_576, sliding_window=512, seed=3),
+    "rank": DemoModel("llama", 128, 352, 2, 4, 2, max_model_len=512, is_cross_encoder=True, seed=4),
 }
 
 
@@ -187,7 +192,9 @@ def _render_tokenizer_config(model: DemoModel) -> dict[str, Any]:
 
 def _render_config(model: DemoModel, tokenizer: "Tokenizer") -> dict[str, Any]:
     config = {
-        "architectures": [f"{model.model_type.capitalize()}ForCausalLM"],
+        "architectures": [
+            model.model_type.capitalize() + ("ForSequenceClassification" if model.is_cross_encoder else "ForCausalLM")
+        ],
         "model_type": model.model_type,
         "torch_dtype": "float32",
         "vocab_size": tokenizer.get_vocab_size(),
@@ -208,6 +215,8 @@ def _render_config(model: DemoModel, tokenizer: "Tokenizer") -> dict[str, Any]:
     }
     if model.sliding_window:
         config["sliding_window"] = model.sliding_window
+    if model.is_cross_encoder:
+        config["num_labels"] = 1
     return config
 
 
@@ -248,6 +257,8 @@ def _draw_weights(model: DemoModel, tokenizer: "Tokenizer") -> "dict[str, np.nda
             f"{prefix}.mlp.up_proj.weight": draw(model.intermediate_size, hidden),
             f"{prefix}.mlp.down_proj.weight": draw_silent(hidden, model.intermediate_size),
         }
+    if model.is_cross_encoder:
+        return tensors | {"score.weight": draw(1, hidden)}
     head = draw(tokenizer.get_vocab_size(), hidden, scale=_LOGIT_SPREAD)
     head[:, _BIAS_CHANNEL] = [0.0 if _is_readable(tokenizer, i) else _NEVER for i in range(len(head))]
     return tensors | {"lm_head.weight": head}

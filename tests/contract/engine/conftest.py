@@ -15,13 +15,17 @@ BLOCK = 32
 
 @dataclass
 class RealEngine:
-    """An engine, vLLM's own serving classes over it, and the loop that all live in."""
+    """An engine, vLLM's own serving classes over it, and the loop that all live in.
+
+    `state` has every serving class by vLLM's name for it; `serving` and `completions` are those of a model that writes.
+    """
 
     model: str
     client: Any
     serving: Any
     completions: Any
     notice: Any
+    state: Any
     loop: asyncio.AbstractEventLoop
 
     def run(self, coroutine):
@@ -30,7 +34,7 @@ class RealEngine:
 
 @contextlib.contextmanager
 def running_engine(source, *, reasoning_parser="", **options):
-    """Run an engine with one of the models that come with Manta."""
+    """Run an engine with one of the models that come with Manta; `options` are vLLM's and come before those here."""
     os.environ.update(
         OMP_NUM_THREADS="1",
         TORCHDYNAMO_DISABLE="1",
@@ -50,18 +54,20 @@ def running_engine(source, *, reasoning_parser="", **options):
     from deployments.replica.short_prompts import prepare_short_at_once
 
     arguments = AsyncEngineArgs(
-        model=resolve_source(source),
-        served_model_name=[MODEL],
-        dtype="float32",
-        enforce_eager=True,
-        max_model_len=1024,
-        max_num_seqs=32,
-        scheduling_policy="priority",
-        scheduler_cls="deployments.replica.scheduling.scheduler.AsyncInteractiveFirst",
-        structured_outputs_config=StructuredOutputsConfig(
-            backend="xgrammar", disable_any_whitespace=True, reasoning_parser=reasoning_parser
-        ),
-        **options,
+        **{
+            "model": resolve_source(source),
+            "served_model_name": [MODEL],
+            "dtype": "float32",
+            "enforce_eager": True,
+            "max_model_len": 1024,
+            "max_num_seqs": 32,
+            "scheduling_policy": "priority",
+            "scheduler_cls": "deployments.replica.scheduling.scheduler.AsyncInteractiveFirst",
+            "structured_outputs_config": StructuredOutputsConfig(
+                backend="xgrammar", disable_any_whitespace=True, reasoning_parser=reasoning_parser
+            ),
+            **options,
+        }
     )
     frontend = FrontendArgs(
         enable_prompt_tokens_details=True,
@@ -82,10 +88,11 @@ def running_engine(source, *, reasoning_parser="", **options):
         namespace = argparse.Namespace(**(vars(frontend) | vars(arguments)))
         await init_app_state(client, state=state, args=namespace, supported_tasks=tasks)
         prepare_short_at_once(client.renderer)
-        return client, state.openai_serving_chat, state.openai_serving_completion, notice
+        return client, state, notice
 
-    client, serving, completions, notice = loop.run_until_complete(start())
-    yield RealEngine(MODEL, client, serving, completions, notice, loop)
+    client, state, notice = loop.run_until_complete(start())
+    serving, completions = (getattr(state, f"openai_serving_{name}", None) for name in ("chat", "completion"))
+    yield RealEngine(MODEL, client, serving, completions, notice, state, loop)
     client.shutdown()
     loop.run_until_complete(asyncio.sleep(0.1))
     loop.close()

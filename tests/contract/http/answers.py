@@ -71,9 +71,41 @@ def embedding(request: EngineRequest) -> bytes:
     )
 
 
+def tokens(request: EngineRequest) -> bytes:
+    """Return a token for each character of a text, or the text of such tokens."""
+    body = orjson.loads(request.body)
+    if request.operation == "detokenize":
+        return orjson.dumps({"prompt": "".join(map(chr, body["tokens"]))})
+    text = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
+    strings = list(text) if body.get("return_token_strs") else None
+    listed = {"count": len(text), "max_model_len": 4096, "tokens": [ord(character) for character in text]}
+    return orjson.dumps({**listed, "token_strs": strings})
+
+
+def scores(request: EngineRequest) -> bytes:
+    """Return scores that are the higher, the longer a document is, or the documents by them."""
+    body = orjson.loads(request.body)
+    documents = body["documents"]
+    usage = {"prompt_tokens": 9, "total_tokens": 9}
+    if request.operation == "score":
+        data = [{"index": i, "object": "score", "score": len(text) / 100} for i, text in enumerate(documents)]
+        return orjson.dumps(
+            {"id": "score-1", "object": "list", "created": 1, "model": EMBEDDING_MODEL, "data": data, "usage": usage}
+        )
+    best = sorted(enumerate(documents), key=lambda one: -len(one[1]))[: body["top_n"]]
+    results = [{"index": i, "relevance_score": len(text) / 100} for i, text in best]
+    if body["return_documents"]:
+        results = [{**one, "document": {"text": documents[one["index"]]}} for one in results]
+    return orjson.dumps({"id": "rerank-1", "model": EMBEDDING_MODEL, "results": results, "usage": usage})
+
+
 def answer(request: EngineRequest) -> Script:
     """Answer every request as a healthy engine would."""
     if request.operation == "embeddings":
         return Script([embedding(request)], usage=Usage(prompt_tokens=9))
+    if request.operation in ("tokenize", "detokenize"):
+        return Script([tokens(request)], usage=Usage())
+    if request.operation in ("rerank", "score"):
+        return Script([scores(request)], usage=Usage(prompt_tokens=9))
     num_choices = orjson.loads(request.body).get("n") or 1
     return Script(pieces(request, said(*WORDS, num_choices=num_choices)), usage=USAGE)

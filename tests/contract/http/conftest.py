@@ -21,6 +21,7 @@ from batch.run import RunContext
 from batch.stores import Stores, create_stores
 from batch.worker import LineWorker
 from deployments.models.client.startup import ModelStartup
+from deployments.operations import operations_of
 from deployments.state.batches.store import BatchStore
 from deployments.state.config import StateConfig
 from deployments.state.containers.store import ContainerStore
@@ -362,8 +363,9 @@ async def world(tmp_path, sqlite_at) -> AsyncIterator[World]:
 
 
 def _world(clock: TestClock, stored: StoredResponses) -> World:
-    chat = ScriptedEngine(model_card(MODEL, "chat", "completions", "responses", has_tools=True), answer)
-    embeddings = ScriptedEngine(model_card(EMBEDDING_MODEL, "embeddings", max_model_len=256), answer)
+    writes, reads = operations_of("generate"), operations_of("embed")
+    chat = ScriptedEngine(model_card(MODEL, *writes, has_tools=True), answer)
+    embeddings = ScriptedEngine(model_card(EMBEDDING_MODEL, *reads, max_model_len=256), answer)
     return World(
         gatekeeper=MemoryGatekeeper({SECRET: principal()}, clock),
         clock=clock,

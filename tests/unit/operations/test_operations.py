@@ -106,6 +106,10 @@ def test_every_operation_has_a_path():
         "/v1/chat/completions": "chat",
         "/v1/completions": "completions",
         "/v1/embeddings": "embeddings",
+        "/v1/tokenize": "tokenize",
+        "/v1/detokenize": "detokenize",
+        "/v1/rerank": "rerank",
+        "/v1/score": "score",
     }
 
 

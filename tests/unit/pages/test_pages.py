@@ -19,6 +19,7 @@ from serve_app.asgi import ROUTES
 from serve_app.cli import main as command_line
 from serve_app.config import ServiceConfig, check_file
 from serve_app.schemas.chat import ChatRequest
+from serve_app.schemas.scoring import ScoreRequest
 from tests.bench import __main__ as bench
 from tests.pages import codes, reference
 from tests.pages.blocks import ROOT, Block, blocks, blocks_in, pages
@@ -134,6 +135,8 @@ def test_json_is_what_it_is_shown_as(block: Block) -> None:
     if "custom_id" in value:
         request = parse_line(block.code.strip().encode(), "/v1/chat/completions")
         assert ChatRequest.model_validate(request.body).messages
+    elif "text_1" in value:
+        assert ScoreRequest.model_validate(value).right_texts()
     else:
         assert set(value["error"]) == {"message", "type", "param", "code"}
 

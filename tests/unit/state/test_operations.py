@@ -21,7 +21,8 @@ TOOLS = {tool: tool.tool for tool in BuiltInTool.__subclasses__()}
 
 def test_names_that_databases_hold_stay():
     assert list(Operation) == [
-        *("chat", "completions", "embeddings", "responses", "files", "batches"),
+        *("chat", "completions", "embeddings", "responses", "tokenize", "detokenize", "rerank", "score"),
+        *("files", "batches"),
         *("code_interpreter", "file_search", "web_search", "mcp"),
     ]
 
@@ -49,10 +50,11 @@ def test_every_tool_in_a_request_demands_a_scope_that_its_configuration_is_named
 @pytest.mark.parametrize("operation", MODEL_OPERATIONS)
 def test_what_a_model_answers_has_a_route_and_a_task(operation):
     about = MODEL_OPERATIONS[operation]
-    assert [route.path for route in ROUTES if route.path == about.path and route.methods == {"POST"}]
+    for path in about.paths:
+        assert [route.path for route in ROUTES if route.path == path and route.methods == {"POST"}]
     model = {"id": "m", "source": "demo:chat", "max_model_len": 8}
     for task in get_args(Task):
-        if task == about.task:
+        if task in about.tasks:
             offered = ModelConfig(**model, task=task, operations=[operation.value])
             assert offered.card.operations == {operation}
             assert ModelConfig(**model, task=task).card.operations == operations_of(task)

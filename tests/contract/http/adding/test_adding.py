@@ -24,10 +24,10 @@ class DiceConfig(Section):
     num_dice: int = 1
 '''
 EDITS = {
-    "rerank": {
+    "keywords": {
         NAMES: {
-            '    MCP = "mcp"\n': '    RERANK = "rerank"\n',
-            '"/v1/responses", "input"),\n': '    Operation.RERANK: ModelOperation("embed", "/v1/rerank", "query"),\n',
+            '    MCP = "mcp"\n': '    KEYWORDS = "keywords"\n',
+            '"/v1/responses", "input"),\n': '    Operation.KEYWORDS: ModelOperation(("embed",), "/v1/keywords"),\n',
         }
     },
     "dice": {

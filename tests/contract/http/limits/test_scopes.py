@@ -89,6 +89,10 @@ async def test_a_key_with_its_scope_calls_remote_servers(world, client_of, mcp_s
     await used(world, ask, await client_of("responses", "mcp"), "mcp_call", NAILS)
 
 
+def posting(path: str, **body: object) -> Ask:
+    return lambda client: client.post(path, cast_to=object, body=body)
+
+
 ASKS: dict[str, Ask] = {
     Operation.CHAT: lambda client: client.chat.completions.create(
         model=MODEL, messages=[{"role": "user", "content": "x"}]
@@ -96,6 +100,10 @@ ASKS: dict[str, Ask] = {
     Operation.COMPLETIONS: lambda client: client.completions.create(model=MODEL, prompt="x"),
     Operation.EMBEDDINGS: lambda client: client.embeddings.create(model=EMBEDDING_MODEL, input="x"),
     Operation.RESPONSES: lambda client: client.responses.create(model=MODEL, input="x"),
+    Operation.TOKENIZE: posting("/tokenize", model=MODEL, prompt="x"),
+    Operation.DETOKENIZE: posting("/detokenize", model=MODEL, tokens=[1]),
+    Operation.RERANK: posting("/rerank", model=EMBEDDING_MODEL, query="x", documents=["y"]),
+    Operation.SCORE: posting("/score", model=EMBEDDING_MODEL, text_1="x", text_2="y"),
     Operation.FILES: lambda client: client.files.list(),
     Operation.BATCHES: lambda client: client.batches.list(),
 }

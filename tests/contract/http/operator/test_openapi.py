@@ -18,6 +18,8 @@ __all__ = ["store"]
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 MODELS = ("/v1/chat", "/v1/completions", "/v1/embeddings", "/v1/models")
+TOKENS = ("/tokenize", "/v1/tokenize", "/detokenize", "/v1/detokenize")
+SCORES = ("/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score")
 PAGES = ("/openapi.json", "/docs", "/livez", "/readyz", "/metrics")
 KEPT = (
     "/v1/responses",
@@ -72,7 +74,7 @@ def test_the_document_is_valid():
 
 
 def test_every_operation_is_called_below():
-    assert all(path.startswith((*MODELS, *PAGES, *KEPT)) for path in document()["paths"])
+    assert all(path.startswith((*MODELS, *TOKENS, *SCORES, *PAGES, *KEPT)) for path in document()["paths"])
 
 
 def test_a_route_says_what_it_answers():
@@ -100,6 +102,19 @@ async def test_models(call):
     await call("GET", f"/v1/models/{MODEL}")
     await call("GET", "/v1/models/none", 404)
     call.has_had_every_answer(*MODELS)
+
+
+async def test_tokens_and_scores(call):
+    for path in TOKENS:
+        body = {"tokens": [72, 105]} if "detokenize" in path else {"prompt": "Hi", "return_token_strs": True}
+        await call("POST", path, json={"model": MODEL, **body})
+    await call("POST", "/v1/tokenize", json={"model": MODEL, "messages": MESSAGES})
+    for path in SCORES:
+        query = "query" if "rerank" in path else "queries"
+        for documents in (["a", "b"], [{"text": "a"}]):
+            await call("POST", path, json={"model": EMBEDDING_MODEL, query: "q", "documents": documents})
+    await call("POST", "/v1/rerank", 400, json={"model": MODEL, "query": "q", "documents": ["a"]})
+    call.has_had_every_answer(*TOKENS, *SCORES)
 
 
 async def test_pages(call, world):

@@ -22,7 +22,7 @@ from tests.waiting import eventually
 
 RUN_HERE = {
     "batch", "code-interpreter", "conversation", "embeddings", "file-search", "first-tool", "functions", "mcp",
-    "mcp-server", "responses", "snippet", "stream", "structured", "web-search",
+    "mcp-server", "rerank", "responses", "snippet", "stream", "structured", "tokens", "web-search",
 }  # fmt: skip
 
 
@@ -77,6 +77,19 @@ async def test_the_program_that_asks_for_json(live, world, tmp_path):
 
 async def test_the_program_that_compares_texts(live, tmp_path):
     assert await run(one("embeddings"), live, tmp_path) == "1.0 1.0\n"
+
+
+async def test_the_program_that_ranks_documents(live, tmp_path):
+    assert (await run(one("rerank"), live, tmp_path)).splitlines() == [
+        "1 0.25 A cat eats mice and fish.",
+        "0 0.24 The budget was approved.",
+    ]
+
+
+async def test_the_program_that_shows_tokens(live, tmp_path):
+    count, strings, text = (await run(one("tokens"), live, tmp_path)).splitlines()
+    assert (count, text) == ("16 of 4096", "What is a batch?")
+    assert strings.startswith("['W', 'h', 'a', 't'")
 
 
 async def test_the_program_that_keeps_responses(live, world, tmp_path):

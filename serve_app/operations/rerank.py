@@ -1,0 +1,18 @@
+"""The operation behind /v1/rerank."""
+
+from typing import Final
+
+from deployments.operations import Operation
+from serve_app.operations.score import ScoringOperation
+from serve_app.schemas.scoring import Ranking, RerankRequest
+
+
+class RerankOperation(ScoringOperation[RerankRequest]):
+    """Put documents in order by how well they fit a query."""
+
+    name: Final = Operation.RERANK
+    schema = RerankRequest
+    answer = Ranking
+
+
+OPERATION = RerankOperation

@@ -1,0 +1,50 @@
+"""The operation behind /v1/tokenize. It takes a request of the key's minute and no tokens: no model reads the text."""
+
+from typing import Final
+
+from deployments.models.contract.engine import ModelCard
+from deployments.operations import Operation
+from serve_app.errors.api import BadRequest
+from serve_app.operations.routing import unsupported_parameter
+from serve_app.operations.whole import WholeOperation
+from serve_app.schemas.tokenization import TokenizeRequest, TokenList
+
+MAX_CONTEXTS = 16
+"""How many times the model's context a text may be long. A replica tokenizes one long text after the other."""
+
+
+class TokenizeOperation(WholeOperation[TokenizeRequest]):
+    """Return the tokens of a chat or of a plain text, as the model would read them."""
+
+    name: Final = Operation.TOKENIZE
+    schema = TokenizeRequest
+    answer = TokenList
+
+    def _check(self, body: TokenizeRequest, card: ModelCard) -> None:
+        if body.tools and not card.has_tools:
+            raise unsupported_parameter("tools")
+        if body.has_images and not card.has_images:
+            raise BadRequest(
+                "Invalid content type. image_url is not supported with this model.",
+                param="messages",
+                code="invalid_value",
+            )
+        check_length(body.estimate_tokens(), card, "prompt" if body.messages is None else "messages")
+
+
+OPERATION = TokenizeOperation
+
+
+def check_length(num_tokens: int, card: ModelCard, param: str) -> None:
+    """Check that so many tokens are not too many for one request.
+
+    Raises:
+        BadRequest: they are; the error names `param`.
+    """
+    if num_tokens > MAX_CONTEXTS * card.max_model_len:
+        raise BadRequest(
+            f"Invalid '{param}': too long. Expected at most {MAX_CONTEXTS} times the model's context of "
+            f"{card.max_model_len} tokens, but got about {num_tokens} tokens. Send it in parts.",
+            param=param,
+            code="context_length_exceeded",
+        )

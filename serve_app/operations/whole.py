@@ -1,0 +1,86 @@
+"""The common base of operations whose engine answers in one piece and writes no text: tokenize, detokenize, scores.
+
+Both doors price a body with `cost`, then `run` it.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Generic, Protocol, TypeVar
+
+from deployments.models.contract.engine import Engine, EngineRequest, ModelCard, ModelDirectory
+from deployments.operations import Operation
+from deployments.state.identity.principal import Principal
+from serve_app.operations.outcome import Cost, Outcome
+from serve_app.operations.routing import CacheSalt, find_engine
+from serve_app.operations.safety.policy import SafetyPolicy
+
+
+class WholeRequest(Protocol):
+    """A body that names a model and can be put in the engine's dialect."""
+
+    @property
+    def model(self) -> str:
+        """The model's id or alias."""
+        ...
+
+    def to_engine_body(self, raw: bytes) -> bytes:
+        """Return the body in the engine's dialect; `raw` are the bytes that this was parsed from."""
+        ...
+
+
+Body = TypeVar("Body", bound=WholeRequest)
+
+
+class WholeOperation(Generic[Body]):
+    """An operation whose engine answers in one piece.
+
+    `policies` are not read: they are for texts that models write.
+    """
+
+    name: Operation
+    events: Final = None
+
+    def __init__(
+        self, directory: ModelDirectory, salt: CacheSalt, policies: Mapping[str, SafetyPolicy] | None = None
+    ) -> None:
+        self._directory = directory
+        self._salt = salt
+
+    def cost(self, body: Body, principal: Principal) -> Cost:
+        """Return what a body may take.
+
+        Raises:
+            ApiError: this key may not use the model, or the model cannot do what the body asks.
+        """
+        card = self._engine(body, principal).card
+        return Cost(card.id, self._prompt_tokens(body, card), completion_tokens=0, max_completion_tokens=0)
+
+    def run(self, body: Body, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0) -> Outcome:
+        """Return the answer to a body, not begun yet; `raw` are the bytes that the body was parsed from.
+
+        Raises:
+            ApiError: this key may not use the model, or the model cannot do what the body asks.
+        """
+        request = EngineRequest(
+            operation=self.name,
+            request_id=request_id,
+            body=body.to_engine_body(raw),
+            cache_salt=self._salt(principal.account),
+            priority=priority,
+        )
+        return Outcome(self._engine(body, principal).run(request), is_stream=False)
+
+    def _engine(self, body: Body, principal: Principal) -> Engine:
+        engine = find_engine(self._directory, body.model, self.name, principal)
+        self._check(body, engine.card)
+        return engine
+
+    def _check(self, body: Body, card: ModelCard) -> None:
+        """Check that the model can do what the body asks.
+
+        Raises:
+            BadRequest: it cannot.
+        """
+
+    def _prompt_tokens(self, body: Body, card: ModelCard) -> int:
+        """Return the most tokens that a body may take, about; 0 for what no model reads."""
+        return 0

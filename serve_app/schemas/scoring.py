@@ -1,0 +1,216 @@
+"""The bodies of POST /v1/rerank and /v1/score, and their answers: those of Jina, Cohere and vLLM.
+
+Both reach the engine in one dialect: `queries` and `documents` as lists of texts, with one query or one a document.
+"""
+
+from abc import abstractmethod
+from typing import Annotated, Any, Literal, NotRequired, Self
+
+import orjson
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from typing_extensions import TypedDict
+
+from serve_app.schemas.base import ModelId, OperationRequest, WireModel, check_unsupported, refusal
+from serve_app.schemas.prompts import MAX_INPUTS
+
+MAX_INSTRUCTION_CHARS = 8192
+
+_OPTIONS = ("instruction", "max_tokens_per_doc", "max_tokens_per_query", "truncate_prompt_tokens", "use_activation")
+_PAIRS = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
+
+
+class TextObject(WireModel):
+    """A text as an object."""
+
+    text: str
+
+
+def _kind_of_text(value: Any) -> str:
+    return "?object" if isinstance(value, dict) else "?string or array"
+
+
+def _kind_of_texts(value: Any) -> str:
+    return "?array" if isinstance(value, list) else _kind_of_text(value)
+
+
+def _check_truncation(num_tokens: int) -> int:
+    if num_tokens == 0:
+        raise refusal("invalid_value", "Invalid '{param}': expected -1, the model's context, or a value >= 1.")
+    return num_tokens
+
+
+_String = Annotated[str, Tag("?string or array")]
+_Object = Annotated[TextObject, Tag("?object")]
+Text = Annotated[_String | _Object, Discriminator(_kind_of_text)]
+Texts = Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=MAX_INPUTS)]
+TextOrTexts = Annotated[_String | _Object | Annotated[Texts, Tag("?array")], Discriminator(_kind_of_texts)]
+NumTokens = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class ScoringRequest(OperationRequest):
+    """A request to say how well texts fit together.
+
+    A text that is longer than the model's context is cut; `max_tokens_per_query` and `max_tokens_per_doc` cut earlier,
+    0 not at all. `use_activation` and `instruction` are for cross-encoders.
+    """
+
+    model: ModelId
+    instruction: Annotated[str, Field(max_length=MAX_INSTRUCTION_CHARS)] | None = None
+    max_tokens_per_doc: NumTokens | None = None
+    max_tokens_per_query: NumTokens | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=2**31 - 1), AfterValidator(_check_truncation)] | None = None
+    use_activation: bool | None = None
+    user: str | None = None
+
+    @abstractmethod
+    def left_texts(self) -> list[str]:
+        """Return the queries: one, or as many as there are documents."""
+
+    @abstractmethod
+    def right_texts(self) -> list[str]:
+        """Return the documents, each of which gets a score."""
+
+    def to_engine_body(self, raw: bytes) -> bytes:
+        """Return the body in the engine's dialect."""
+        options = {name: getattr(self, name) for name in _OPTIONS if getattr(self, name) is not None}
+        return orjson.dumps({"queries": self.left_texts(), "documents": self.right_texts(), **options, **self._more()})
+
+    def _more(self) -> dict[str, Any]:
+        """Return the fields that only one of the two operations has."""
+        return {}
+
+
+class RerankRequest(ScoringRequest):
+    """A query, and the documents to be put in order by it."""
+
+    query: Text
+    documents: Texts
+    top_n: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    return_documents: bool | None = True
+
+    # Known, and refused when set.
+    rank_fields: Any = None
+    max_chunks_per_doc: Any = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        check_unsupported(self, ("rank_fields", "max_chunks_per_doc"), "by this service")
+        if not _text_of(self.query):
+            raise refusal(
+                "empty_string",
+                "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an empty string "
+                "instead.",
+                "query",
+            )
+        return self
+
+    def left_texts(self) -> list[str]:
+        """Return the query."""
+        return [_text_of(self.query)]
+
+    def right_texts(self) -> list[str]:
+        """Return the documents."""
+        return [_text_of(document) for document in self.documents]
+
+    def _more(self) -> dict[str, Any]:
+        return {"top_n": self.top_n or len(self.documents), "return_documents": self.return_documents is not False}
+
+
+class ScoreRequest(ScoringRequest):
+    """Texts on the left and on the right, under one of the four pairs of names that vLLM has for them.
+
+    Each text on the right gets a score with the text on the left: the only one, or the one at the same place.
+    """
+
+    queries: TextOrTexts | None = None
+    documents: TextOrTexts | None = None
+    items: TextOrTexts | None = None
+    text_1: TextOrTexts | None = None
+    text_2: TextOrTexts | None = None
+    data_1: TextOrTexts | None = None
+    data_2: TextOrTexts | None = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        given = {name for pair in _PAIRS for name in pair if getattr(self, name) is not None}
+        if given not in map(set, _PAIRS):
+            pairs = ", ".join(f"'{left}' and '{right}'" for left, right in _PAIRS)
+            code = "missing_required_parameter" if len(given) < 2 else "invalid_parameter_combination"
+            raise refusal(code, f"Give the texts under exactly one of these pairs of names: {pairs}.", "queries")
+        num_left, num_right = len(self.left_texts()), len(self.right_texts())
+        if num_left not in (1, num_right):
+            raise refusal(
+                "invalid_value",
+                f"Invalid '{{param}}': expected one text, or as many as the {num_right} that they are scored with, but "
+                f"got {num_left}.",
+                self._names()[0],
+            )
+        return self
+
+    def _names(self) -> tuple[str, str]:
+        return next(pair for pair in _PAIRS if all(getattr(self, name) is not None for name in pair))
+
+    def left_texts(self) -> list[str]:
+        """Return the texts on the left."""
+        return _texts_of(getattr(self, self._names()[0]))
+
+    def right_texts(self) -> list[str]:
+        """Return the texts on the right."""
+        return _texts_of(getattr(self, self._names()[1]))
+
+
+def _text_of(value: str | TextObject) -> str:
+    return value if isinstance(value, str) else value.text
+
+
+def _texts_of(value: str | TextObject | list[str | TextObject]) -> list[str]:
+    return [_text_of(text) for text in (value if isinstance(value, list) else [value])]
+
+
+class ScoringUsage(TypedDict):
+    """How many tokens the texts took."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class RankedText(TypedDict):
+    """A document's text."""
+
+    text: str
+
+
+class RankedDocument(TypedDict):
+    """A document by its place in the request, and how well it fits; `document` unless it was not to be returned."""
+
+    index: int
+    relevance_score: float
+    document: NotRequired[RankedText]
+
+
+class Ranking(TypedDict):
+    """The documents that fit best, best first."""
+
+    id: str
+    model: str
+    results: list[RankedDocument]
+    usage: ScoringUsage
+
+
+class Score(TypedDict):
+    """How well one pair of texts fits together."""
+
+    index: int
+    object: Literal["score"]
+    score: float
+
+
+class ScoreList(TypedDict):
+    """The scores, in the order of the texts on the right."""
+
+    id: str
+    object: Literal["list"]
+    created: int
+    model: str
+    data: list[Score]
+    usage: ScoringUsage

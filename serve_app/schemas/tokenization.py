@@ -1,0 +1,162 @@
+"""The bodies of POST /v1/tokenize and /v1/detokenize, and their answers: vLLM's, which know a chat and a plain text."""
+
+import re
+from typing import Annotated, Any, NotRequired, Self
+
+import orjson
+from pydantic import AfterValidator, model_validator
+from typing_extensions import TypedDict
+
+from serve_app.schemas.base import Effort, ModelId, OperationRequest, check_unsupported, estimate_tokens, refusal
+from serve_app.schemas.chat_dialect import rewrite
+from serve_app.schemas.json_schema import check_json_schema
+from serve_app.schemas.messages import Messages, check_conversation, num_images, texts_of
+from serve_app.schemas.prompts import Tokens
+from serve_app.schemas.tools import FunctionTool, Tools
+
+MAX_TEMPLATE_ARGUMENTS = 64
+MAX_TEMPLATE_BYTES = 16_384
+
+_ARGUMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_SET_ELSEWHERE = frozenset(
+    {
+        "add_generation_prompt",
+        "chat_template",
+        "continue_final_message",
+        "conversation",
+        "messages",
+        "tokenize",
+        "tools",
+    }
+)
+_CHAT_FIELDS = (
+    "tools",
+    "add_generation_prompt",
+    "continue_final_message",
+    "chat_template_kwargs",
+    "reasoning_effort",
+)
+_UNSUPPORTED = ("chat_template", "media_io_kwargs", "mm_processor_kwargs")
+
+
+def _check_template_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    if len(arguments) > MAX_TEMPLATE_ARGUMENTS or len(orjson.dumps(arguments)) > MAX_TEMPLATE_BYTES:
+        raise refusal(
+            "object_above_max_properties",
+            f"Invalid '{{param}}': too large. Expected at most {MAX_TEMPLATE_ARGUMENTS} arguments in "
+            f"{MAX_TEMPLATE_BYTES} bytes of JSON.",
+        )
+    for name in arguments:
+        if not _ARGUMENT_NAME.fullmatch(name):
+            raise refusal("invalid_value", "Invalid key in '{param}': every key must be the name of a variable.")
+        if name in _SET_ELSEWHERE:
+            raise refusal("invalid_value", f"Invalid key in '{{param}}': '{name}' cannot be set there.")
+    return arguments
+
+
+TemplateArguments = Annotated[dict[str, Any], AfterValidator(_check_template_arguments)]
+
+
+class TokenizeRequest(OperationRequest):
+    """A chat, or a plain text, whose tokens are asked for."""
+
+    model: ModelId
+    prompt: str | None = None
+    messages: Messages | None = None
+    tools: Tools | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = False
+    chat_template_kwargs: TemplateArguments | None = None
+    reasoning_effort: Effort | None = None
+    return_token_strs: bool | None = False
+    user: str | None = None
+
+    # Known, and refused when set: templates are programs, and the others load what a chat here cannot hold.
+    chat_template: Any = None
+    media_io_kwargs: Any = None
+    mm_processor_kwargs: Any = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        check_unsupported(self, _UNSUPPORTED, "by this service")
+        if (self.prompt is None) == (self.messages is None):
+            raise refusal(
+                "missing_required_parameter" if self.prompt is None else "invalid_parameter_combination",
+                "Give either 'prompt', a text, or 'messages', a chat.",
+                "messages",
+            )
+        if self.messages is None:
+            self._check_plain()
+            return self
+        check_conversation(self.messages)
+        if self.continue_final_message and self.add_generation_prompt:
+            raise refusal(
+                "invalid_parameter_combination",
+                "Setting 'continue_final_message' and 'add_generation_prompt' at the same time is not supported.",
+                "continue_final_message",
+            )
+        for index, tool in enumerate(self.tools or ()):
+            if isinstance(tool, FunctionTool) and tool.function.parameters is not None:
+                check_json_schema(tool.function.parameters, f"tools[{index}].function.parameters")
+        return self
+
+    def _check_plain(self) -> None:
+        for name in _CHAT_FIELDS:
+            if getattr(self, name):
+                raise refusal(
+                    "invalid_parameter_combination", "The '{param}' parameter is only allowed with 'messages'.", name
+                )
+
+    @property
+    def has_images(self) -> bool:
+        """Whether the model must be able to see."""
+        return any(map(num_images, self.messages or ()))
+
+    def estimate_tokens(self) -> int:
+        """Return about how many tokens the texts have."""
+        if self.messages is None:
+            return estimate_tokens([self.prompt or ""])
+        return estimate_tokens(text for message in self.messages for text in texts_of(message))
+
+    def to_engine_body(self, raw: bytes) -> bytes:
+        """Return the body in the engine's dialect; `raw` are the bytes that this was parsed from."""
+        if self.messages is None:
+            return raw
+        body = orjson.loads(rewrite(raw, has_developer_role=False))
+        if self.continue_final_message:
+            body["add_generation_prompt"] = False
+        if self.reasoning_effort is not None:  # A chat sets these two for its template.
+            thinks = {"reasoning_effort": self.reasoning_effort, "enable_thinking": self.reasoning_effort != "none"}
+            body["chat_template_kwargs"] = {**thinks, **(self.chat_template_kwargs or {})}
+        return orjson.dumps(body)
+
+
+class DetokenizeRequest(OperationRequest):
+    """Tokens whose text is asked for."""
+
+    model: ModelId
+    tokens: Tokens
+    user: str | None = None
+
+    def to_engine_body(self, raw: bytes) -> bytes:
+        """Return the bytes that this was parsed from."""
+        return raw
+
+
+class TokenList(TypedDict):
+    """The tokens of a text, how many they are, and the model's context size in tokens.
+
+    `token_strs`, the tokens as the tokenizer writes them, is null unless it was asked for.
+    """
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: NotRequired[list[str] | None]
+
+
+class DetokenizedText(TypedDict):
+    """The text of tokens."""
+
+    prompt: str
