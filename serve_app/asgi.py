@@ -26,6 +26,7 @@ from serve_app.routes import (
     models,
     responses,
     responses_socket,
+    uploads,
     vector_store_files,
     vector_stores,
 )
@@ -33,6 +34,7 @@ from serve_app.services import Services
 
 _KEYS = "/v1/organization/admin/keys"
 _FILES = "/v1/files"
+_UPLOADS = "/v1/uploads"
 _BATCHES = "/v1/batches"
 _RESPONSE = "/v1/responses/{response_id}"
 _CONVERSATION = "/v1/conversations/{conversation_id}"
@@ -52,6 +54,10 @@ ROUTES = [
     Route(_FILES + "/{file_id}", files.retrieve_file),
     Route(_FILES + "/{file_id}", files.delete_file, methods=["DELETE"]),
     Route(_FILES + "/{file_id}/content", files.download_file),
+    Route(_UPLOADS, uploads.create_upload, methods=["POST"]),
+    Route(_UPLOADS + "/{upload_id}/parts", uploads.create_part, methods=["POST"]),
+    Route(_UPLOADS + "/{upload_id}/complete", uploads.complete_upload, methods=["POST"]),
+    Route(_UPLOADS + "/{upload_id}/cancel", uploads.cancel_upload, methods=["POST"]),
     Route(_BATCHES, batches.list_batches),
     Route(_BATCHES, batches.create_batch, methods=["POST"]),
     Route(_BATCHES + "/{batch_id}", batches.retrieve_batch),
@@ -123,7 +129,12 @@ def create_asgi_app(services: Services) -> Starlette:
                 observer=services.observer,
                 routes={route.endpoint: route.path for route in ROUTES},
             ),
-            Middleware(BodyLimitMiddleware, bounds=services.body_bounds, exceptions={_FILES: services.upload_bounds()}),
+            Middleware(
+                BodyLimitMiddleware,
+                bounds=services.body_bounds,
+                exceptions={_FILES: services.upload_bounds()},
+                below={_UPLOADS + "/": services.part_bounds()},
+            ),
         ],
         exception_handlers={HTTPException: _answer_unrouted, ClientDisconnect: _note_departure},
     )

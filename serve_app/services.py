@@ -11,6 +11,8 @@ from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.tiers import Tiers
 from deployments.state.retention import FilesConfig
+from deployments.state.uploads.rows import MAX_PART_BYTES
+from deployments.state.uploads.store import UploadStore
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import BodyLimits
 from serve_app.operations.containers.service import Containers
@@ -43,6 +45,7 @@ class Services:
     metrics: PrometheusMetrics
     keys: KeyStore
     files: FileStore
+    uploads: UploadStore
     batches: BatchStore
     background: BackgroundRunner
     wake_batches: Callable[[], None] = _do_nothing
@@ -54,6 +57,10 @@ class Services:
     startup: ModelStartup = field(default_factory=ModelStartup)
 
     def upload_bounds(self) -> BodyLimits:
-        """Return the limits of uploads: the usual timeouts, the largest file plus its form's overhead."""
+        """Return the limits of files: the usual timeouts, the largest file plus its form's overhead."""
         max_bytes = max(self.file_rules.max_file_bytes, self.file_rules.max_batch_file_bytes) + _FORM_BYTES
         return replace(self.body_bounds, max_bytes=max_bytes, param="file")
+
+    def part_bounds(self) -> BodyLimits:
+        """Return the limits of an upload's parts: the usual timeouts, the largest part plus its form's overhead."""
+        return replace(self.body_bounds, max_bytes=MAX_PART_BYTES + _FORM_BYTES, param="data")

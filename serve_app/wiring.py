@@ -27,6 +27,7 @@ from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.ingresses.register import IngressRegister
 from deployments.state.objects.marker import MARKER_KEY, open_objects
+from deployments.state.uploads.store import UploadStore
 from serve_app.config import ServiceConfig
 from serve_app.front.presence import Presence, own_address
 from serve_app.front.trust import FrontTrust
@@ -142,6 +143,7 @@ async def wire(
         metrics=metrics,
         keys=keys,
         files=files,
+        uploads=UploadStore(database, files),
         batches=BatchStore(database, vault, config.batches.max_unfinished_per_account),
         background=background,
         wake_batches=wake_batches,

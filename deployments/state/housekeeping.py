@@ -21,6 +21,7 @@ from deployments.state.objects.orphans import delete_orphans
 from deployments.state.objects.store import StoreUnavailable
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
+from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.store import LogTrim, UsageStore
 from deployments.state.vector_stores.store import VectorStores
 from deployments.waiting import worth_logging
@@ -84,9 +85,11 @@ def create_chores(
     """Return all chores. They judge expiry by `files.past`, a clock without jumps into the future."""
     every = Intervals(expired_s=config.sweep_interval_s) if intervals is None else intervals
     vault, past = files.vault, files.past
+    uploads = UploadStore(database, files)
     trim = LogTrim(UsageStore(database), config.request_log_days, past)
     return [
         Chore("Deleting expired files", every.expired_s, files.sweep),
+        Chore("Deleting uploads that have ended", every.expired_s, uploads.sweep),
         Chore("Deleting expired responses", every.expired_s, ResponseStore(database, vault, past).sweep),
         Chore("Deleting expired conversations", every.expired_s, ConversationStore(database, vault, past).sweep),
         Chore("Deleting expired containers", every.expired_s, ContainerStore(database, vault, past).sweep),
@@ -95,6 +98,7 @@ def create_chores(
         Chore("Emptying the database's log", every.database_log_s, database.empty_log),
         Chore("Trimming the request log", every.request_log_s, trim.trim),
         Chore("Deleting orphaned files", every.orphans_s, files.sweep_orphans),
+        Chore("Deleting orphaned parts", every.orphans_s, uploads.sweep_orphans),
         Chore("Deleting orphaned segments", every.orphans_s, lambda: _sweep_segments(files, batches)),
     ]
 

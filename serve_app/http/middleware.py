@@ -109,13 +109,21 @@ class RequestMiddleware:
 class BodyLimitMiddleware:
     """Refuses bodies that are too large or too slow, before the rest of them is read.
 
-    `exceptions` holds the bounds of paths that have their own.
+    `exceptions` holds the bounds of paths that have their own, `below` those of all paths that begin so.
     """
 
-    def __init__(self, app: ASGIApp, *, bounds: BodyLimits, exceptions: Mapping[str, BodyLimits] | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        bounds: BodyLimits,
+        exceptions: Mapping[str, BodyLimits] | None = None,
+        below: Mapping[str, BodyLimits] | None = None,
+    ) -> None:
         self._app = app
         self._bounds = bounds
         self._exceptions = exceptions or {}
+        self._below = below or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its body bounded.
@@ -126,10 +134,16 @@ class BodyLimitMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        bounds = self._exceptions.get(scope["path"], self._bounds)
+        bounds = self._bounds_of(scope["path"])
         if _declared_bytes(scope) > bounds.max_bytes:
             raise BodyTooLarge(bounds.max_bytes, bounds.param)
         await self._app(scope, _LimitedReceive(receive, bounds), send)
+
+    def _bounds_of(self, path: str) -> BodyLimits:
+        for beginning, bounds in self._below.items():
+            if path.startswith(beginning):
+                return bounds
+        return self._exceptions.get(path, self._bounds)
 
 
 class _LimitedReceive:

@@ -20,6 +20,8 @@ from serve_app.routes.paging import parse_number
 from serve_app.schemas.files import FileForm
 from serve_app.validation.body import validate_body
 
+NO_ROOM = "Your files take all the room that they may. Delete files that you no longer need."
+
 _MAX_FIELD_BYTES = 4096
 _MAX_NAME_CHARS = 255
 
@@ -97,7 +99,7 @@ class Upload:
         if self._writer is None:
             raise BadRequest("Missing required parameter: 'file'.", param="file", code="missing_required_parameter")
         self._check_size(self._writer, form.purpose)
-        _check_name(self._filename, form.purpose)
+        check_name(self._filename, form.purpose)
         return form, self._writer, self._filename
 
     async def _begin(self, part: PartBegin) -> None:
@@ -110,9 +112,9 @@ class Upload:
         if self._writer is not None:
             raise BadRequest("Only one 'file' can be uploaded at a time.", param="file")
         self._field = None
-        self._filename = _clean(part.filename)
+        self._filename = clean(part.filename)
         if "purpose" in self._fields:  # A wrong name is refused before the file is read.
-            _check_name(self._filename, self._check_fields().purpose)
+            check_name(self._filename, self._check_fields().purpose)
         account = self._principal.account
         self._room_bytes = self._rules.max_account_bytes - await self._store.num_bytes_of(account)
         new = NewFile(account, self._principal.key_id, f"file-{secrets.token_hex(16)}")
@@ -134,7 +136,7 @@ class Upload:
         if writer.num_bytes > limit:
             raise BodyTooLarge(limit, param="file")
         if writer.num_bytes > self._room_bytes:
-            raise QuotaExceeded("Your files take all the room that they may. Delete files that you no longer need.")
+            raise QuotaExceeded(NO_ROOM)
 
     def _check_fields(self) -> FileForm:
         value: dict[str, Any] = {}
@@ -148,12 +150,17 @@ class Upload:
         return validate_body(value, FileForm)
 
 
-def _check_name(filename: str, purpose: str) -> None:
+def check_name(filename: str, purpose: str, param: str = "file") -> None:
+    """Check that a file has a name that its purpose allows.
+
+    Raises:
+        BadRequest: it has not; `param` is to blame.
+    """
     if purpose == "batch" and not filename.lower().endswith(".jsonl"):
-        raise BadRequest("Invalid file format for Batch API. Must be .jsonl", param="file", code="invalid_file_format")
+        raise BadRequest("Invalid file format for Batch API. Must be .jsonl", param=param, code="invalid_file_format")
 
 
-def _clean(filename: str) -> str:
+def clean(filename: str) -> str:
     """Return the last part of a path that a client gave as a name, without what cannot be printed."""
     name = filename.replace("\\", "/").rpartition("/")[2]
     name = "".join(c for c in name if c.isprintable())

@@ -22,6 +22,7 @@ EXPANSIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "f'{noun}_above_max_length'": ("string_above_max_length", "array_above_max_length"),
     "f'empty_{noun}'": ("empty_string", "empty_array"),
+    "f'upload_{refused.status}'": ("upload_completed", "upload_cancelled", "upload_expired"),
 }
 ANSWER, RESPONSE, STORE_FILE = "an error answer", "the error of a response", "the error of a file in a vector store"
 BATCH, LINE, LOG = "the errors of a batch", "the error of an output line", "the request log only"

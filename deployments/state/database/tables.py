@@ -240,9 +240,8 @@ response_jobs = Table(
     Column("epoch", BigInteger, nullable=False),
     Column("lease_until", Double, nullable=False, index=True),
     Column("is_cancelled", Boolean, nullable=False),
-    Column(
-        "was_followed", Boolean, nullable=False, default=False
-    ),  # Read by replicas of the version before, while they drain.
+    # Read by replicas of the version before, while they drain.
+    Column("was_followed", Boolean, nullable=False, default=False),
     Column("num_events", Integer, nullable=False),
     Column("sealed_job", LargeBinary, nullable=False),
 )

@@ -39,9 +39,19 @@ class FileWriter:
         self._writer = writer
 
     @property
+    def file_id(self) -> str:
+        """The id that the content is sealed for."""
+        return self._new.file_id
+
+    @property
     def object_key(self) -> str:
         """The key under which the content appears."""
         return self._object_key
+
+    @property
+    def wrapped_key(self) -> bytes:
+        """The wrapped key of the content, to be stored in its row."""
+        return self._wrapped
 
     @property
     def num_bytes(self) -> int:

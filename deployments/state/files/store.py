@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Select, delete, exists, func, insert, select
+from sqlalchemy import Select, case, delete, exists, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.batch_status import ENDED
@@ -23,6 +23,7 @@ from deployments.state.database.ids import id_groups
 from deployments.state.database.pages import page_of
 from deployments.state.database.rows import columns_for
 from deployments.state.database.tables import batches, files
+from deployments.state.database.upload_tables import uploads
 from deployments.state.encryption.sealing import DataKey
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.content import ContentReader, FileWriter, NewFile, open_name
@@ -216,10 +217,9 @@ class FileStore:
             return (await connection.scalars(query)).all()
 
     async def num_bytes_of(self, account: str) -> int:
-        """Return the total size of an account's files."""
-        query = select(func.coalesce(func.sum(files.c.num_bytes), 0)).where(files.c.account == account)
+        """Return the total size of an account's files, with the room that its pending uploads hold."""
         async with self._database.read() as connection:
-            return int(await connection.scalar(query) or 0)
+            return await count_bytes(connection, account, self.clock())
 
     async def _row(self, account: str, file_id: str, *, even_expired: bool = False) -> dict[str, Any]:
         query = select(files).where(files.c.file_id == file_id, files.c.account == account)
@@ -243,6 +243,16 @@ class FileStore:
 async def record_file(connection: AsyncConnection, row: Mapping[str, Any]) -> None:
     """Add the row of a file within the caller's transaction."""
     await connection.execute(insert(files).values(**row))
+
+
+async def count_bytes(connection: AsyncConnection, account: str, now: float) -> int:
+    """Return the total size of an account's files, with the room that its pending uploads hold."""
+    stored = select(func.coalesce(func.sum(files.c.num_bytes), 0)).where(files.c.account == account)
+    room = case((uploads.c.num_bytes > uploads.c.received_bytes, uploads.c.num_bytes), else_=uploads.c.received_bytes)
+    held = select(func.coalesce(func.sum(room), 0)).where(
+        uploads.c.account == account, uploads.c.status == "pending", uploads.c.kept_until > now
+    )
+    return int(await connection.scalar(stored) or 0) + int(await connection.scalar(held) or 0)
 
 
 def _users_of(file_id: Any) -> Select[Any]:

@@ -34,6 +34,7 @@ from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.retention import FilesConfig
+from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.record import RequestRecord
 from deployments.tools.config import CodeInterpreterConfig, FileSearchConfig, ToolsConfig
 from deployments.tools.outbound.addresses import AddressRules
@@ -102,6 +103,7 @@ class World:
     startup: ModelStartup = field(default_factory=ModelStartup)
     keys: Any = field(default_factory=lambda: _Absent())
     files: Any = field(default_factory=lambda: _Absent())
+    uploads: Any = field(default_factory=lambda: _Absent())
     batches: Any = field(default_factory=lambda: _Absent())
     wake_batches: Callable[[], None] = lambda: None
     file_rules: FilesConfig = field(default_factory=FilesConfig)
@@ -137,6 +139,7 @@ class World:
                 metrics=self.metrics,
                 keys=self.keys,
                 files=self.files,
+                uploads=self.uploads,
                 file_rules=self.file_rules,
                 tiers=self.tiers,
                 batches=self.batches,
@@ -200,6 +203,7 @@ async def file_store(files_url, world) -> AsyncIterator[FileStore]:
     database = await connect(files_url)
     # Time passes by both clocks at once.
     world.files = FileStore(database, world.objects, Vault(database, b"m" * 32), world.clock, world.clock)
+    world.uploads = UploadStore(database, world.files)
     yield world.files
     await database.close()
 

@@ -25,6 +25,7 @@ KEPT = (
     "/v1/responses",
     "/v1/conversations",
     "/v1/files",
+    "/v1/uploads",
     "/v1/batches",
     "/v1/containers",
     "/v1/vector_stores",
@@ -170,6 +171,16 @@ async def test_files_and_batches(call, world, batch_stores):
     other = await call("POST", "/v1/files", files={"file": ("a.md", b"# A")}, data={"purpose": "user_data"})
     await call("DELETE", f"/v1/files/{other['id']}")
     call.has_had_every_answer("/v1/files", "/v1/batches")
+
+
+async def test_uploads(call, file_store):
+    body = {"bytes": 3, "filename": "a.md", "mime_type": "text/markdown", "purpose": "user_data"}
+    upload, other = [f"/v1/uploads/{(await call('POST', '/v1/uploads', json=body))['id']}" for _ in range(2)]
+    part = await call("POST", f"{upload}/parts", files={"data": b"# A"})
+    await call("POST", f"{upload}/complete", json={"part_ids": [part["id"]]})
+    await call("POST", f"{other}/cancel")
+    await call("POST", f"{other}/parts", 409, files={"data": b"# A"})
+    call.has_had_every_answer("/v1/uploads")
 
 
 async def test_containers(call, interpreter, world):

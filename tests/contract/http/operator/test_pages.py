@@ -22,7 +22,7 @@ from tests.waiting import eventually
 
 RUN_HERE = {
     "batch", "code-interpreter", "conversation", "embeddings", "file-search", "first-tool", "functions", "mcp",
-    "mcp-server", "rerank", "responses", "snippet", "stream", "structured", "tokens", "web-search",
+    "mcp-server", "rerank", "responses", "snippet", "stream", "structured", "tokens", "upload", "web-search",
 }  # fmt: skip
 
 
@@ -111,6 +111,14 @@ async def test_the_program_that_runs_a_batch(batching, live, tmp_path, is_valid)
     else:
         assert "failed" in printed
         assert "line=2" in printed
+
+
+async def test_the_program_that_uploads_a_file_in_parts(file_store, live, tmp_path):
+    (tmp_path / "notes.txt").write_bytes(b"0123456789" * 250)
+    status, file_id, num_bytes = (await run(one("upload"), live, tmp_path)).split()
+    assert (status, num_bytes) == ("completed", "2500")
+    file = await file_store.find("acct_1", file_id)
+    assert b"".join([piece async for piece in file_store.read(file)]) == b"0123456789" * 250
 
 
 async def test_the_program_that_shows_a_tool(interpreter, live, world, tmp_path):

@@ -1,0 +1,183 @@
+"""/v1/uploads: large files in parts. Created, parts added in any order and side by side, completed, cancelled."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.operations import Operation
+from deployments.state.files.content import FileWriter
+from deployments.state.identity.principal import Principal
+from deployments.state.retention import DAY_S
+from deployments.state.uploads.rows import (
+    MAX_PART_BYTES,
+    MAX_PARTS,
+    MAX_PENDING,
+    NewUpload,
+    NoRoom,
+    TooManyParts,
+    TooManyUploads,
+    UnknownPart,
+    UploadEnded,
+    UploadNotFound,
+    UploadRefused,
+    WrongChecksum,
+    WrongSize,
+)
+from serve_app.errors.api import (
+    ApiError,
+    BadRequest,
+    BodyTooLarge,
+    Conflict,
+    NotFound,
+    QuotaExceeded,
+    RetentionForbids,
+)
+from serve_app.errors.text import shorten
+from serve_app.http.forms import PartBegin, PartData
+from serve_app.routes.access import caller, json_response, services_of
+from serve_app.routes.contract import answers
+from serve_app.routes.upload import NO_ROOM, check_name, clean, form_events
+from serve_app.schemas.uploads import (
+    UploadCompleteRequest,
+    UploadCreateRequest,
+    UploadPartForm,
+    part_to_wire,
+    upload_to_wire,
+)
+from serve_app.validation.body import parse_json_body
+
+
+@answers("openai.types.Upload", body=UploadCreateRequest)
+async def create_upload(request: Request) -> Response:
+    """Create an upload, to which parts may be added for an hour."""
+    principal = await caller(request, Operation.FILES)
+    if principal.retention == "strict":
+        raise RetentionForbids("files to be stored")
+    body = parse_json_body(await request.body(), UploadCreateRequest)
+    services = services_of(request)
+    limit = services.file_rules.max_total_bytes(body.purpose)
+    if body.bytes > limit:
+        raise BadRequest(
+            f"Invalid 'bytes': integer above maximum value. Expected a value <= {limit}, but got {body.bytes} instead.",
+            param="bytes",
+            code="integer_above_max_value",
+        )
+    filename = clean(body.filename)
+    check_name(filename, body.purpose, "filename")
+    asked = body.expires_after
+    new = NewUpload(
+        account=principal.account,
+        key_id=principal.key_id,
+        purpose=body.purpose,
+        filename=filename,
+        mime_type=body.mime_type,
+        num_bytes=body.bytes,
+        file_lifetime_s=services.file_rules.lifetime_days * DAY_S if asked is None else asked.seconds,
+    )
+    with _translated(""):
+        upload = await services.uploads.create(new, services.file_rules)
+    return json_response(upload_to_wire(upload))
+
+
+@answers("openai.types.uploads.UploadPart", form=UploadPartForm)
+async def create_part(request: Request) -> Response:
+    """Add a part to an upload; parts may be added side by side, and their order is chosen at the end."""
+    principal, upload_id = await _caller(request)
+    services = services_of(request)
+    with _translated(upload_id):
+        upload = await services.uploads.find(principal.account, upload_id)
+        async with services.uploads.create_part(upload) as writer:
+            await _receive_data(request, writer)
+        part = await services.uploads.record_part(upload, writer, services.file_rules)
+    return json_response(part_to_wire(part))
+
+
+@answers("openai.types.Upload", body=UploadCompleteRequest)
+async def complete_upload(request: Request) -> Response:
+    """Make a file of an upload's parts, in the order of their ids."""
+    principal, upload_id = await _caller(request)
+    body = parse_json_body(await request.body(), UploadCompleteRequest)
+    with _translated(upload_id):
+        upload, file = await services_of(request).uploads.complete(
+            principal.account, upload_id, body.part_ids, body.md5
+        )
+    return json_response(upload_to_wire(upload, file))
+
+
+@answers("openai.types.Upload")
+async def cancel_upload(request: Request) -> Response:
+    """Cancel an upload; its parts are deleted."""
+    principal, upload_id = await _caller(request)
+    with _translated(upload_id):
+        upload = await services_of(request).uploads.cancel(principal.account, upload_id)
+    return json_response(upload_to_wire(upload))
+
+
+async def _caller(request: Request) -> tuple[Principal, str]:
+    return await caller(request, Operation.FILES), request.path_params["upload_id"]
+
+
+async def _receive_data(request: Request, writer: FileWriter) -> None:
+    """Write what a form has as its `data`.
+
+    Raises:
+        BadRequest: the form is not valid, or has something else.
+        BodyTooLarge: the part is too large; the rest of it is not read.
+    """
+    has_begun = False
+    async for event in form_events(request):
+        if isinstance(event, PartBegin):
+            if event.name != "data":
+                name = shorten(event.name)
+                raise BadRequest(f"Unknown parameter: '{name}'.", param=name, code="unknown_parameter")
+            if has_begun:
+                raise BadRequest("Only one 'data' can be uploaded at a time.", param="data")
+            has_begun = True
+        elif isinstance(event, PartData):
+            await writer.write(event.data)
+            if writer.num_bytes > MAX_PART_BYTES:
+                raise BodyTooLarge(MAX_PART_BYTES, param="data")
+    if not has_begun:
+        raise BadRequest("Missing required parameter: 'data'.", param="data", code="missing_required_parameter")
+
+
+@contextmanager
+def _translated(upload_id: str) -> Iterator[None]:
+    """Context manager that raises a refusal of the upload store as the client's error."""
+    try:
+        yield
+    except UploadNotFound:
+        raise NotFound(f"No such Upload object: {shorten(upload_id)}", param="upload_id") from None
+    except UploadRefused as refused:
+        raise _error_for(refused, upload_id) from None
+
+
+def _error_for(refused: UploadRefused, upload_id: str) -> ApiError:
+    match refused:
+        case UploadEnded():
+            message = f"Upload {shorten(upload_id)} is {refused.status}: create a new upload."
+            return Conflict(message, param="upload_id", code=f"upload_{refused.status}")
+        case UnknownPart():
+            message = f"Invalid 'part_ids': the upload has no part '{shorten(refused.part_id)}'."
+            return BadRequest(message, param="part_ids", code="invalid_value")
+        case WrongSize():
+            message = (
+                f"Invalid 'part_ids': the parts hold {refused.num_bytes} bytes, which are not the 'bytes' that the "
+                "upload was created with. Add what is missing, or name other parts."
+            )
+            return BadRequest(message, param="part_ids", code="upload_size_mismatch")
+        case WrongChecksum():
+            message = "Invalid 'md5': the parts, in this order, have another checksum. Send again what has changed."
+            return BadRequest(message, param="md5", code="upload_checksum_mismatch")
+        case TooManyUploads():
+            message = f"You have {MAX_PENDING} uploads that have not ended. Complete or cancel one of them."
+            return QuotaExceeded(message, code="upload_limit_exceeded")
+        case TooManyParts():
+            message = f"An upload may have {MAX_PARTS} parts, which may hold as much as the largest file together."
+            return BadRequest(message, param="data", code="upload_parts_limit_exceeded")
+        case NoRoom():
+            return QuotaExceeded(NO_ROOM)
+        case _:
+            return ApiError()
