@@ -27,6 +27,7 @@ from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.ingresses.register import IngressRegister
 from deployments.state.objects.marker import MARKER_KEY, open_objects
+from deployments.state.objects.pair import PairedStore
 from deployments.state.uploads.store import UploadStore
 from serve_app.config import ServiceConfig
 from serve_app.front.presence import Presence, own_address
@@ -118,6 +119,7 @@ async def wire(
         },
         lambda: {engine.card.id: engine.num_moved for engine in engines},
         cluster_metrics,
+        objects if isinstance(objects, PairedStore) else None,
     )
 
     # It ends in the reverse order: first what still works, last what it works with.

@@ -17,7 +17,9 @@ from deployments.state.containers.store import ContainerStore
 from deployments.state.database.connection import Database
 from deployments.state.files.store import ORPHAN_AGE_S, FileStore
 from deployments.state.ingresses.register import IngressRegister
+from deployments.state.objects.copier import Copier
 from deployments.state.objects.orphans import delete_orphans
+from deployments.state.objects.pair import PairedStore
 from deployments.state.objects.store import StoreUnavailable
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
@@ -37,6 +39,7 @@ class Intervals:
     database_log_s: float = 30.0
     orphans_s: float = 3600.0
     request_log_s: float = 3600.0
+    copies_s: float = 2.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,11 @@ def create_chores(
     vault, past = files.vault, files.past
     uploads = UploadStore(database, files)
     trim = LogTrim(UsageStore(database), config.request_log_days, past)
+    copying = (
+        [Chore("Copying objects between the stores", every.copies_s, copier.run)] if (copier := _copier(files)) else []
+    )
     return [
+        *copying,
         Chore("Deleting expired files", every.expired_s, files.sweep),
         Chore("Deleting uploads that have ended", every.expired_s, uploads.sweep),
         Chore("Deleting expired responses", every.expired_s, ResponseStore(database, vault, past).sweep),
@@ -101,6 +108,14 @@ def create_chores(
         Chore("Deleting orphaned parts", every.orphans_s, uploads.sweep_orphans),
         Chore("Deleting orphaned segments", every.orphans_s, lambda: _sweep_segments(files, batches)),
     ]
+
+
+def _copier(files: FileStore) -> Copier | None:
+    """Return what copies between two object stores, None where there is one, or something else copies."""
+    objects = files.objects
+    if isinstance(objects, PairedStore) and objects.owed is not None:
+        return Copier(objects, objects.owed)
+    return None
 
 
 async def _sweep_segments(files: FileStore, batches: BatchWork) -> int:

@@ -17,7 +17,8 @@ import yaml
 
 from deployments.config import ConfigError
 from deployments.state.config import ResolvedState, resolve_state
-from deployments.state.database.connection import connect
+from deployments.state.database.connection import Database, connect
+from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.marker import check, create_objects
 from deployments.state.objects.store import StoreUnavailable
 from deployments.tools.config import CodeInterpreterConfig, ToolsConfig
@@ -174,16 +175,23 @@ async def _look_at_state(state: ResolvedState) -> list[Finding]:
     database = await connect(state.database_url)
     found = [Finding("ok", "The database answers, and its tables are up to date")]
     try:
-        await check(database, create_objects(state.object_store), state.object_store.url)
-        found.append(Finding("ok", "The object store answers, and belongs to the database"))
-    except ConfigError as error:
-        found.append(Finding("fault", str(error)))
-    except StoreUnavailable:
-        message = "does not answer: files and batches will get a 503 until it does"
-        found.append(Finding("warning", f"The object store {state.object_store.url} {message}"))
+        for place in (state.object_store, state.object_store.other):
+            if place is not None:
+                found.append(await _look_at_objects(database, place))
     finally:
         await database.close()
     return found
+
+
+async def _look_at_objects(database: Database, place: ResolvedObjectStore) -> Finding:
+    try:
+        await check(database, create_objects(place), place.url, place.name)
+    except ConfigError as error:
+        return Finding("fault", str(error))
+    except StoreUnavailable:
+        message = "does not answer: files and batches will get a 503 until it does"
+        return Finding("warning", f"The object store {place.url} {message}")
+    return Finding("ok", "The object store answers, and belongs to the database")
 
 
 def _web_search(config: ToolsConfig) -> Finding:

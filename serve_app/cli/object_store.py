@@ -43,6 +43,8 @@ def adopt_object_store(
 async def _adopt(state: ResolvedState) -> None:
     database = await connect(state.database_url)
     try:
-        await adopt(database, create_objects(state.object_store))
+        for place in (state.object_store, state.object_store.other):
+            if place is not None:
+                await adopt(database, create_objects(place), place.name)
     finally:
         await database.close()

@@ -10,7 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
-from serve_app.telemetry.series import MOVED, PART_UP, Series
+from sqlalchemy.exc import DBAPIError
+
+from deployments.state.objects.owed import Arrears, OwedCopies
+from deployments.state.objects.pair import PairedStore
+from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP, Series
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +33,8 @@ class Sink(Protocol):
 class PartsWatcher:
     """Asks each of `parts` every ten seconds; whatever its question raises, or five seconds, means that it is away.
 
-    `num_moved` returns, by model, how many requests have lost their replica since the start of this process.
+    `num_moved` returns, by model, how many requests have lost their replica since the start of this process. `pair` are
+    the two object stores, where there are two.
     """
 
     def __init__(
@@ -37,10 +42,12 @@ class PartsWatcher:
         parts: Mapping[str, Callable[[], Awaitable[object]]],
         num_moved: Callable[[], Mapping[str, int]],
         sink: Sink,
+        pair: PairedStore | None = None,
     ) -> None:
         self._parts = parts
         self._num_moved = num_moved
         self._sink = sink
+        self._pair = pair
         self._is_up: dict[str, bool] = {}
         self._reported: dict[str, int] = {}
         self._task: asyncio.Task[None] | None = None
@@ -70,6 +77,20 @@ class PartsWatcher:
             if added := total - self._reported.get(model, 0):
                 self._sink.add(MOVED, (model,), added)
                 self._reported[model] = total
+
+        if self._pair is not None and self._pair.owed is not None:
+            await self._show_arrears(self._pair, self._pair.owed)
+
+    async def _show_arrears(self, pair: PairedStore, owed: OwedCopies) -> None:
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                arrears = await owed.arrears()
+        except (DBAPIError, TimeoutError):
+            return
+        for side in (pair.near, pair.far):
+            of_side = arrears.get(side.name, Arrears(0, 0.0))
+            self._sink.add(COPIES_OWED, (side.name,), of_side.num_objects)
+            self._sink.add(COPIES_LAG, (side.name,), of_side.oldest_s)
 
     async def _answers(self, ask: Callable[[], Awaitable[object]]) -> bool:
         try:

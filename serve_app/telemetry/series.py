@@ -38,9 +38,13 @@ INTER_TOKEN = Series(
 )
 PART_UP = Series("manta_part_up", "Whether a part that requests need answers: 1 or 0", ("part",), is_gauge=True)
 MOVED = Series("manta_requests_moved", "Times that a request lost the replica that ran it", ("model",))
+COPIES_OWED = Series("manta_object_copies_owed", "Objects that one of two stores lacks", ("store",), is_gauge=True)
+COPIES_LAG = Series(
+    "manta_object_copies_lag_seconds", "For how long a store has lacked the oldest of them", ("store",), is_gauge=True
+)
 SERIES = (REQUESTS, TOKENS, DURATION, TTFT, INTER_TOKEN)
 """Those of answered requests."""
-PART_SERIES = (PART_UP, MOVED)
+PART_SERIES = (PART_UP, MOVED, COPIES_OWED, COPIES_LAG)
 """Those that `serve_app.telemetry.parts` keeps."""
 
 

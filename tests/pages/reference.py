@@ -16,7 +16,7 @@ from deployments.state.usage.record import RequestRecord
 from serve_app.asgi import ROUTES
 from serve_app.errors import api
 from serve_app.telemetry.prometheus import PrometheusMetrics
-from serve_app.telemetry.series import MOVED, PART_UP
+from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP
 from tests.pages.codes import ANSWER, find_codes
 from tests.pages.command_line import render_commands
 from tests.pages.settings import render_settings
@@ -136,6 +136,8 @@ def _metrics() -> str:
     metrics.end(_record())
     metrics.add(PART_UP, ("database",), 1)
     metrics.add(MOVED, ("m",), 1)
+    for series in (COPIES_OWED, COPIES_LAG):
+        metrics.add(series, ("files",), 1)
     rows = []
     for family in text_string_to_metric_families(metrics.render().decode()):
         if family.name.endswith("_created"):

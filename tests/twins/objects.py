@@ -1,5 +1,6 @@
 """An object store in this process's memory."""
 
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -37,6 +38,9 @@ class MemoryObjects:
         if key not in self.objects:
             raise ObjectMissing("There is no such object.")
         return self.objects[key][start:stop]
+
+    async def size(self, key: str) -> int:
+        return len(await self.read(key, 0, sys.maxsize))
 
     async def delete(self, key: str) -> None:
         self._check()

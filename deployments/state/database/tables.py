@@ -193,6 +193,18 @@ object_stores = Table(
     Column("is_written", Boolean, nullable=False),
 )
 
+# What one of two object stores still lacks, or has to delete. `token` changes with each note about an object.
+object_copies = Table(
+    "object_copies",
+    metadata,
+    Column("store", String(16), primary_key=True),
+    Column("object_key", String(255), primary_key=True),
+    Column("is_deleted", Boolean, nullable=False),
+    Column("since", Double, nullable=False),
+    Column("token", String(32), nullable=False),
+    Index("ix_object_copies_store_since", "store", "since"),
+)
+
 # Objects that hold outcomes of lines; `entries` are the lines and their places in it. Deleted when the batch ends.
 batch_segments = Table(
     "batch_segments",

@@ -1,9 +1,9 @@
 """The settings of the object store: a directory, or a bucket by its URL."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -11,16 +11,17 @@ from pydantic import Field, model_validator
 from deployments.config import ConfigError, Section
 from deployments.references import Reference, follow
 
+Copies = Literal["both", "later", "provider"]
+
 _SCHEMES = ("file", "s3", "gs")
 
 
-class ObjectStoreConfig(Section):
-    """Where the content of files and batches is kept, encrypted.
-
-    Without credentials, those of the machine are used: its role, or the provider's own variables.
+class PlaceConfig(Section):
+    """A directory or a bucket. Without credentials, those of the machine are used: its role, or the provider's own.
 
     Args:
-        url: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///DIRECTORY. By default a directory in the state directory.
+        name: what the store is called in the database. A store that is in use keeps its name.
+        url: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///DIRECTORY.
         endpoint: the address of an S3-compatible service other than Amazon's.
         region: the bucket's region.
         access_key_id, secret_access_key: the credentials for S3.
@@ -28,6 +29,7 @@ class ObjectStoreConfig(Section):
         timeout_s: how long one request to the object store may take.
     """
 
+    name: Annotated[str, Field(pattern="^[a-z0-9-]{1,16}$")] = "files"
     url: str | Reference | None = None
     endpoint: str | None = None
     region: str | None = None
@@ -45,6 +47,34 @@ class ObjectStoreConfig(Section):
         return self
 
 
+class OtherPlaceConfig(PlaceConfig):
+    """The second store, which holds the same: a bucket elsewhere."""
+
+    url: str | Reference = Field()
+
+
+class ObjectStoreConfig(PlaceConfig):
+    """Where the content of files and batches is kept, encrypted: a directory or a bucket.
+
+    Without credentials, those of the machine are used: its role, or the provider's own variables.
+
+    Args:
+        url: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///DIRECTORY. By default a directory in the state directory.
+        other: a second store with the same content, for the case that the first is lost.
+        copies: with `other`, when an object counts as written: `both` stores have it, or one and a note in the
+            database; `later`: this store and the note; `provider`: this store, the provider copies.
+    """
+
+    other: OtherPlaceConfig | None = None
+    copies: Copies = "both"
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        if self.other is not None and self.other.name == self.name:
+            raise ValueError("object_store.other needs another name than object_store")
+        return self
+
+
 @dataclass(frozen=True)
 class ResolvedObjectStore:
     """An `ObjectStoreConfig` with its references followed; `options` have obstore's names and may hold secrets."""
@@ -52,6 +82,9 @@ class ResolvedObjectStore:
     url: str
     timeout_s: float = 20.0
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    name: str = "files"
+    other: "ResolvedObjectStore | None" = None
+    copies: Copies = "both"
 
 
 def resolve_object_store(config: ObjectStoreConfig, state_dir: Path, environ: Mapping[str, str]) -> ResolvedObjectStore:
@@ -60,10 +93,20 @@ def resolve_object_store(config: ObjectStoreConfig, state_dir: Path, environ: Ma
     Raises:
         ConfigError: a reference leads nowhere, or its value cannot be used.
     """
+    near = _resolve_place(config, "object_store", state_dir, environ)
+    if config.other is None:
+        return near
+    far = _resolve_place(config.other, "object_store.other", state_dir, environ)
+    return replace(near, other=far, copies=config.copies)
+
+
+def _resolve_place(
+    config: PlaceConfig, field_name: str, state_dir: Path, environ: Mapping[str, str]
+) -> ResolvedObjectStore:
     url = config.url
     if url is None:
-        return ResolvedObjectStore((state_dir / "objects").as_uri(), config.timeout_s)
-    text = url if isinstance(url, str) else follow(url, environ, "object_store.url")
+        return ResolvedObjectStore((state_dir / "objects").as_uri(), config.timeout_s, name=config.name)
+    text = url if isinstance(url, str) else follow(url, environ, f"{field_name}.url")
     scheme = check_object_url(text)
     options: dict[str, str] = {}
     if scheme == "s3":
@@ -73,8 +116,8 @@ def resolve_object_store(config: ObjectStoreConfig, state_dir: Path, environ: Ma
         secrets = {"service_account_key": config.service_account} if scheme == "gs" else {}
     for name, reference in secrets.items():
         if reference is not None:
-            options[name] = follow(reference, environ, f"object_store.{name}")
-    return ResolvedObjectStore(text, config.timeout_s, options)
+            options[name] = follow(reference, environ, f"{field_name}.{name}")
+    return ResolvedObjectStore(text, config.timeout_s, options, config.name)
 
 
 def check_object_url(url: str) -> str:

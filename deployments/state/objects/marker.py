@@ -1,4 +1,4 @@
-"""Ties an object store to its database: both hold the same marker, written at the first start.
+"""Ties object stores to their database: both hold the same marker, written at the first start.
 
 Without a marker, a start with the wrong disk or bucket would find every file missing, one by one, and a start with an
 empty database would delete everything in the object store as orphans. The marker is written to the database first, and
@@ -16,12 +16,14 @@ from deployments.config import ConfigError
 from deployments.state.database.connection import Database
 from deployments.state.database.tables import object_stores
 from deployments.state.objects.config import ResolvedObjectStore
+from deployments.state.objects.owed import OwedCopies
+from deployments.state.objects.pair import PairedStore, Side
 from deployments.state.objects.store import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
 MARKER_KEY = "manta-marker"
-_NAME = "files"
+_FIRST = "files"
 _CHECK_TIMEOUT_S = 10.0
 _OVERRIDE = "If they are to belong together as they are now, run `manta adopt-object-store`."
 
@@ -34,7 +36,7 @@ class _Known:
     is_written: bool
 
 
-async def open_objects(database: Database, config: ResolvedObjectStore) -> BucketStore:
+async def open_objects(database: Database, config: ResolvedObjectStore) -> ObjectStore:
     """Return the object store of a configuration, after checking that it belongs to the database.
 
     An unreachable object store is assumed to be the right one: requests that need it fail, and all others work.
@@ -42,10 +44,21 @@ async def open_objects(database: Database, config: ResolvedObjectStore) -> Bucke
     Raises:
         ConfigError: it belongs to another database, or another one belongs to this database.
     """
+    near = await _open(database, config)
+    if config.other is None:
+        return near
+    far = await _open(database, config.other)
+    owed = OwedCopies(database) if config.copies != "provider" else None
+    return PairedStore(
+        Side(config.name, near), Side(config.other.name, far), owed, waits_for_both=config.copies == "both"
+    )
+
+
+async def _open(database: Database, config: ResolvedObjectStore) -> BucketStore:
     objects = create_objects(config)
     try:
         async with asyncio.timeout(_CHECK_TIMEOUT_S):
-            await mark(database, objects, config.url)
+            await mark(database, objects, config.url, config.name)
         objects.expect(MARKER_KEY)
     except (StoreUnavailable, TimeoutError) as error:
         logger.warning("The object store could not be checked: %s", type(error).__name__)
@@ -53,7 +66,7 @@ async def open_objects(database: Database, config: ResolvedObjectStore) -> Bucke
 
 
 def create_objects(config: ResolvedObjectStore) -> BucketStore:
-    """Return the object store of a configuration.
+    """Return the store at one place, the first of a configuration.
 
     Raises:
         ConfigError: its directory cannot be made.
@@ -65,7 +78,7 @@ def create_objects(config: ResolvedObjectStore) -> BucketStore:
         raise ConfigError(message) from None
 
 
-async def mark(database: Database, objects: ObjectStore, url: str) -> None:
+async def mark(database: Database, objects: ObjectStore, url: str, name: str = _FIRST) -> None:
     """Check that both hold the same marker; if neither has one, write one.
 
     Raises:
@@ -73,9 +86,9 @@ async def mark(database: Database, objects: ObjectStore, url: str) -> None:
         StoreUnavailable: the object store fails.
     """
     found = await _read(objects)  # Read first: a marker in the object store was in the database before.
-    known = await _known(database)
+    known = await _known(database, name)
     if known is None and found is None:
-        known = await _make(database)
+        known = await _make(database, name)
     if known is not None and found is None and known.is_written:
         found = await _read(objects)  # It may have been written between the two looks.
     elif known is not None and found is None:
@@ -83,17 +96,17 @@ async def mark(database: Database, objects: ObjectStore, url: str) -> None:
         found = known.marker
     _compare(known, found, url)
     if known is not None and not known.is_written:
-        await _note_written(database, known.marker)
+        await _note_written(database, name, known.marker)
 
 
-async def check(database: Database, objects: ObjectStore, url: str) -> None:
+async def check(database: Database, objects: ObjectStore, url: str, name: str = _FIRST) -> None:
     """Check like `mark`, and write nothing."""
-    found, known = await _read(objects), await _known(database)
+    found, known = await _read(objects), await _known(database, name)
     if found is not None or (known is not None and known.is_written):
         _compare(known, found, url)
 
 
-async def adopt(database: Database, objects: ObjectStore) -> None:
+async def adopt(database: Database, objects: ObjectStore, name: str = _FIRST) -> None:
     """Tie the database and the object store together, whatever they hold and were tied to before.
 
     Raises:
@@ -101,10 +114,10 @@ async def adopt(database: Database, objects: ObjectStore) -> None:
     """
     marker = secrets.token_hex(16)
     async with database.write() as connection:
-        row = {"name": _NAME, "marker": marker, "is_written": False}
+        row = {"name": name, "marker": marker, "is_written": False}
         await connection.execute(database.upsert(object_stores, ["name"]), row)
     await objects.put(MARKER_KEY, marker.encode())
-    await _note_written(database, marker)
+    await _note_written(database, name, marker)
 
 
 def _compare(known: _Known | None, found: str | None, url: str) -> None:
@@ -132,22 +145,22 @@ async def _read(objects: ObjectStore) -> str | None:
         return None
 
 
-async def _known(database: Database) -> _Known | None:
-    query = select(object_stores.c.marker, object_stores.c.is_written).where(object_stores.c.name == _NAME)
+async def _known(database: Database, name: str) -> _Known | None:
+    query = select(object_stores.c.marker, object_stores.c.is_written).where(object_stores.c.name == name)
     async with database.read() as connection:
         row = (await connection.execute(query)).one_or_none()
     return None if row is None else _Known(row.marker, row.is_written)
 
 
-async def _make(database: Database) -> _Known | None:
+async def _make(database: Database, name: str) -> _Known | None:
     """Write a new marker into the database, unless another process just has; return the marker that is there."""
-    row = {"name": _NAME, "marker": secrets.token_hex(16), "is_written": False}
+    row = {"name": name, "marker": secrets.token_hex(16), "is_written": False}
     async with database.write() as connection:
         await connection.execute(database.insert_or_ignore(object_stores).values(row))
-    return await _known(database)
+    return await _known(database, name)
 
 
-async def _note_written(database: Database, marker: str) -> None:
+async def _note_written(database: Database, name: str, marker: str) -> None:
     async with database.write() as connection:
-        of_marker = (object_stores.c.name == _NAME) & (object_stores.c.marker == marker)
+        of_marker = (object_stores.c.name == name) & (object_stores.c.marker == marker)
         await connection.execute(update(object_stores).where(of_marker).values(is_written=True))

@@ -82,6 +82,14 @@ class ObjectStore(Protocol):
         """
         ...
 
+    async def size(self, key: str) -> int:
+        """Return how many bytes an object has.
+
+        Raises:
+            ObjectMissing: there is no such object.
+        """
+        ...
+
     async def delete(self, key: str) -> None:
         """Delete an object; nothing happens where there is none."""
         ...
@@ -150,6 +158,15 @@ class BucketStore:
         try:
             with _translated():
                 return bytes(await obstore.get_range_async(self._store, key, start=start, end=stop))
+        except ObjectMissing:
+            await self._check_there()
+            raise
+
+    async def size(self, key: str) -> int:
+        """Return how many bytes an object has."""
+        try:
+            with _translated():
+                return int((await obstore.head_async(self._store, key))["size"])
         except ObjectMissing:
             await self._check_there()
             raise

@@ -1,4 +1,4 @@
-"""What every object store keeps to: the twin, a directory, a bucket of a real S3 server."""
+"""What every object store keeps to: the twin, a directory, a bucket of a real S3 server, two that hold the same."""
 
 import asyncio
 import os
@@ -8,9 +8,23 @@ from pathlib import Path
 import pytest
 
 from deployments.state.objects.config import ResolvedObjectStore
+from deployments.state.objects.pair import PairedStore, Side
 from deployments.state.objects.store import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
+from tests.twins.objects import MemoryObjects
 
 PART = 5 * 1024 * 1024
+
+
+@pytest.fixture(params=["twin", "directory", "s3", "pair"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    """An empty object store, of each kind in turn."""
+    if request.param == "twin":
+        return MemoryObjects()
+    directory = BucketStore(ResolvedObjectStore((tmp_path / "objects").as_uri()))
+    if request.param == "directory":
+        return directory
+    bucket = BucketStore(request.getfixturevalue("bucket"))
+    return bucket if request.param == "s3" else PairedStore(Side("near", directory), Side("far", bucket), None)
 
 
 async def keys_of(objects: ObjectStore, prefix: str) -> list[str]:
@@ -25,6 +39,13 @@ async def test_what_was_written_can_be_read_in_ranges(objects: ObjectStore) -> N
     assert await objects.read("files/a", 0, len(content)) == content
     assert await objects.read("files/a", PART - 3, PART + 3) == content[PART - 3 : PART + 3]
     assert await objects.read("files/a", len(content) - 5, len(content) + 100) == content[-5:]
+
+
+async def test_an_object_has_a_size(objects: ObjectStore) -> None:
+    await objects.put("files/a", b"12345")
+    assert await objects.size("files/a") == 5
+    with pytest.raises(ObjectMissing):
+        await objects.size("files/b")
 
 
 async def test_small_objects_are_written_at_once(objects: ObjectStore) -> None:

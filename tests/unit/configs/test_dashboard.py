@@ -12,7 +12,7 @@ import yaml
 from deployments.models.contract.engine import Usage
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
-from serve_app.telemetry.series import MOVED, PART_UP
+from serve_app.telemetry.series import COPIES_LAG, MOVED, PART_UP
 from serve_app.telemetry.trace import RequestTrace
 from tests.twins.gatekeeper import MemoryRequestLog
 from tests.twins.keys import principal_of_key
@@ -40,6 +40,7 @@ def page() -> str:
     observer.end(seen, route="/v1/responses", ended=11.0)
     metrics.add(PART_UP, ("database",), 1)
     metrics.add(MOVED, ("m",), 1)
+    metrics.add(COPIES_LAG, ("files",), 1)
     return metrics.render().decode()
 
 

@@ -4,10 +4,14 @@ import asyncio
 import logging
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from deployments.state.objects.owed import Arrears
+from deployments.state.objects.pair import PairedStore, Side
 from serve_app.telemetry import parts as module
 from serve_app.telemetry.parts import PartsWatcher
-from serve_app.telemetry.series import MOVED, PART_UP
+from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP
+from tests.twins.objects import MemoryObjects
 from tests.waiting import eventually
 
 
@@ -79,3 +83,25 @@ async def test_it_looks_until_it_is_closed(monkeypatch):
     seen = len(sink)
     await asyncio.sleep(0.01)
     assert len(sink) == seen
+
+
+async def test_what_a_store_lacks_is_shown_until_it_lacks_nothing():
+    class Owed:
+        answers = iter(({"asia": Arrears(2, 90.0)}, OperationalError("", {}, Exception()), {}))
+
+        async def arrears(self):
+            answer = next(self.answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    sink = Noted()
+    pair = PairedStore(Side("files", MemoryObjects()), Side("asia", MemoryObjects()), Owed())
+    watcher = PartsWatcher({}, dict, sink, pair)
+    for _ in range(3):
+        await watcher.look()
+    nothing = [(COPIES_OWED, "files", 0), (COPIES_LAG, "files", 0.0)]
+    assert sink == [
+        *nothing, (COPIES_OWED, "asia", 2), (COPIES_LAG, "asia", 90.0),
+        *nothing, (COPIES_OWED, "asia", 0), (COPIES_LAG, "asia", 0.0),
+    ]  # fmt: skip

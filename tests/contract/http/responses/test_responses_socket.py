@@ -32,7 +32,7 @@ class Socket:
     async def events(self):
         events = []
         while not events or events[-1]["type"] not in ENDS:
-            events.append(json.loads(await asyncio.wait_for(self.connection.recv(), 5)))
+            events.append(json.loads(await asyncio.wait_for(self.connection.recv(), 30)))
         return events
 
 

@@ -1,0 +1,288 @@
+"""Two object stores with the same content, such as the buckets of two regions.
+
+Reads go to the near one, and to the far one where the near one lacks the object or fails. Writes wait for both, or for
+the near one alone (`copies: later`). What one lacks is noted in the database before the object counts as written, so
+that the loss of either store loses nothing that was acknowledged once the copier has caught up; with `copies: both`
+and both stores up, nothing at any time. A store that has failed is left alone for some seconds, so that its time-outs
+do not stand before every request.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from deployments.state.objects.owed import OwedCopies
+from deployments.state.objects.store import (
+    ObjectInfo,
+    ObjectMissing,
+    ObjectStore,
+    ObjectWriter,
+    StoreUnavailable,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LEFT_ALONE_S = 10.0
+
+
+@dataclass(slots=True)
+class Side:
+    """One of the two stores, under its name in the database."""
+
+    name: str
+    store: ObjectStore
+    clock: Callable[[], float] = time.monotonic
+    down_until: float = field(default=0.0, init=False)
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether it has failed just now."""
+        return self.clock() < self.down_until
+
+    def note_failure(self, error: StoreUnavailable) -> None:
+        """Leave it alone for a while."""
+        if not self.is_left_alone:
+            logger.warning("The object store %s is left alone for %g s: %s", self.name, LEFT_ALONE_S, error)
+        self.down_until = self.clock() + LEFT_ALONE_S
+
+
+class PairedStore:
+    """Implements `ObjectStore` over two. Without `owed`, something else copies from one to the other.
+
+    Each method raises StoreUnavailable only where both stores fail, DBAPIError where one does and the database is away.
+    """
+
+    def __init__(self, near: Side, far: Side, owed: OwedCopies | None, *, waits_for_both: bool = True) -> None:
+        self.near = near
+        self.far = far
+        self.owed = owed
+        self._waits_for_both = waits_for_both
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Both stores, the one that is asked first at the front."""
+        return (
+            (self.far, self.near) if self.near.is_left_alone and not self.far.is_left_alone else (self.near, self.far)
+        )
+
+    @asynccontextmanager
+    async def create(self, key: str) -> AsyncIterator[ObjectWriter]:
+        """Open a new object, which appears when the block ends, and does not when it ends with an error."""
+        writer = _PairWriter(key)
+        first, second = self.sides
+        await writer.open(first)
+        if (self._waits_for_both and not second.is_left_alone) or not writer.is_open:
+            await writer.open(second)
+        writer.check()
+        try:
+            yield writer
+            writer.check()
+        except BaseException as error:
+            await writer.give_up(error)
+            raise
+        await writer.close()
+        writer.check()
+        await self._note_lacking(key, writer.written)
+
+    async def put(self, key: str, content: bytes) -> None:
+        """Write a small object at once."""
+        first, second = self.sides
+        if self._waits_for_both and not second.is_left_alone:
+            results = await asyncio.gather(*(_attempt(side, side.store.put(key, content)) for side in (first, second)))
+        else:
+            results = [await _attempt(first, first.store.put(key, content))]
+            if results[0].error is not None:
+                results.append(await _attempt(second, second.store.put(key, content)))
+        _check(results)
+        await self._note_lacking(key, [result.side for result in results if result.error is None])
+
+    async def read(self, key: str, start: int, stop: int) -> bytes:
+        """Return the bytes of an object from `start` up to `stop`, fewer where it ends before.
+
+        Raises:
+            ObjectMissing: neither store has it.
+        """
+        return await self._first(lambda store: store.read(key, start, stop))
+
+    async def _first(self, ask: Callable[[ObjectStore], Awaitable[T]]) -> T:
+        """Return the answer of the first store that has one."""
+        failure: StoreUnavailable | None = None
+        for side in self.sides:
+            try:
+                return await ask(side.store)
+            except ObjectMissing:
+                continue
+            except StoreUnavailable as error:
+                side.note_failure(error)
+                failure = error
+        raise failure or ObjectMissing("There is no such object.")
+
+    async def size(self, key: str) -> int:
+        """Return how many bytes an object has.
+
+        Raises:
+            ObjectMissing: neither store has it.
+        """
+        return await self._first(lambda store: store.size(key))
+
+    async def delete(self, key: str) -> None:
+        """Delete an object from both; where one fails, that is noted and done later."""
+        first, second = self.sides
+        results = [await _attempt(first, first.store.delete(key))]
+        if second.is_left_alone:
+            _check(results)
+            await self._note(second, key, is_deleted=True)
+            return
+        results.append(await _attempt(second, second.store.delete(key)))
+        _check(results)
+        for result in results:
+            if result.error is not None:
+                await self._note(result.side, key, is_deleted=True)
+
+    async def list_objects(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """Yield the objects of both whose keys begin with a folder's name, each once; those of one where one fails."""
+        seen: set[str] = set()
+        num_failed = 0
+        for side in self.sides:
+            try:
+                async for one in side.store.list_objects(prefix):
+                    if one.key not in seen:
+                        seen.add(one.key)
+                        yield one
+            except StoreUnavailable as error:
+                side.note_failure(error)
+                num_failed += 1
+        if num_failed == len(self.sides):
+            raise StoreUnavailable("Neither object store can be listed.")
+
+    async def drop_unfinished(self, older_than_s: float) -> int:
+        """Remove the drafts of killed writers; return how many."""
+        results = [await _attempt(side, side.store.drop_unfinished(older_than_s)) for side in self.sides]
+        _check(results)
+        return sum(result.value or 0 for result in results)
+
+    async def _note_lacking(self, key: str, written: list[Side]) -> None:
+        for side in (self.near, self.far):
+            if side not in written:
+                await self._note(side, key)
+
+    async def _note(self, side: Side, key: str, *, is_deleted: bool = False) -> None:
+        if self.owed is not None:
+            await self.owed.add(side.name, key, is_deleted=is_deleted)
+
+
+class _PairWriter:
+    """An object that is written to one or both stores; one that fails on the way is given up there."""
+
+    def __init__(self, key: str) -> None:
+        self.written: list[Side] = []
+        self._key = key
+        self._open: list[tuple[Side, AbstractAsyncContextManager[ObjectWriter], ObjectWriter]] = []
+        self._error = StoreUnavailable("Neither object store can be written.")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a store takes the object."""
+        return bool(self._open)
+
+    async def open(self, side: Side) -> None:
+        """Begin the object in a store, if that takes it."""
+        opened = side.store.create(self._key)
+        try:
+            writer = await opened.__aenter__()
+        except StoreUnavailable as error:
+            self._fail(side, error)
+        else:
+            self._open.append((side, opened, writer))
+
+    def check(self) -> None:
+        """Check that a store has the object so far.
+
+        Raises:
+            StoreUnavailable: neither has; the error is the last store's.
+        """
+        if not self._open and not self.written:
+            raise self._error
+
+    async def write(self, piece: bytes) -> None:
+        """Add to the object."""
+        results = await asyncio.gather(*(self._write(*one, piece) for one in self._open))
+        self._open = [one for one in results if one is not None]
+        self.check()
+
+    async def _write(
+        self, side: Side, opened: AbstractAsyncContextManager[ObjectWriter], writer: ObjectWriter, piece: bytes
+    ) -> tuple[Side, AbstractAsyncContextManager[ObjectWriter], ObjectWriter] | None:
+        try:
+            await writer.write(piece)
+        except StoreUnavailable as error:
+            self._fail(side, error)
+            await _give_up(opened, error)
+            return None
+        return side, opened, writer
+
+    async def close(self) -> None:
+        """Have the object appear."""
+        await asyncio.gather(*(self._close(side, opened) for side, opened, _ in self._open))
+        self._open = []
+
+    async def _close(self, side: Side, opened: AbstractAsyncContextManager[ObjectWriter]) -> None:
+        try:
+            await opened.__aexit__(None, None, None)
+        except StoreUnavailable as error:
+            self._fail(side, error)
+        else:
+            self.written.append(side)
+
+    async def give_up(self, error: BaseException) -> None:
+        """Have the object appear nowhere."""
+        for _, opened, _ in self._open:
+            await _give_up(opened, error)
+        self._open = []
+
+    def _fail(self, side: Side, error: StoreUnavailable) -> None:
+        side.note_failure(error)
+        self._error = error
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What came of asking a store to do something."""
+
+    side: Side
+    value: int | None = None
+    error: StoreUnavailable | None = None
+
+
+async def _attempt(side: Side, work: Awaitable[int | None]) -> _Result:
+    try:
+        return _Result(side, await work)
+    except StoreUnavailable as error:
+        side.note_failure(error)
+        return _Result(side, error=error)
+
+
+def _check(results: Sequence[_Result]) -> None:
+    """Check that one store has done it.
+
+    Raises:
+        StoreUnavailable: none has; the error is the last store's.
+    """
+    errors = [result.error for result in results if result.error is not None]
+    if len(errors) == len(results):
+        raise errors[-1]
+
+
+async def _give_up(opened: AbstractAsyncContextManager[ObjectWriter], error: BaseException) -> None:
+    """End the block of an object that must not appear. The block raises the error that it is given."""
+    try:
+        await opened.__aexit__(type(error), error, error.__traceback__)
+    except BaseException as raised:
+        if raised is not error and not isinstance(raised, StoreUnavailable):
+            raise
