@@ -1,5 +1,7 @@
 """What every test runs with."""
 
+import logging
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,6 +35,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if item.get_closest_marker("exhaustive")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that reads the log if its handler was taken away meanwhile: it would have seen nothing.
+
+    Some libraries replace the root logger's handlers when they are first imported.
+    """
+    result = yield
+    reader = getattr(item, "funcargs", {}).get("caplog")
+    if reader is not None and reader.handler not in logging.getLogger().handlers:
+        pytest.fail("pytest's log handler was taken away in this test, so what it asserts of the log means nothing")
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)
