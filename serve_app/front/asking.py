@@ -14,6 +14,9 @@ from serve_app.front.trust import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, Fro
 
 _MAX_BYTES = 1024 * 1024
 _TIMEOUT_S = 2.0
+REPLICA_NAME = "SERVE_REPLICA::"
+"""How Serve's name of a replica begins. Before replicas are ready its controller names proxies in their place, which
+pass the question on like everything else, and end with every request that goes through them."""
 
 
 class Foreign(Exception):
@@ -77,7 +80,11 @@ def ask_dashboard(url: str, environ: Mapping[str, str] = os.environ) -> frozense
         status, _, body = _get(parts.hostname or "", parts.port or 80, path, headers, _TIMEOUT_S)
         groups: list[dict[str, Any]] = json.loads(body).get("target_groups") or [] if status == 200 else []
         targets = [target for group in groups if group.get("protocol") == "HTTP" for target in group["targets"]]
-        return frozenset(Address(str(target["ip"]), int(target["port"])) for target in targets)
+        return frozenset(
+            Address(str(target["ip"]), int(target["port"]))
+            for target in targets
+            if target["name"].startswith(REPLICA_NAME)
+        )
     except (NoAnswer, Foreign, ValueError, KeyError, TypeError, AttributeError):
         return frozenset()
 

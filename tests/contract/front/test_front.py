@@ -203,8 +203,11 @@ async def test_replicas_that_another_front_or_replica_names_are_taken_in(front: 
 
 
 async def test_replicas_that_the_controller_names_are_taken_in() -> None:
-    named = free_port()
-    targets = [{"ip": "127.0.0.1", "port": named, "instance_id": "", "name": "one"}]
+    named, proxy = free_port(), free_port()
+    targets = [
+        {"ip": "127.0.0.1", "port": named, "instance_id": "", "name": "SERVE_REPLICA::manta#ingress#one"},
+        {"ip": "127.0.0.1", "port": proxy, "instance_id": "", "name": "SERVE_PROXY_ACTOR-one"},
+    ]
     page = {"target_groups": [{"protocol": "HTTP", "targets": targets}, {"protocol": "gRPC", "targets": targets}]}
 
     async def tell(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
@@ -212,7 +215,7 @@ async def test_replicas_that_the_controller_names_are_taken_in() -> None:
 
     dashboard = free_port()
     url = f"http://127.0.0.1:{dashboard}"
-    async with replicas(named), replicas(dashboard, answer=tell) as (controller,):  # noqa: SIM117 - too long as one.
+    async with replicas(named, proxy), replicas(dashboard, answer=tell) as (controller,):  # noqa: SIM117 - too long.
         async with running_front(min_port=1, max_port=1, dashboard=url) as front:
             await front.knows(named)
             for page["target_groups"] in ([], None, [{"protocol": "HTTP", "targets": None}]):  # type: ignore[assignment]
