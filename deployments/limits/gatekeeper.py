@@ -31,7 +31,7 @@ from deployments.state.database.clock import SteadyClock
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.usage.record import RequestRecord
-from deployments.state.usage.store import Numbered, UsageStore
+from deployments.state.usage.store import UsageStore
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class GatekeeperProcess:
         self._database: Database | None = None
         self._next_look_at = 0.0
         self._saving = asyncio.Lock()
-        self._records: deque[tuple[str, int, Numbered]] = deque()
+        self._records: deque[tuple[str, int, RequestRecord]] = deque()
         self._durable: dict[str, int] = {}
         self._background = BackgroundLoop("gatekeeper-database")
         starting = self._background.start(self._start_when_possible())
@@ -110,8 +110,7 @@ class GatekeeperProcess:
         self._ready()
         if len(self._records) + len(rows) <= _MAX_BUFFERED_RECORDS:
             for number, row in enumerate(rows, first):
-                record = RequestRecord(*row)  # type: ignore[arg-type]
-                self._records.append((client_id, number, Numbered(f"{client_id}:{number}", record)))
+                self._records.append((client_id, number, RequestRecord(*row)))  # type: ignore[arg-type]
         return self._epoch, self._durable.get(client_id, 0)
 
     def fingerprint(self) -> str:
@@ -207,7 +206,7 @@ class GatekeeperProcess:
     async def _flush_records(self) -> None:
         while self._records:
             batch = [self._records[index] for index in range(min(_RECORDS_PER_FLUSH, len(self._records)))]
-            await self._usage.add(numbered for _, _, numbered in batch)
+            await self._usage.add(record for _, _, record in batch)
             for client_id, number, _ in batch:
                 self._durable[client_id] = max(self._durable.get(client_id, 0), number + 1)
                 self._records.popleft()

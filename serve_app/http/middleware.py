@@ -13,11 +13,12 @@ from typing import Any
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
 from serve_app.errors.api import ApiError, BodyTooLarge, ReceiveTimeout
 from serve_app.http.admission import Admission, quota_headers
 from serve_app.telemetry.log import api_error_for
 from serve_app.telemetry.observer import Observer
-from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, RequestTrace
+from serve_app.telemetry.trace import RequestTrace
 
 TRACE = "manta.trace"
 """Where an ASGI scope holds its RequestTrace."""

@@ -10,10 +10,11 @@ from contextlib import suppress
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
 from serve_app.http.admission import Ticket
 from serve_app.operations.outcome import Outcome
 from serve_app.telemetry.log import api_error_for, log_bug
-from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, RequestTrace
+from serve_app.telemetry.trace import RequestTrace
 
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),

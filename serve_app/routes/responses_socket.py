@@ -14,6 +14,7 @@ import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from deployments.state.identity.principal import Principal
+from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
 from serve_app.errors.api import ApiError, BadRequest
 from serve_app.http.auth import authenticate
 from serve_app.http.middleware import new_request_id
@@ -24,7 +25,7 @@ from serve_app.operations.scopes import check_operation
 from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.services import Services
 from serve_app.telemetry.log import api_error_for
-from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, RequestTrace
+from serve_app.telemetry.trace import RequestTrace
 from serve_app.validation.body import parse_json_body
 
 ROUTE = "/v1/responses (socket)"

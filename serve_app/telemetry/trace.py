@@ -8,9 +8,6 @@ from deployments.models.contract.engine import Usage
 from deployments.state.identity.principal import Principal
 from deployments.state.usage.record import RequestRecord
 
-CLIENT_CLOSED_REQUEST = 499
-"""The status that records show for a client that left before its answer was complete; never sent to anyone."""
-
 
 @dataclass(slots=True)
 class RequestTrace:

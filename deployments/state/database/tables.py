@@ -52,8 +52,8 @@ api_keys = Table(
     Index("ix_api_keys_account", "account", "created_at"),
 )
 
-# `record_id` comes from the ingress, or from a batch and the number of its line, never from a client: a record that
-# arrives twice is counted once.
+# `record_id` is the id of the request, which the front or the ingress gave it, or comes from a batch and the number of
+# its line, never from a client: a request that is recorded twice is counted once.
 request_log = Table(
     "request_log",
     metadata,

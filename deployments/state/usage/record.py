@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+CLIENT_CLOSED_REQUEST = 499
+"""The status that records show for a client that left before its answer was complete; never sent to anyone."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:

@@ -1,14 +1,14 @@
 """The request log, and the usage of keys by day and model, in the database. Metadata only, no content.
 
-The gatekeeper writes the requests over HTTP, many at once; the id of a record names the process that made it, so that
-what arrives twice is counted once. `batches.work` writes the lines of batches beside their outcomes, under ids that
-name their batch: `line_rows` makes their rows.
+The gatekeeper writes the requests over HTTP, many at once, each under its request id: what arrives twice is counted
+once, and so is a request that was tried twice. `batches.work` writes the lines of batches beside their outcomes, under
+ids that name their batch: `line_rows` makes their rows.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import RowMapping, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,7 +17,7 @@ from deployments.state.database.clock import uptime
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import id_groups
 from deployments.state.database.tables import request_log, usage
-from deployments.state.usage.record import RequestRecord
+from deployments.state.usage.record import CLIENT_CLOSED_REQUEST, RequestRecord
 
 MAX_LISTED = 1_000
 _SECONDS_PER_DAY = 86_400
@@ -26,14 +26,8 @@ _TRIM_SPEED = 24  # After a month without a service, or with half the days to ke
 _USAGE_KEY = ["key_id", "day", "model"]
 _COUNTS = ("num_requests", "num_errors", "prompt_tokens", "completion_tokens", "cached_tokens")
 _COLUMNS = [column.name for column in request_log.c if column.name != "record_id"]
+_MAX_ID = 64
 _TEXT_COLUMNS = {column.name: column.type.length for column in request_log.c if hasattr(column.type, "length")}
-
-
-class Numbered(NamedTuple):
-    """A record and its id, which no other record has."""
-
-    record_id: str
-    record: RequestRecord
 
 
 @dataclass(frozen=True)
@@ -57,19 +51,23 @@ class UsageStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, records: Iterable[Numbered]) -> int:
-        """Write the records that are not there yet, and add them to the usage; return how many."""
+    async def add(self, records: Iterable[RequestRecord]) -> int:
+        """Write the records that are not there yet, and add them to the usage; return how many.
+
+        Of several tries of one request, one counts: the one that was answered, the later of two that were.
+        """
         fresh: dict[str, dict[str, Any]] = {}
-        for record_id, record in records:
-            fresh[record_id] = _to_row(record_id, record)
+        for record in records:
+            row = _to_row(record.request_id[:_MAX_ID], record)
+            other = fresh.get(row["record_id"])
+            if other is None or _counts_before(row, other):
+                fresh[row["record_id"]] = row
         async with self._database.write() as connection:
-            for ids in id_groups(list(fresh)):
-                query = select(request_log.c.record_id).where(request_log.c.record_id.in_(ids))
-                for known in (await connection.scalars(query)).all():
-                    del fresh[known]
+            replaced = await _take_replaced(connection, fresh)
             if fresh:
                 await connection.execute(request_log.insert(), list(fresh.values()))
-            await add_usage(connection, self._database, _usage_of(fresh.values()))
+            usage_of_all = [*_usage_of(fresh.values()), *map(_negated, _usage_of(replaced))]
+            await add_usage(connection, self._database, usage_of_all)
         return len(fresh)
 
     async def by_day(
@@ -191,6 +189,33 @@ async def add_usage(connection: AsyncConnection, database: Database, requests: I
 def day_of(at: float) -> date:
     """Return the day (UTC) on which a request counts that ended `at` (Unix seconds)."""
     return datetime.fromtimestamp(at, UTC).date()
+
+
+async def _take_replaced(connection: AsyncConnection, fresh: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Delete the rows that fresh ones take the place of, and return them; take out of `fresh` what is known better."""
+    replaced = []
+    for ids in id_groups(list(fresh)):
+        query = select(request_log).where(request_log.c.record_id.in_(ids))
+        for known in (await connection.execute(query)).mappings():
+            if _counts_before(fresh[known["record_id"]], known):
+                replaced.append(dict(known))
+            else:
+                del fresh[known["record_id"]]
+    for ids in id_groups([row["record_id"] for row in replaced]):
+        await connection.execute(delete(request_log).where(request_log.c.record_id.in_(ids)))
+    return replaced
+
+
+def _counts_before(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether, of two tries of one request, `row` is the one that counts.
+
+    An ingress from which the front was cut off takes that for the client's departure, so such a try counts least.
+    """
+    return (row["status"] != CLIENT_CLOSED_REQUEST, row["at"]) > (other["status"] != CLIENT_CLOSED_REQUEST, other["at"])
+
+
+def _negated(row: UsageRow) -> UsageRow:
+    return replace(row, **{name: -getattr(row, name) for name in _COUNTS})
 
 
 def _usage_of(rows: Iterable[dict[str, Any]]) -> Iterator[UsageRow]:

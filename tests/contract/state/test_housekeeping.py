@@ -16,9 +16,9 @@ from deployments.state.database.tables import metadata
 from deployments.state.housekeeping import Chore, Housekeeping, Intervals, create_chores
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
-from deployments.state.usage.store import Numbered, UsageStore
+from deployments.state.usage.store import UsageStore
 from serve_app.telemetry.log import log_bug
-from tests.contract.state.records import NOON, record
+from tests.contract.state.records import record
 from tests.contract.state.shelf import Shelf
 from tests.contract.state.turns import ME, message, turn
 from tests.waiting import eventually
@@ -76,7 +76,7 @@ async def test_nothing_is_destroyed_because_a_clock_has_jumped(database):
 async def test_the_request_log_is_trimmed_again_and_again(database):
     shelf, store = Shelf(database), UsageStore(database)
     shelf.pass_time(time.time() - shelf.clock.now)
-    await store.add([Numbered("old", record(at=NOON)), Numbered("fresh", record(at=time.time()))])
+    await store.add([record(1), record(2, at=time.time())])
     async with asyncio.timeout(30), keep(*chores_over(shelf, request_log_s=0.02)):
         while await store.count() != 1:  # noqa: ASYNC110
             await asyncio.sleep(0.02)

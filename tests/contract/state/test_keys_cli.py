@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from deployments.operations import Operation
 from deployments.state.database.connection import connect
-from deployments.state.usage.store import Numbered, UsageStore
+from deployments.state.usage.store import UsageStore
 from serve_app.cli import main
 from tests.contract.state.records import record
 from tests.databases import more_on_postgresql
@@ -129,7 +129,7 @@ def test_usage_and_requests_are_shown(operator: Operator) -> None:
 
     async def use() -> None:
         database = await connect(operator.database_url)
-        await UsageStore(database).add([Numbered("1", record(1, key_id=key_id, prompt_tokens=1_234))])
+        await UsageStore(database).add([record(1, key_id=key_id, prompt_tokens=1_234)])
         await database.close()
 
     asyncio.run(use())

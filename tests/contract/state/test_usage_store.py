@@ -11,7 +11,7 @@ from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.messages import TransportDown
 from deployments.state.database.clock import PastClock
 from deployments.state.database.connection import Database
-from deployments.state.usage.store import LogTrim, Numbered, UsageRow, UsageStore
+from deployments.state.usage.store import LogTrim, UsageRow, UsageStore
 from tests.contract.state.processes import DirectTransport, kill, resolved, start
 from tests.contract.state.records import NOON, record
 from tests.twins.gatekeeper import TestClock
@@ -29,8 +29,8 @@ async def test_usage_adds_up_by_key_day_and_model(database: Database) -> None:
         record(5, key_id="key_2", account="other"),
         record(6, key_id=None, account=None),
     ]
-    assert await store.add(Numbered(str(index), one) for index, one in enumerate(records)) == 6
-    assert await store.add([Numbered("more", record(7))]) == 1
+    assert await store.add(records) == 6
+    assert await store.add([record(7)]) == 1
     assert await store.by_day(key_id="key_1") == [
         UsageRow("key_1", "acme", date(2023, 11, 16), "acme/small", 1, 0, 10, 5, 4),
         UsageRow("key_1", "acme", date(2023, 11, 15), "acme/large", 1, 0, 10, 5, 4),
@@ -43,11 +43,40 @@ async def test_usage_adds_up_by_key_day_and_model(database: Database) -> None:
 
 async def test_a_record_that_arrives_twice_is_counted_once(database: Database) -> None:
     store = UsageStore(database)
-    batch = [Numbered(f"c:{index}", record(index)) for index in range(1_000)]
+    batch = [record(index) for index in range(1_000)]
     assert await store.add(batch) == 1_000
-    assert await store.add([*batch[500:], *batch[500:], Numbered("c:1000", record(1000))]) == 1
+    assert await store.add([*batch[500:], *batch[500:], record(1000)]) == 1
     (row,) = await store.by_day()
     assert (row.num_requests, row.prompt_tokens) == (1_001, 10_010)
+
+
+@pytest.mark.parametrize("is_together", [True, False])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 1, 0)])
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(
+            {"at": NOON + 90_000, "status": 499, "model": "acme/large"}, id="cut off, by a clock that is ahead"
+        ),
+        pytest.param({"status": 200}, id="answered, and the answer was lost"),
+        pytest.param({"status": 499, "prompt_tokens": 0, "completion_tokens": 0}, id="cut off before it ran"),
+    ],
+)
+async def test_request_that_was_tried_twice_is_counted_once_as_it_was_answered(
+    database: Database, first: dict[str, object], order: tuple[int, ...], is_together: bool
+) -> None:
+    store = UsageStore(database)
+    await store.add([record(1)])
+    answered = record(2, at=NOON + 1, completion_tokens=7)
+    tries = [record(2, **first), answered]
+    arriving = [tries[number] for number in order]
+    for batch in [arriving] if is_together else [[one] for one in arriving]:
+        await store.add(batch)
+    assert [row for row in await store.by_day() if row.num_requests] == [
+        UsageRow("key_1", "acme", date(2023, 11, 15), "acme/small", 2, 0, 20, 12, 8)
+    ]
+    assert not any(row.prompt_tokens or row.num_errors for row in (await store.by_day())[:-1])
+    assert await store.last_requests("key_1") == [answered, record(1)]
 
 
 async def test_failed_requests_do_not_bring_their_model_names_along(database: Database) -> None:
@@ -55,9 +84,9 @@ async def test_failed_requests_do_not_bring_their_model_names_along(database: Da
     unused = {"prompt_tokens": 0, "completion_tokens": 0, "cached_tokens": 0}
     await store.add(
         [
-            Numbered("1", record(1, status=404, code="model_not_found", model="made/up-1", **unused)),
-            Numbered("2", record(2, status=404, code="model_not_found", model="made/up-2", **unused)),
-            Numbered("3", record(3, status=500, code="server_error")),
+            record(1, status=404, code="model_not_found", model="made/up-1", **unused),
+            record(2, status=404, code="model_not_found", model="made/up-2", **unused),
+            record(3, status=500, code="server_error"),
         ]
     )
     rows = {row.model: (row.num_requests, row.num_errors) for row in await store.by_day()}
@@ -67,7 +96,7 @@ async def test_failed_requests_do_not_bring_their_model_names_along(database: Da
 async def test_texts_of_any_kind_are_kept(database: Database) -> None:
     store = UsageStore(database)
     odd = record(1, request_id="x" * 1_000, model="'; DROP TABLE usage; --\0\ud800", route="/" + "é" * 500)
-    await store.add([Numbered("1", odd)])
+    await store.add([odd])
     (kept,) = await store.last_requests("key_1")
     assert kept.request_id == "x" * 128
     assert kept.model == "'; DROP TABLE usage; --?"
@@ -78,7 +107,7 @@ async def test_texts_of_any_kind_are_kept(database: Database) -> None:
 async def test_the_last_requests_come_newest_first_and_in_pages(database: Database) -> None:
     store = UsageStore(database)
     records = [record(index, at=NOON + index) for index in range(5)]
-    await store.add(Numbered(str(index), one) for index, one in enumerate(records))
+    await store.add(records)
     assert await store.last_requests("key_1", limit=2) == [records[4], records[3]]
     assert await store.last_requests("key_1", limit=2, before=NOON + 3) == [records[2], records[1]]
     assert await store.last_requests("key_2") == []
@@ -88,7 +117,7 @@ async def test_old_records_are_dropped_and_usage_stays(database: Database, monke
     monkeypatch.setattr("deployments.state.usage.store._DROPPED_AT_ONCE", 2)
     store = UsageStore(database)
     fresh = replace(record(9), at=time.time())
-    await store.add([*(Numbered(str(number), record(number)) for number in range(5)), Numbered("9", fresh)])
+    await store.add([*(record(number) for number in range(5)), fresh])
     await store.drop_log_before(time.time() - DAY_S, at_most_s=math.inf)
     assert await store.count() == 1
     assert sum(row.num_requests for row in await store.by_day()) == 6
@@ -108,7 +137,7 @@ class Trimming:
 
     async def fill(self) -> None:
         hours = range(9 * 24)
-        await self.store.add(Numbered(f"{hour}", record(hour, at=NOON - hour * 3600)) for hour in hours)
+        await self.store.add(record(hour, at=NOON - hour * 3600) for hour in hours)
 
     async def pass_hour(self) -> None:
         self.wall.advance(3600)
@@ -136,7 +165,7 @@ async def test_a_clock_that_jumps_ahead_takes_nothing_of_the_log(database: Datab
     trimming = Trimming(database)
     await trimming.fill()
     trimming.wall.advance(5 * YEAR_S)
-    await trimming.store.add([Numbered("meanwhile", record(at=trimming.wall()))])
+    await trimming.store.add([record(request_id="meanwhile", at=trimming.wall())])
     for _ in range(24):
         await trimming.pass_hour()
     assert len(await trimming.ages()) == 9 * 24 + 1
@@ -148,7 +177,7 @@ async def test_a_clock_that_jumps_ahead_takes_nothing_of_the_log(database: Datab
 async def test_a_start_with_a_clock_that_is_ahead_takes_a_day_of_the_log_an_hour_at_most(database: Database) -> None:
     trimming = Trimming(database, ahead_s=5 * YEAR_S)
     await trimming.fill()
-    await trimming.store.add([Numbered("meanwhile", record(at=trimming.wall()))])
+    await trimming.store.add([record(request_id="meanwhile", at=trimming.wall())])
     await trimming.trim.trim()
     assert len(await trimming.ages()) == 9 * 24 + 1
     await trimming.pass_hour()
@@ -162,7 +191,7 @@ async def test_a_clock_that_jumps_back_takes_nothing_of_the_log(database: Databa
     trimming = Trimming(database)
     await trimming.fill()
     trimming.wall.advance(-5 * YEAR_S)
-    await trimming.store.add([Numbered("meanwhile", record(at=trimming.wall()))])
+    await trimming.store.add([record(request_id="meanwhile", at=trimming.wall())])
     await trimming.pass_hour()
     assert len(await trimming.ages()) == 9 * 24 + 1
     trimming.wall.advance(5 * YEAR_S)
@@ -173,7 +202,7 @@ async def test_a_clock_that_jumps_back_takes_nothing_of_the_log(database: Databa
 async def test_a_log_that_is_behind_catches_up_and_no_gap_in_it_takes_time(database: Database) -> None:
     trimming = Trimming(database)
     await trimming.fill()
-    await trimming.store.add([Numbered("old", record(at=NOON - YEAR_S))])
+    await trimming.store.add([record(request_id="old", at=NOON - YEAR_S)])
     trimming.wall.advance(30 * DAY_S)
     late = LogTrim(trimming.store, 10, PastClock(trimming.wall, trimming.machine), trimming.machine)
     trimming.trim = late

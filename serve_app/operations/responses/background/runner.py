@@ -15,6 +15,7 @@ from deployments.limits.contract import Gatekeeper, Granted
 from deployments.models.contract.engine import Usage
 from deployments.state.identity.principal import principal_of, principal_to_row
 from deployments.state.responses.values import ClaimedResponse, Item, LeaseLost
+from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
 from deployments.waiting import wait_at_most
 from serve_app.errors.api import ApiError
 from serve_app.operations.responses.background.running import INTERRUPTED, RunningResponse, Timing, give_up
@@ -26,7 +27,7 @@ from serve_app.schemas.responses.mcp import without_secrets
 from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.observer import Observer
-from serve_app.telemetry.trace import CLIENT_CLOSED_REQUEST, RequestTrace
+from serve_app.telemetry.trace import RequestTrace
 
 ROUTE = "/v1/responses (background)"
 NOT_TAKEN_OVER = (
