@@ -15,6 +15,8 @@ from sqlalchemy import select
 
 from deployments.limits.actor import RayTransport
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
+from deployments.limits.client.left_records import LeftRecords
+from deployments.limits.client.record_journal import open_journal
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.client.stored_keys import StoredKeys
 from deployments.models.client.remote import RemoteEngine
@@ -55,6 +57,7 @@ class Wired:
     indexer: Indexer | None
     presence: Presence
     parts: PartsWatcher
+    left_records: LeftRecords
     front_trust: FrontTrust
     closing: AsyncExitStack
 
@@ -64,6 +67,7 @@ class Wired:
         self.services.background.watch()
         self.presence.watch()
         self.parts.watch()
+        self.left_records.watch()
         if self.indexer is not None:
             self.indexer.watch()
 
@@ -90,7 +94,9 @@ async def wire(
     # The gatekeeper: keys, limits, the request log.
     transport = RayTransport()
     gatekeeper = GatekeeperClient(transport, stored_keys=StoredKeys(keys, state.pepper))
-    request_log = ShippedRequestLog(transport)
+    records_dir = state.state_dir / "records"
+    request_log = ShippedRequestLog(transport, journal=open_journal(records_dir))
+    left_records = LeftRecords(records_dir, transport)
     metrics = PrometheusMetrics()
     cluster_metrics = ClusterMetrics(metrics)
     observer = Observer(request_log, cluster_metrics)
@@ -135,6 +141,7 @@ async def wire(
     closing.push_async_callback(startup.close)
     closing.push_async_callback(presence.close)
     closing.push_async_callback(parts.close)
+    closing.push_async_callback(left_records.close)
 
     services = Services(
         gatekeeper=gatekeeper,
@@ -156,7 +163,7 @@ async def wire(
         body_bounds=BodyLimits(config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s),
         startup=startup,
     )
-    return Wired(services, indexer, presence, parts, FrontTrust.from_pepper(state.pepper), closing)
+    return Wired(services, indexer, presence, parts, left_records, FrontTrust.from_pepper(state.pepper), closing)
 
 
 async def _close_connections(request_log: ShippedRequestLog, gatekeeper: GatekeeperClient, database: Database) -> None:

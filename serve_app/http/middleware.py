@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -74,6 +75,7 @@ class RequestMiddleware:
             started=time.perf_counter(),
             server_send=send,
         )
+        trace.write_ahead = partial(self._write_ahead, scope, trace)
         scope[TRACE] = trace
         _strip_trailing_slash(scope)
         self._observer.begin()
@@ -89,10 +91,16 @@ class RequestMiddleware:
         except Exception as error:
             await _refuse(trace, send_with_headers, api_error_for(error, trace.request_id))
         finally:
+            trace.write_ahead = None  # Or the two would hold each other until the garbage collector comes.
             trace.status = trace.status or CLIENT_CLOSED_REQUEST
             if not trace.goes_on:
-                route = self._routes.get(scope.get("endpoint"), "unmatched")  # type: ignore[arg-type]
-                self._observer.end(trace, route=route, ended=time.perf_counter())
+                self._observer.end(trace, route=self._route(scope), ended=time.perf_counter())
+
+    def _write_ahead(self, scope: Scope, trace: RequestTrace) -> None:
+        self._observer.write_ahead(trace, route=self._route(scope), ended=time.perf_counter())
+
+    def _route(self, scope: Scope) -> str:
+        return self._routes.get(scope.get("endpoint"), "unmatched")  # type: ignore[arg-type]
 
     def _headers(self, trace: RequestTrace) -> list[tuple[bytes, bytes]]:
         headers = [

@@ -60,24 +60,28 @@ class OutcomeResponse:
             (b"content-length", b"%d" % len(body)),
             (b"cache-control", b"no-store"),
         ]
-        self._settle()
+        self._note_end()
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     async def _send_events(self, send: Send) -> None:
-        pieces = aiter(self._outcome.stream)
+        pieces, summary = aiter(self._outcome.stream), self._outcome.stream.summary
         piece = await anext(pieces, b"")
         self._trace.first_piece_at = time.perf_counter()
+        if summary.usage is not None:
+            self._note_end()
         await send({"type": "http.response.start", "status": 200, "headers": list(_STREAM_HEADERS)})
         send = self._trace.server_send or send
         await send({"type": "http.response.body", "body": piece, "more_body": True})
         try:
             async for piece in pieces:
+                if summary.usage is not None:
+                    self._note_end()
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except Exception as error:
             await send({"type": "http.response.body", "body": self._failure(error), "more_body": True})
         else:
-            self._settle()  # Before the end is sent, so that the client's next request finds what is left.
+            self._note_end()
         await send({"type": "http.response.body", "body": b""})
 
     def _failure(self, error: Exception) -> bytes:
@@ -86,6 +90,13 @@ class OutcomeResponse:
         self._trace.status = answer.status
         self._trace.code = answer.code or answer.type
         return b"data: " + orjson.dumps(answer.to_wire()) + b"\n\n"
+
+    def _note_end(self) -> None:
+        """Settle and take down what was used, before the end is sent: the client's next request finds what is left."""
+        self._settle()
+        if self._trace.write_ahead is not None:
+            self._trace.write_ahead()
+            self._trace.write_ahead = None
 
     def _settle(self) -> None:
         usage = self._outcome.stream.summary.usage

@@ -4,6 +4,8 @@ The middleware calls it for requests; background responses, sockets and indexing
 """
 
 import logging
+from dataclasses import replace
+from http import HTTPStatus
 from typing import Protocol
 
 import orjson
@@ -35,6 +37,11 @@ class Observer:
     def begin(self) -> None:
         """Record that a request has come in."""
         self._metrics.begin()
+
+    def write_ahead(self, trace: RequestTrace, *, route: str, ended: float) -> None:
+        """Take down that a request ends, before its client can know: it counts even if this process dies now."""
+        record = record_of(trace, route=route, ended=ended)
+        self._request_log.write_ahead(record if record.status else replace(record, status=int(HTTPStatus.OK)))
 
     def end(self, trace: RequestTrace, *, route: str, ended: float) -> None:
         """Record that a request has ended."""

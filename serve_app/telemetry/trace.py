@@ -15,8 +15,9 @@ class RequestTrace:
 
     `at` is in Unix seconds, `started` and `first_piece_at` on the monotonic clock. `model` is set only to the id of a
     model that exists, never to the text that a client sent. `server_send` is the server's own send: once the head of an
-    answer has passed the middleware, the rest may go there directly. A request that `goes_on` after its answer is
-    recorded where it ends.
+    answer has passed the middleware, the rest may go there directly. `write_ahead` takes the request down as it is, to
+    be called before the last byte of its answer is sent. A request that `goes_on` after its answer is recorded where it
+    ends.
     """
 
     request_id: str
@@ -24,6 +25,7 @@ class RequestTrace:
     at: float
     started: float
     server_send: Callable[[MutableMapping[str, Any]], Awaitable[None]] | None = None
+    write_ahead: Callable[[], None] | None = None
     principal: Principal | None = None
     model: str | None = None
     status: int = 0

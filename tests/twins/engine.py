@@ -71,7 +71,7 @@ class ScriptedStream:
     async def _play(self) -> AsyncGenerator[bytes]:
         self.started.set()
         try:
-            for step in self._script.steps:
+            for number, step in enumerate(self._script.steps, 1):
                 if isinstance(step, asyncio.Event):
                     await step.wait()
                 elif isinstance(step, BaseException):
@@ -81,10 +81,11 @@ class ScriptedStream:
                     if isinstance(step, Noted):
                         self.summary.written += pack_step(0, step.token_ids)
                     piece = step.piece if isinstance(step, Noted) else step
+                    if number == len(self._script.steps):
+                        self._sum_up()
                     if piece:
                         yield piece
-            self.summary.usage = self._script.usage
-            self.summary.finish_reasons = list(self._script.finish_reasons)
+            self._sum_up()
             self.is_complete = True
         except EngineError:
             if self.num_pieces:
@@ -93,6 +94,10 @@ class ScriptedStream:
             raise
         finally:
             self.ended.set()
+
+    def _sum_up(self) -> None:
+        self.summary.usage = self._script.usage
+        self.summary.finish_reasons = list(self._script.finish_reasons)
 
     async def aclose(self) -> None:
         if self._pieces is not None:

@@ -96,10 +96,14 @@ class MemoryGatekeeper:
 
 
 class MemoryRequestLog:
-    """A `RequestLog` that keeps every record in `records`."""
+    """A `RequestLog` that keeps every record in `records`, and in `ahead` those that were written ahead."""
 
     def __init__(self) -> None:
         self.records: list[RequestRecord] = []
+        self.ahead: list[RequestRecord] = []
+
+    def write_ahead(self, record: RequestRecord) -> None:
+        self.ahead.append(record)
 
     def record(self, record: RequestRecord) -> None:
         self.records.append(record)

@@ -1,8 +1,8 @@
 """The request log of an ingress replica: buffers records and hands them to the gatekeeper in batches.
 
 Records are numbered. Each is kept until the gatekeeper reports it in the database and sent again to a gatekeeper that
-was restarted, which drops those that it has: each is counted once. Above MAX_KEPT buffered records the oldest are
-dropped; `num_dropped` counts them.
+was restarted, which drops those that it has: each is counted once. A journal on the node keeps them meanwhile, for
+the case that this process dies. Above MAX_KEPT buffered records the oldest are dropped; `num_dropped` counts them.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from operator import attrgetter
 
+from deployments.limits.client.record_journal import RecordJournal
 from deployments.limits.messages import Transport, TransportDown
 from deployments.state.usage.record import RequestRecord
 
@@ -24,18 +25,23 @@ _to_row = attrgetter(*RequestRecord.__slots__)
 
 
 class ShippedRequestLog:
-    """Implements `record.RequestLog`; a background task ships the records, unless `background` is false."""
+    """Implements `record.RequestLog`; a background task ships the records, unless `background` is false.
+
+    What a process that is killed has not shipped is in its `journal`, if it has one.
+    """
 
     def __init__(
         self,
         transport: Transport,
         *,
+        journal: RecordJournal | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         background: bool = True,
     ) -> None:
         self.num_dropped = 0
         self._client_id = secrets.token_hex(8)
         self._transport = transport
+        self._journal = journal
         self._sleep = sleep
         self._background = background
         self._kept: deque[tuple[object, ...]] = deque()
@@ -44,8 +50,20 @@ class ShippedRequestLog:
         self._epoch: str | None = None
         self._shipping: asyncio.Task[None] | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether all records are in the database."""
+        return not self._kept
+
+    def write_ahead(self, record: RequestRecord) -> None:
+        """Write a record into the journal that `record` will take in a moment."""
+        if self._journal is not None:
+            self._journal.write_ahead(record)
+
     def record(self, record: RequestRecord) -> None:
         """Buffer a record for shipping; never waits and never raises."""
+        if self._journal is not None:
+            self._journal.write(self._first + len(self._kept), record)
         self._kept.append(_to_row(record))
         if len(self._kept) > MAX_KEPT:
             self._kept.popleft()
@@ -86,8 +104,12 @@ class ShippedRequestLog:
             await asyncio.gather(self._shipping, return_exceptions=True)
         if self._kept and not await self.ship():
             logger.warning("%d request records could not be handed over.", len(self._kept))
+        if self._journal is not None:
+            self._journal.close(is_handed_over=self.is_empty)
 
     def _forget_below(self, number: int) -> None:
+        if self._journal is not None:
+            self._journal.forget_below(number)
         while self._kept and self._first < number:
             self._kept.popleft()
             self._first += 1

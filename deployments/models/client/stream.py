@@ -52,6 +52,8 @@ class RemoteStream:
         try:
             while pieces := await self._read():
                 notes = self._stream.notes if self._stream is not None else []
+                if self._stream is not None and self._stream.summary:  # These are the last pieces.
+                    self._take_summary(self._stream)
                 if is_joined and len(pieces) > 1:
                     pieces, notes = [b"".join(pieces)], [b"".join(notes)]
                 for piece, note in zip(pieces, notes, strict=True):

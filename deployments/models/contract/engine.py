@@ -80,10 +80,11 @@ class Usage:
 
 @dataclass(slots=True)
 class Summary:
-    """An engine's report beside the answer; complete once the stream has ended.
+    """An engine's report beside the answer; complete with its last piece.
 
-    `usage` stays None for a request that never ran. `finish_reasons` holds one entry per choice. `written` has the
-    notes of the pieces of a stream that were yielded so far, as `deployments.models.contract.steps` defines them.
+    `usage` stays None for a request that never ran, and until the last piece has come. `finish_reasons` holds one entry
+    per choice. `written` has the notes of the pieces of a stream that were yielded so far, as
+    `deployments.models.contract.steps` defines them.
     """
 
     usage: Usage | None = None

@@ -36,6 +36,13 @@ class RequestRecord:
 class RequestLog(Protocol):
     """Takes request records."""
 
+    def write_ahead(self, record: RequestRecord) -> None:
+        """Take down a record that comes in a moment, in case this process dies before; never raises.
+
+        Called before the last byte of an answer is sent.
+        """
+        ...
+
     def record(self, record: RequestRecord) -> None:
         """Take a record; never waits and never raises."""
         ...

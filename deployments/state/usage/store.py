@@ -5,7 +5,7 @@ once, and so is a request that was tried twice. `batches.work` writes the lines 
 ids that name their batch: `line_rows` makes their rows.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -196,9 +196,9 @@ async def _take_replaced(connection: AsyncConnection, fresh: dict[str, dict[str,
     replaced = []
     for ids in id_groups(list(fresh)):
         query = select(request_log).where(request_log.c.record_id.in_(ids))
-        for known in (await connection.execute(query)).mappings():
+        for known in [dict(row) for row in (await connection.execute(query)).mappings()]:
             if _counts_before(fresh[known["record_id"]], known):
-                replaced.append(dict(known))
+                replaced.append(known)
             else:
                 del fresh[known["record_id"]]
     for ids in id_groups([row["record_id"] for row in replaced]):
@@ -206,7 +206,7 @@ async def _take_replaced(connection: AsyncConnection, fresh: dict[str, dict[str,
     return replaced
 
 
-def _counts_before(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _counts_before(row: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return whether, of two tries of one request, `row` is the one that counts.
 
     An ingress from which the front was cut off takes that for the client's departure, so such a try counts least.

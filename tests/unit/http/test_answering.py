@@ -105,6 +105,29 @@ async def test_rest_of_a_stream_goes_straight_to_the_server():
     assert [message["body"] for message in server.sent] == [b"a", b"b", b""]
 
 
+@pytest.mark.parametrize("steps", [[b"a", b"b", b"[end]"], [b"[end]"]])
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_request_is_taken_down_with_its_usage_before_its_end_is_sent(is_stream, steps):
+    client, answer = Client(), Answer(Script(steps, Usage(10, 5)), is_stream=is_stream)
+    taken_down = []
+
+    def write_ahead():
+        assert not any(b"[end]" in message.get("body", b"") for message in client.sent)
+        taken_down.append(answer.trace.usage)
+
+    answer.trace.write_ahead = write_ahead
+    await answer(client)
+    assert taken_down == [Usage(10, 5)]
+    assert client.body == b"".join(steps)
+
+
+async def test_request_that_fails_is_not_taken_down_as_answered():
+    client, answer = Client(), Answer(Script([b"a", EngineDied("gone")], Usage(10, 5)))
+    answer.trace.write_ahead = lambda: pytest.fail("It has no whole answer.")
+    await answer(client)
+    assert answer.trace.status == 503 or answer.trace.code
+
+
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_failure_before_the_first_piece_is_raised(is_stream):
     client, answer = Client(), Answer(Script([Overloaded("full", 3.0)]), is_stream=is_stream)

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -119,6 +120,22 @@ async def test_bug_after_the_head_sends_nothing_more():
     await front(app, log)(scope(), server.receive, server.send)
     assert len(server.sent) == 1
     assert log.records[0].code is None
+
+
+async def test_request_can_be_taken_down_before_its_answer_is_sent():
+    async def app(scope, receive, send):
+        scope["endpoint"] = ok
+        scope[TRACE].principal = PRINCIPAL
+        scope[TRACE].write_ahead()
+        assert not log.records
+        await ok(scope, receive, send)
+
+    log, server = MemoryRequestLog(), Server()
+    await front(app, log, {ok: "/x/{id}"})(scope(), server.receive, server.send)
+    (ahead,), (record,) = log.ahead, log.records
+    assert ahead.total_s < record.total_s
+    assert replace(ahead, total_s=record.total_s) == record
+    assert (record.status, record.route, record.account) == (200, "/x/{id}", "acct")
 
 
 async def test_record_names_the_route_and_known_methods_only():

@@ -35,10 +35,11 @@ class Stream:
         if self._left:
             batch, self._left = self._left[:2], self._left[2:]
             self.notes = [note for note, _ in batch]
+            if not self._left and self._error is None:  # The last piece comes in one frame with the summary.
+                self.summary = {"usage": [3, NUM_TOKENS, 1, 0], "finish_reasons": ["stop", "stop"]}
             return [piece for _, piece in batch]
         if self._error is not None:
             raise self._error
-        self.summary = {"usage": [3, NUM_TOKENS, 1, 0], "finish_reasons": ["stop", "stop"]}
         return []
 
     def cancel(self) -> None:
@@ -119,6 +120,13 @@ async def test_pieces_and_their_tokens_stay_together_for_a_reader_of_events():
         assert len(steps) > num_seen or piece == b"[end]"
         assert piece in (STEPS[len(steps) - 1][1], b"[end]")
         num_seen = len(steps)
+
+
+async def test_usage_is_known_with_the_last_piece_and_not_before():
+    answer = RemoteStream(Engine([4]), REQUEST)
+    known = [(piece.endswith(b"[end]"), answer.summary.usage) async for piece in answer]
+    assert {usage for is_last, usage in known if not is_last} == {None}
+    assert known[-1] == (True, USAGE)
 
 
 async def test_what_was_written_before_goes_along():

@@ -1,0 +1,77 @@
+"""Hands over the request records of ingress replicas that died on this node. An ingress replica has one.
+
+Each is written down once, whoever hands it over and however often: the database knows each request by its id.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from deployments.limits.client.record_journal import LeftFile, take_left_files
+from deployments.limits.client.request_log import ShippedRequestLog
+from deployments.limits.messages import Transport
+
+logger = logging.getLogger(__name__)
+
+MAX_AGE_S = 86_400.0
+"""Older records are left out: the database keeps the ids of requests for a day at least, and knows no older ones."""
+_INTERVAL_S = 3.0
+_ASK_AGAIN_S = 0.5
+
+
+class LeftRecords:
+    """Looks for such records in `directory` every few seconds."""
+
+    def __init__(self, directory: Path, transport: Transport, clock: Callable[[], float] = time.time) -> None:
+        self._directory = directory
+        self._transport = transport
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def close(self) -> None:
+        """Stop; what was not handed over stays for others."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def hand_over(self) -> int:
+        """Hand over what is there now; return how many records that were.
+
+        Raises:
+            OSError: the files cannot be read.
+        """
+        found = await asyncio.to_thread(lambda: list(take_left_files(self._directory)))
+        try:
+            return sum([await self._hand_over(file) for file in found])
+        finally:
+            for file in found:
+                file.close()
+
+    async def _hand_over(self, file: LeftFile) -> int:
+        log = ShippedRequestLog(self._transport, background=False)
+        records = [one for one in file.records if one.at > self._clock() - MAX_AGE_S]
+        for record in records:
+            log.record(record)
+        while records:
+            if await log.ship() and log.is_empty:
+                break
+            await asyncio.sleep(_ASK_AGAIN_S)
+        file.delete()
+        return len(records)
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                if num_records := await self.hand_over():
+                    logger.info("%d request records of a replica that has died were handed over.", num_records)
+            except OSError as error:
+                logger.warning("Records of replicas that have died cannot be read: %s", error.strerror)
+            await asyncio.sleep(_INTERVAL_S)
