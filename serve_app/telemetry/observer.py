@@ -47,6 +47,7 @@ class Observer:
         """Record that a request has ended."""
         record = record_of(trace, route=route, ended=ended)
         self._metrics.end(record)
-        self._request_log.record(record)
+        if not trace.is_repeated:
+            self._request_log.record(record)
         if request_logger.isEnabledFor(logging.INFO):
             request_logger.info(orjson.dumps(record).decode())

@@ -17,7 +17,7 @@ class RequestTrace:
     model that exists, never to the text that a client sent. `server_send` is the server's own send: once the head of an
     answer has passed the middleware, the rest may go there directly. `write_ahead` takes the request down as it is, to
     be called before the last byte of its answer is sent. A request that `goes_on` after its answer is recorded where it
-    ends.
+    ends. One that `is_repeated` was taken by another replica before, which records it.
     """
 
     request_id: str
@@ -34,6 +34,7 @@ class RequestTrace:
     usage: Usage | None = None
     first_piece_at: float | None = None
     goes_on: bool = False
+    is_repeated: bool = False
     batch_id: str | None = None
 
 

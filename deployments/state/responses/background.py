@@ -54,8 +54,8 @@ class BackgroundStore:
         events: Sequence[bytes],
         expires_at: float,
         lease_s: float,
-    ) -> int:
-        """Store a response that begins; return the epoch under which the caller runs it."""
+    ) -> int | None:
+        """Store a response that begins; return the epoch of its runner, the caller, None if it is stored already."""
         account_key = await self._vault.account_key(account)
         row, wrapped = new_row(account_key, account, turn, expires_at)
         key = self._keys[turn.id] = account_key.open_object(turn.id, wrapped)
@@ -68,7 +68,10 @@ class BackgroundStore:
             "sealed_job": key.seal(orjson.dumps(job), _JOB),
         }
         async with self._database.write() as connection:
-            await connection.execute(insert(responses).values(row))
+            stored = await connection.execute(self._database.insert_or_ignore(responses).values(row))
+            if not stored.rowcount:
+                del self._keys[turn.id]
+                return None
             await connection.execute(insert(jobs).values(begun))
             await connection.execute(insert(events_table).values(_events_row(key, turn.id, 0, events)))
         return 1

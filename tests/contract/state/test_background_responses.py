@@ -33,6 +33,18 @@ async def test_background_events_are_followed_from_any_number(stores):
     assert await stores.background.claim(10) is None
 
 
+async def test_response_is_stored_once_however_often_it_begins(stores):
+    epoch = await begin(stores)
+    assert await begin(stores, job={"raw": "again"}) is None
+    add = [b'{"n":2}']
+    assert not await stores.background.append(ME, "resp_a", epoch, add, status="in_progress", lease_s=10)
+    assert await begin(stores) is None
+    assert (await stores.responses.load(ME, "resp_a")).response["status"] == "in_progress"
+    stores.clock.advance(10)
+    claimed = await stores.background.claim(10)
+    assert (claimed.job, len(claimed.events)) == ({"raw": "x"}, 3)
+
+
 async def test_cancel_reaches_whoever_runs(stores):
     epoch = await begin(stores)
     assert await stores.background.cancel(ME, "resp_a")

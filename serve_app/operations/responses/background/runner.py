@@ -61,7 +61,8 @@ class BackgroundRunner:
     async def start(self, turn: Turn, raw: bytes, settle: Callable[[Usage | None], None], trace: RequestTrace) -> Item:
         """Store a response that begins, and run it; return the object.
 
-        `settle` gets its usage when it ends. The request's trace goes on: it is recorded when the response ends.
+        `settle` gets its usage when it ends. The request's trace goes on: it is recorded when the response ends. A
+        response that is stored already belongs to whoever stored it: the front has repeated the request.
         """
         assert turn.expires_at is not None
         journal = Journal(is_kept=True)
@@ -80,6 +81,12 @@ class BackgroundRunner:
             expires_at=turn.expires_at,
             lease_s=self._timing.lease_s,
         )
+        if epoch is None:
+            await turn.tools.close()
+            settle(None)
+            trace.is_repeated = True
+            stored = await self._responses.load(turn.principal.account, turn.response["id"])
+            return stored.response if stored is not None else begun
         trace.goes_on = True
         self._launch(RunningResponse(run, journal, epoch, settle, trace, self._store, self._timing))
         return begun

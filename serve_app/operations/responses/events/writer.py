@@ -22,6 +22,11 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(16)}"
 
 
+def background_id(request_id: str) -> str:
+    """Return the id of the background response to a request: the same wherever the request is tried."""
+    return f"resp_{request_id.removeprefix('req_')}"
+
+
 def type_of(event: bytes) -> bytes:
     """Return the type of an event that was written here."""
     return event[_TYPE_AT : event.index(b'"', _TYPE_AT)]

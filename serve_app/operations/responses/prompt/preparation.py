@@ -10,7 +10,7 @@ from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.values import Item, StoredTurn
 from serve_app.errors.api import RetentionForbids
-from serve_app.operations.responses.events.writer import new_id
+from serve_app.operations.responses.events.writer import background_id, new_id
 from serve_app.operations.responses.prompt.history import Message, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.prompt.reading import Prompt, PromptReader, RememberedResponse
 from serve_app.operations.responses.prompt.turn import Turn
@@ -70,8 +70,9 @@ class Preparation:
             raise unsupported_parameter("tools")
         if request.background:  # The client gets its object before the model is asked.
             await tools.check()
+        response_id = background_id(request_id) if request.background else new_id("resp")
         response = create_response(
-            request, new_id("resp"), engine.card.id, int(self._storage.clock()), stored=expires_at is not None
+            request, response_id, engine.card.id, int(self._storage.clock()), stored=expires_at is not None
         )
         return Turn(
             request=request,
