@@ -93,7 +93,7 @@ async def wire(
 
     # The gatekeeper: keys, limits, the request log.
     transport = RayTransport()
-    gatekeeper = GatekeeperClient(transport, stored_keys=StoredKeys(keys, state.pepper))
+    gatekeeper = GatekeeperClient(transport, state.pepper, stored_keys=StoredKeys(keys))
     records_dir = state.state_dir / "records"
     request_log = ShippedRequestLog(transport, journal=open_journal(records_dir))
     left_records = LeftRecords(records_dir, transport)

@@ -63,11 +63,6 @@ class RayTransport:
         self._handle: Any = None
         self._sync = SyncClient(self._find_channel)
 
-    async def pepper(self) -> bytes:
-        """Return the secret under which API keys are digested."""
-        pepper: bytes = await self._call("pepper")
-        return pepper
-
     async def identify(self, digest: bytes) -> Identified:
         """Return the holder of a digest."""
         identified: Identified = await self._call("identify", digest)

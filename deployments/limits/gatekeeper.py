@@ -76,10 +76,6 @@ class GatekeeperProcess:
         except TimeoutError:
             logger.warning("The database does not answer; the gatekeeper goes on trying.")
 
-    def pepper(self) -> bytes:
-        """Return the secret under which API keys are digested."""
-        return self._state.pepper
-
     def identify(self, digest: bytes) -> Identified:
         """Return the holder of a digest; for an unknown one, read changes of keys first, at most ten times a second."""
         core = self._ready()

@@ -111,10 +111,6 @@ class SyncReply(NamedTuple):
 class Transport(Protocol):
     """How a client reaches the gatekeeper. Every method raises TransportDown when it does not answer."""
 
-    async def pepper(self) -> bytes:
-        """Return the secret under which API keys are digested."""
-        ...
-
     async def identify(self, digest: bytes) -> Identified:
         """Return the holder of a digest."""
         ...

@@ -14,8 +14,7 @@ from deployments.state.config import MIN_PEPPER_BYTES, StateConfig, resolve_stat
 from serve_app.cli.supervise.ports import front_stats_port
 from serve_app.config import ServiceConfig, check_file
 from serve_app.front.binary import HaproxyMissing, find_haproxy
-from serve_app.front.settings import FrontSettings, choose_run_dir, replica_ports, supervisor_command
-from serve_app.front.trust import FrontTrust
+from serve_app.front.settings import FrontSettings, supervisor_command
 
 
 def front(
@@ -40,17 +39,12 @@ def front(
     except (ConfigError, HaproxyMissing) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
-    trust = FrontTrust.from_pepper(pepper)
-    min_port, max_port = replica_ports()
-    settings = FrontSettings(
-        run_dir=choose_run_dir(state_dir),
+    settings = FrontSettings.of_service(
+        state_dir,
+        pepper,
         host=host,
         port=port,
-        request_key=trust.request_key,
-        proof_key=trust.proof_key,
         stats_port=front_stats_port(),
-        min_port=min_port,
-        max_port=max_port,
         receive_timeout_s=receive_timeout_s,
         drain_s=drain_s,
         seeds=tuple(seed or ()),

@@ -41,6 +41,38 @@ class FrontSettings:
     seeds: tuple[str, ...] = ()
     dashboard: str | None = None
 
+    @classmethod
+    def of_service(
+        cls,
+        state_dir: Path,
+        pepper: bytes,
+        *,
+        host: str,
+        port: int,
+        stats_port: int,
+        receive_timeout_s: float,
+        drain_s: float,
+        seeds: tuple[str, ...] = (),
+        dashboard: str | None = None,
+    ) -> "FrontSettings":
+        """Return the settings of a front of the service with this pepper, whose files are in `state_dir`."""
+        trust = FrontTrust.from_pepper(pepper)
+        min_port, max_port = replica_ports()
+        return cls(
+            run_dir=choose_run_dir(state_dir),
+            host=host,
+            port=port,
+            request_key=trust.request_key,
+            proof_key=trust.proof_key,
+            stats_port=stats_port,
+            min_port=min_port,
+            max_port=max_port,
+            receive_timeout_s=receive_timeout_s,
+            drain_s=drain_s,
+            seeds=seeds,
+            dashboard=dashboard,
+        )
+
     @property
     def trust(self) -> FrontTrust:
         """The keys that this front shares with the ingress replicas."""

@@ -36,9 +36,6 @@ class MeasuredTransport:
         self.gatekeeper = gatekeeper
         self.cpu_s = 0.0
 
-    async def pepper(self) -> bytes:
-        return self.gatekeeper.pepper()
-
     async def identify(self, digest: bytes) -> Identified:
         return self.gatekeeper.identify(digest)
 
@@ -114,7 +111,7 @@ async def measure(*, with_ray: bool) -> None:
         )
         _, small = await keys.create(NewKey(tier="free"))
         async with gatekeeper(state, with_ray=with_ray) as transport:
-            client = GatekeeperClient(transport)
+            client = GatekeeperClient(transport, state.pepper)
             await allowed(client, large, 2_000)
             print("round  allowed us  of it gatekeeper us  requests/sync  refused us")
             for number in range(1, ROUNDS + 1):

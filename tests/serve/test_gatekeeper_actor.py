@@ -36,7 +36,7 @@ class Gatekeeping:
     actor: ray.actor.ActorHandle
 
     def client(self) -> GatekeeperClient:
-        return GatekeeperClient(RayTransport(NAME))
+        return GatekeeperClient(RayTransport(NAME), self.state.pepper)
 
     def pid(self) -> int:
         return pid_of(self.actor)

@@ -33,7 +33,7 @@ _GRANTED = Granted()
 
 
 class GatekeeperClient:
-    """Implements `contract.Gatekeeper` over a transport.
+    """Implements `contract.Gatekeeper` over a transport; `pepper` is the secret under which keys are digested.
 
     `counts` counts events, for tests and benchmarks. A background task calls `tick`, unless `background` is false.
     """
@@ -41,6 +41,7 @@ class GatekeeperClient:
     def __init__(
         self,
         transport: Transport,
+        pepper: bytes,
         *,
         stored_keys: StoredKeys | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -48,7 +49,7 @@ class GatekeeperClient:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         background: bool = True,
     ) -> None:
-        self._keys = KeyCache(transport, stored_keys, clock, wall, sleep)
+        self._keys = KeyCache(transport, pepper, stored_keys, clock, wall, sleep)
         self._sync_loop = SyncLoop(transport, self._keys, clock, wall, sleep)
         self.counts = self._sync_loop.counts
         self._states = self._sync_loop.states
@@ -69,8 +70,6 @@ class GatekeeperClient:
         if not can_be_secret(secret):
             return None
         keys = self._keys
-        if not keys.has_pepper:
-            await keys.learn_pepper()
         digest = keys.digest(secret)
         known = keys.get(digest)
         if known is None or self._clock() >= keys.trusted_until:

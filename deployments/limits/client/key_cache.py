@@ -24,9 +24,7 @@ _MAX_KNOWN = 100_000
 
 
 class StoredKeys(Protocol):
-    """The keys of the database; `stored_keys.StoredKeys` reads them. `pepper` is the secret of all digests."""
-
-    pepper: bytes
+    """The keys of the database; `stored_keys.StoredKeys` reads them."""
 
     async def identify(self, digest: bytes) -> Identified | None:
         """Return the holder of a digest; None if the database does not answer."""
@@ -35,12 +33,14 @@ class StoredKeys(Protocol):
 class KeyCache:
     """Digests and their holders, as the gatekeeper returned them; unknown digests are cached for a second.
 
+    `pepper` is the secret of all digests.
     Without an answer of the gatekeeper, a digest that is not cached is looked up in `stored`, if there is one.
     """
 
     def __init__(
         self,
         transport: Transport,
+        pepper: bytes,
         stored: StoredKeys | None,
         clock: Callable[[], float],
         wall: Callable[[], float],
@@ -48,7 +48,7 @@ class KeyCache:
     ) -> None:
         self.revision = 0
         self.trusted_until = float("-inf")
-        self._pepper: bytes | None = stored.pepper if stored is not None else None
+        self._pepper = pepper
         self._stored = stored
         self._transport = transport
         self._clock = clock
@@ -58,29 +58,8 @@ class KeyCache:
         self._unknown: dict[bytes, float] = {}
         self._looking: dict[bytes, asyncio.Task[Principal | None]] = {}
 
-    @property
-    def has_pepper(self) -> bool:
-        """Whether the pepper is known."""
-        return self._pepper is not None
-
-    async def learn_pepper(self) -> None:
-        """Fetch the pepper from the gatekeeper, unless it is known.
-
-        Raises:
-            GatekeeperUnavailable: it did not answer for AWAY_AFTER_S seconds.
-        """
-        deadline = self._clock() + AWAY_AFTER_S
-        while self._pepper is None:
-            try:
-                self._pepper = await self._transport.pepper()
-            except TransportDown:
-                if self._clock() >= deadline:
-                    raise GatekeeperUnavailable("The gatekeeper has not been reached yet.") from None
-                await self._sleep(RETRY_S)
-
     def digest(self, secret: str) -> bytes:
-        """Return the digest of a secret; the pepper must be known."""
-        assert self._pepper is not None
+        """Return the digest of a secret."""
         return hmac.digest(self._pepper, secret.encode(), "sha256")
 
     def get(self, digest: bytes) -> Identified | None:

@@ -16,10 +16,9 @@ _TIMEOUT_S = 2.0
 
 
 class StoredKeys:
-    """Finds the holder of a digest without the gatekeeper. `pepper` is the secret under which keys are digested."""
+    """Finds the holder of a digest without the gatekeeper."""
 
-    def __init__(self, store: KeyStore, pepper: bytes, wall: Callable[[], float] = time.time) -> None:
-        self.pepper = pepper
+    def __init__(self, store: KeyStore, wall: Callable[[], float] = time.time) -> None:
         self._store = store
         self._wall = wall
         self._reads = asyncio.Semaphore(_MAX_READS)

@@ -42,8 +42,7 @@ from serve_app.cli.supervise.process_tree import ProcessTree, abandoned_processe
 from serve_app.cli.supervise.readiness import Progress, ReadinessProbe
 from serve_app.cli.supervise.welcome import render_welcome
 from serve_app.config import ServiceConfig, check_file
-from serve_app.front.settings import FrontSettings, choose_run_dir, replica_ports
-from serve_app.front.trust import FrontTrust
+from serve_app.front.settings import FrontSettings
 
 _OFFLINE_SOURCES = ("demo:", "package:", "/", "./", "../")
 _POLL_S = 0.5
@@ -151,17 +150,12 @@ def write_serve_config(plan: ServePlan) -> None:
 
 def front_settings(plan: ServePlan) -> FrontSettings:
     """Return the settings of the front that stands before this service."""
-    trust = FrontTrust.from_pepper(plan.state.pepper)
-    min_port, max_port = replica_ports()
-    return FrontSettings(
-        run_dir=choose_run_dir(plan.state.state_dir),
+    return FrontSettings.of_service(
+        plan.state.state_dir,
+        plan.state.pepper,
         host=plan.host,
         port=plan.port,
-        request_key=trust.request_key,
-        proof_key=trust.proof_key,
         stats_port=front_stats_port(),
-        min_port=min_port,
-        max_port=max_port,
         receive_timeout_s=plan.config.http.receive_timeout_s,
         drain_s=plan.drain_s,
     )

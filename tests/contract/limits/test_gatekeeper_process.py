@@ -27,7 +27,7 @@ class Service:
     keys: KeyStore
 
     def client(self) -> GatekeeperClient:
-        return GatekeeperClient(DirectTransport(self.gatekeeper), background=False)
+        return GatekeeperClient(DirectTransport(self.gatekeeper), self.state.pepper, background=False)
 
     def start_again(self) -> None:
         self.gatekeeper = start(self.state)

@@ -22,9 +22,6 @@ class NoGatekeeper:
 
     num_calls = 0
 
-    async def pepper(self) -> bytes:
-        raise TransportDown("away")
-
     async def identify(self, digest: bytes) -> Identified:
         self.num_calls += 1
         raise TransportDown("away")
@@ -44,11 +41,15 @@ class World:
         self.database = database
         self.keys = KeyStore(database, pepper)
         self.transport = NoGatekeeper()
-        self.client = GatekeeperClient(self.transport, stored_keys=StoredKeys(self.keys, pepper), background=False)
+        self.pepper = pepper
+        self.client = self.new_client()
+
+    def new_client(self) -> GatekeeperClient:
+        return GatekeeperClient(self.transport, self.pepper, stored_keys=StoredKeys(self.keys), background=False)
 
     async def let_in(self, secret: str) -> str | None:
         """Return the id of the key that a new client lets in; None where it refuses the secret."""
-        client = GatekeeperClient(self.transport, stored_keys=self.client._keys._stored, background=False)
+        client = self.new_client()
         client._sync_loop.away_since = time.monotonic()
         principal = await client.identify(secret)
         return None if principal is None else principal.key_id

@@ -30,9 +30,6 @@ class DirectTransport:
     def __init__(self, gatekeeper: GatekeeperProcess) -> None:
         self.gatekeeper = gatekeeper
 
-    async def pepper(self) -> bytes:
-        return await asyncio.to_thread(self.gatekeeper.pepper)
-
     async def identify(self, digest: bytes) -> Identified:
         return await asyncio.to_thread(self.gatekeeper.identify, digest)
 

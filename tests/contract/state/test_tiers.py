@@ -56,9 +56,10 @@ def key(config: Path) -> dict[str, Any]:
 
 async def test_a_tier_is_added_by_yaml_alone(service: ServiceConfig, key: dict[str, Any]) -> None:
     assert (key["tier"], key["requests_per_minute"], key["tokens_per_minute"]) == ("research", 2, 700)
-    gatekeeper = GatekeeperProcess(resolve_state(service.state))
+    state = resolve_state(service.state)
+    gatekeeper = GatekeeperProcess(state)
     try:
-        client = GatekeeperClient(DirectTransport(gatekeeper), background=False)
+        client = GatekeeperClient(DirectTransport(gatekeeper), state.pepper, background=False)
         principal = await client.identify(key["secret"])
         assert principal is not None
         assert (principal.tier, principal.requests_per_minute) == ("research", 2)

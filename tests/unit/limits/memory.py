@@ -83,7 +83,7 @@ class World:
             self.clock.advance(seconds)
             await asyncio.sleep(0)
 
-        return GatekeeperClient(self, clock=self.clock, wall=self.clock, sleep=sleep, background=False)
+        return GatekeeperClient(self, PEPPER, clock=self.clock, wall=self.clock, sleep=sleep, background=False)
 
     def kill(self) -> None:
         """Replace the core by one that knows what the journal knows."""
@@ -115,9 +115,6 @@ class World:
             self.loses_replies = False
             raise TransportDown("the reply was lost")
         return answer
-
-    async def pepper(self) -> bytes:
-        return await self._carry(lambda: PEPPER)
 
     async def identify(self, digest: bytes) -> Identified:
         self.num_identified += 1
