@@ -15,6 +15,8 @@ from tests.drills.load import Door, Load
 from tests.drills.roles import ROLES
 from tests.drills.table import UNDISTURBED, Drill, undisturbed
 
+LAST_MOMENTS_S = 5.0
+"""So long may the processes of a node outlive its raylet."""
 WARM_S = 4.0
 """Before the harm: as long as a stream takes, so that every client is amid something."""
 CLEAN_END_S = {"begun": 1.0, "node": 3.0}
@@ -193,6 +195,8 @@ def judge_service(played: Played) -> list[Fault]:
 
 def may_fail(which: str, exchange: Exchange, scene: Scene) -> bool:
     """Return whether a promise lets an exchange fail; see `table.MayFail`."""
+    if which == "only node":
+        return exchange.status == 503 or exchange.started <= scene.at + LAST_MOMENTS_S
     if exchange.started > scene.at:
         return which == "node" and exchange.door in scene.nodes
     begun = exchange.first_byte is not None and exchange.first_byte <= scene.at

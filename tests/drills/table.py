@@ -9,9 +9,10 @@ from typing import Literal
 
 from tests.drills.actions import Action, cut_worker, deploy_change, kill, lose_head, lose_worker, nothing
 
-MayFail = Literal["none", "connections", "begun", "node"]
+MayFail = Literal["none", "connections", "begun", "node", "only node"]
 """Which requests may fail: none; those whose connection was the killed process's; those that had begun and go through
-the killed ingress, which end within a second; those through a node that went, and those begun on its ingress."""
+the killed ingress, which end within a second; those through a node that went, and those begun on its ingress; where it
+is the only node, those of its last moments, and those that are refused until it is back."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ _HAPROXY = Promise(may_fail="connections", back_s=1.0)
 _INGRESS = Promise(may_fail="begun")
 _NO_BREAK = Promise(extra_wait_s=3.0)
 _NODE = Promise(may_fail="node", extra_wait_s=3.0)
+_ONLY_NODE = Promise(may_fail="only node", extra_wait_s=None)
+"""A raylet ends when one of its agents does, and all of Ray on its node with it."""
 _HEAD = Promise(extra_wait_s=1.0)
 
 
@@ -71,14 +74,14 @@ def undisturbed(num_workers: int, engine: Literal["scripted", "vllm"]) -> Drill:
 
 DRILLS: tuple[Drill, ...] = (
     Drill("ServeController", kill("ServeController"), _STAYS, num_workers=0, is_quick=True),
-    Drill("ProxyActor", kill("ProxyActor"), _NOTHING_FAILS, num_workers=0, is_held=False),
+    Drill("ProxyActor", kill("ProxyActor"), _NOTHING_FAILS, num_workers=0),
     Drill("HAProxy", kill("HAProxy"), _HAPROXY, num_workers=0, watch_s=40),
     Drill("gatekeeper", kill("gatekeeper"), _GATEKEEPER, num_workers=0, is_quick=True),
     Drill("coordinator", kill("coordinator"), _NOTHING_FAILS, num_workers=0, is_quick=True),
-    Drill("dashboard agent", kill("dashboard agent"), _NOTHING_FAILS, num_workers=0, watch_s=40, is_held=False),
+    Drill("dashboard agent", kill("dashboard agent"), _ONLY_NODE, num_workers=0, watch_s=60),
     Drill("EngineCore", kill("EngineCore"), _NO_BREAK, num_workers=0),
     Drill("model replica", kill("model replica"), _NO_BREAK, num_workers=0),
-    Drill("ingress replica", kill("ingress replica"), _INGRESS, num_workers=0, is_held=False),
+    Drill("ingress replica", kill("ingress replica"), _INGRESS, num_workers=0),
     Drill("ServeController", kill("ServeController"), _STAYS),
     Drill("ProxyActor", kill("ProxyActor"), _NOTHING_FAILS),
     Drill("HAProxy", kill("HAProxy"), _HAPROXY, watch_s=40, is_held=False),

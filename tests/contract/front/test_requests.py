@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import socket
+import struct
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -102,6 +104,24 @@ async def test_request_that_may_not_be_repeated_is_refused_when_its_replica_dies
         first.answer = second.answer = die_asked
         assert_is_told_to_retry(await http.request(method, path, content=b"x" * size))
         assert len(first.requests) + len(second.requests) == 1
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+async def test_request_with_which_replica_after_replica_dies_is_refused_too(
+    front: RunningFront, http: httpx2.AsyncClient, is_reset: bool
+) -> None:
+    async def leave(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+        if is_reset:
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.close()
+
+    async with replicas(*front.replica_ports[:2], answer=leave) as (first, second):
+        await front.knows(first.port, second.port)
+        assert_is_told_to_retry(await http.post(CHAT, content=b"{}"))
+        asked = [*first.requests, *second.requests]
+        assert len(asked) == 4
+        assert len({request.request_id for request in asked}) == 1
 
 
 async def test_second_request_of_a_client_is_given_to_another_replica_too(

@@ -63,6 +63,10 @@ def scene(**fields: Any) -> Any:
         ("node", exchange(door="worker-2", ended=7.5), True),
         ("node", exchange(door="worker-2", ended=9.0), False),
         ("node", exchange(door="worker-2", started=5.5), False),
+        ("only node", exchange(started=9.0, ended=12.0), True),
+        ("only node", exchange(started=30.0, status=503, ended=30.1), True),
+        ("only node", exchange(started=30.0, status=200, ended=31.0), False),
+        ("only node", exchange(started=30.0, status=None, ended=31.0), False),
     ],
 )
 def test_promise_says_what_may_fail(which: str, seen: Exchange, may: bool) -> None:
