@@ -149,7 +149,10 @@ class BackgroundRunner:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, running: RunningResponse) -> None:
-        """Run a response to its end; whatever ends it, its tokens are counted and it is written into the log."""
+        """Run a response to its end; whatever ends it, it is written into the log.
+
+        Its tokens are counted by the replica that ends it, those of others among them.
+        """
         turn, trace = running.run.turn, running.trace
         is_handed_over = False
         try:
@@ -157,14 +160,16 @@ class BackgroundRunner:
             trace.status, trace.code = _status_of(running.run.state.response)
         except LeaseLost:  # It was deleted, or another replica runs it.
             trace.status, trace.code = CLIENT_CLOSED_REQUEST, "lease_lost"
+            is_handed_over = await self._is_stored(turn)
         except asyncio.CancelledError:
             trace.status, trace.code = CLIENT_CLOSED_REQUEST, "shutdown"
-            is_handed_over = True  # The replica that goes on with it counts all of it.
+            is_handed_over = True
             with suppress(Exception):
                 await self._store.release(turn.response["id"], running.epoch)
             raise
         except Exception as error:
             trace.status = 500
+            is_handed_over = True  # Once its lease has ended.
             log_bug(turn.request_id, error)
         finally:
             self._running.pop(turn.response["id"], None)
@@ -172,6 +177,12 @@ class BackgroundRunner:
             trace.usage = None if is_handed_over else running.run.usage()
             running.settle(trace.usage)
             self._observer.end(trace, route=ROUTE, ended=time.perf_counter())
+
+    async def _is_stored(self, turn: Turn) -> bool:
+        """Return whether a response is still stored, as far as the database says: it may have been deleted."""
+        with suppress(Exception):
+            return await self._responses.load(turn.principal.account, turn.response["id"]) is not None
+        return True
 
     async def cancel(self, account: str, response_id: str) -> None:
         """Cancel a response, wherever it runs, and wait a while for its end."""

@@ -364,6 +364,33 @@ async def test_the_database_may_be_away_for_a_moment(world, monkeypatch):
     fold(await events_of(world, begun.id))
 
 
+@pytest.mark.parametrize("is_back", ["once another has ended it", "never"])
+async def test_runner_that_was_cut_off_counts_nothing_of_what_another_counts(world, is_back):
+    release, world.chat.script = held("One ", "two ", "three.")
+    begun = await world.client().responses.create(**ASK)
+    await eventually(lambda: world.stored.num_events(begun.id) > 4)
+    (runner,) = world.runners
+    (running,) = runner._running.values()
+    stored, running.store = running.store, CutOff()
+    world.clock.advance(world.timing.lease_s)
+    world.chat.script = lambda request: Script(pieces(request, said("One ", "two ", "three.")), USAGE)
+    assert (await ended(await taken_over(world), begun.id)).output_text == "One two three."
+    if is_back != "never":
+        running.store = stored
+    release.set()
+    await eventually(lambda: len(recorded(world)) == 2)
+    assert sorted(record.completion_tokens for record in recorded(world)) == [0, USAGE.completion_tokens]
+    assert sum(used for _, _, used in world.gatekeeper.settled) == USAGE.total_tokens
+    assert {record.code for record in recorded(world) if record.status != 200} <= {"lease_lost", None}
+
+
+class CutOff:
+    """A database that does not answer."""
+
+    def __getattr__(self, name):
+        raise OSError("away")
+
+
 async def test_its_items_join_the_conversation(world):
     client = world.client()
     talk = await client.conversations.create()
