@@ -84,6 +84,8 @@ class RequestMiddleware:
             if message["type"] == "http.response.start":
                 trace.status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *self._headers(trace)]
+            elif trace.write_ahead is not None and not message.get("more_body", False):
+                trace.write_ahead()
             await send(message)
 
         try:
@@ -97,6 +99,9 @@ class RequestMiddleware:
                 self._observer.end(trace, route=self._route(scope), ended=time.perf_counter())
 
     def _write_ahead(self, scope: Scope, trace: RequestTrace) -> None:
+        trace.write_ahead = None
+        if trace.goes_on or trace.is_repeated:
+            return
         self._observer.write_ahead(trace, route=self._route(scope), ended=time.perf_counter())
 
     def _route(self, scope: Scope) -> str:

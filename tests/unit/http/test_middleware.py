@@ -122,20 +122,50 @@ async def test_bug_after_the_head_sends_nothing_more():
     assert log.records[0].code is None
 
 
-async def test_request_can_be_taken_down_before_its_answer_is_sent():
+@pytest.mark.parametrize("status", [200, 401])
+async def test_request_is_taken_down_before_the_end_of_its_answer_is_sent(status):
     async def app(scope, receive, send):
         scope["endpoint"] = ok
         scope[TRACE].principal = PRINCIPAL
-        scope[TRACE].write_ahead()
-        assert not log.records
-        await ok(scope, receive, send)
+        if status == 401:
+            raise InvalidKey("sk-x")
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"o", "more_body": True})
+        assert not log.ahead
+        await send({"type": "http.response.body", "body": b"k"})
 
-    log, server = MemoryRequestLog(), Server()
-    await front(app, log, {ok: "/x/{id}"})(scope(), server.receive, server.send)
+    async def send(message):
+        assert bool(log.ahead) == (message["type"] == "http.response.body" and not message.get("more_body"))
+
+    log = MemoryRequestLog()
+    await front(app, log, {ok: "/x/{id}"})(scope(), Server().receive, send)
     (ahead,), (record,) = log.ahead, log.records
     assert ahead.total_s < record.total_s
     assert replace(ahead, total_s=record.total_s) == record
-    assert (record.status, record.route, record.account) == (200, "/x/{id}", "acct")
+    assert (record.status, record.route, record.account) == (status, "/x/{id}", "acct")
+
+
+async def test_request_is_taken_down_once_where_the_answer_has_seen_to_it():
+    async def app(scope, receive, send):
+        scope[TRACE].write_ahead()
+        assert len(log.ahead) == 1
+        assert log.ahead[0].status == 200
+        await ok(scope, receive, send)
+
+    log, server = MemoryRequestLog(), Server()
+    await front(app, log)(scope(), server.receive, server.send)
+    assert len(log.ahead) == 1
+
+
+@pytest.mark.parametrize("mark", ["goes_on", "is_repeated"])
+async def test_request_that_is_recorded_elsewhere_is_not_taken_down(mark):
+    async def app(scope, receive, send):
+        setattr(scope[TRACE], mark, True)
+        await ok(scope, receive, send)
+
+    log, server = MemoryRequestLog(), Server()
+    await front(app, log)(scope(), server.receive, server.send)
+    assert (log.ahead, log.records) == ([], [])
 
 
 async def test_record_names_the_route_and_known_methods_only():
