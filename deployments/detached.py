@@ -5,10 +5,12 @@ Such an actor has `fingerprint`, which stands for the configuration it runs with
 
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deployments.config import ConfigError
 
@@ -17,20 +19,21 @@ logger = logging.getLogger(__name__)
 NAMESPACE = "manta"
 _START_ATTEMPTS = 5
 _START_TIMEOUT_S = 60
-_HEAD = {"node:__internal_head__": 0.001}
-"""What the head alone has. An actor that asks for nothing is put anywhere, also where strangers' code runs."""
+_HEAD = "node:__internal_head__"
+_SHARE = 0.001
 
 
 def start_detached(actor_class: type[Any], argument: Any, wanted: str, name: str, stop_s: float, **options: Any) -> Any:
     """Return the handle of the actor called `name`, started if there is none or if its fingerprint is not `wanted`.
 
-    Several may start it at once. One that runs with another configuration has `stop_s` seconds to stop.
+    Several may start it at once. One that runs with another configuration has `stop_s` seconds to stop. See `placement`
+    for where it runs.
 
     Raises:
         ConfigError: something else keeps replacing it.
     """
     options |= {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
-    options |= {"max_restarts": -1, "max_task_retries": 0, "num_cpus": 0, "resources": _HEAD}
+    options |= {"max_restarts": -1, "max_task_retries": 0, **placement(ray.nodes(), _own_node())}
     actor = ray.remote(actor_class).options(**options)
     for _ in range(_START_ATTEMPTS):
         handle = actor.remote(argument)
@@ -44,6 +47,29 @@ def start_detached(actor_class: type[Any], argument: Any, wanted: str, name: str
         logger.info("The actor %s runs with another configuration and is started anew.", name)
         stop_detached(name, stop_s)
     raise ConfigError(f"The actor {name} did not start with this configuration; is another service starting beside it?")
+
+
+def placement(nodes: Sequence[Mapping[str, Any]], own_node: str) -> dict[str, Any]:
+    """Return the options that say where an actor runs, given Ray's list of nodes and the id of the caller's.
+
+    An actor that asks for nothing is put anywhere, also where strangers' code runs: such a node offers no CPU. Where
+    other nodes than the head do, the actor begins on one of them, the caller's own if it can, so that it goes on while
+    the head is away. If its node dies, Ray starts it on another with a CPU. Else it stays on the head.
+    """
+    others = [
+        node["NodeID"]
+        for node in nodes
+        if node["Alive"] and node["Resources"].get("CPU") and _HEAD not in node["Resources"]
+    ]
+    if not others:
+        return {"num_cpus": 0, "resources": {_HEAD: _SHARE}}
+    first = own_node if own_node in others else others[0]
+    return {"num_cpus": _SHARE, "scheduling_strategy": NodeAffinitySchedulingStrategy(first, soft=True)}
+
+
+def _own_node() -> str:
+    node: str = ray.get_runtime_context().get_node_id()
+    return node
 
 
 def stop_detached(name: str, stop_s: float) -> None:
