@@ -84,11 +84,9 @@ async def play_all(drills: Sequence[Drill], rounds: int, folder: Path, played: l
 async def _play_turns(stage: Stage, turns: deque[Drill], played: list[Played]) -> None:
     """Play the drills until none is left, or the service does not come to rest: the next has a new one."""
     await stage.warm_up()
-    while turns:
+    while turns and await stage.is_ready():
         played.append(await stage.play(turns.popleft()))
         print(describe_round(judge_all(played)[-1]), flush=True)
-        if played[-1].unrest:
-            break
 
 
 def _turns(drills: Sequence[Drill], rounds: int) -> Iterator[Drill]:

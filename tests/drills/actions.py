@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from tests.drills.cluster import HTTP_PORT, Cluster
-from tests.drills.load import Load
+from tests.drills.load import Door, Load
 from tests.drills.nodes import Node, end
 from tests.drills.roles import find
 from tests.drills.sockets import accepted_by
@@ -135,11 +135,22 @@ def _note_node(scene: Scene, node: Node) -> None:
 
 
 async def deploy_change(scene: Scene) -> None:
-    """Deploy a configuration in which the model differs, so that each of its replicas is replaced."""
+    """Deploy a configuration in which the model differs, so that each replica is replaced."""
     cluster = scene.cluster
-    cluster.changes = {} if cluster.changes else {"max_queued_requests": 333}
     scene.at = scene.load.now
-    await asyncio.to_thread(cluster.deploy, cluster.config())
+    await asyncio.to_thread(cluster.deploy, cluster.changed_config())
+
+
+async def replace_worker(scene: Scene) -> None:
+    """Replace the first worker by another node, as an operator does who wants nobody to notice."""
+    cluster, load = scene.cluster, scene.load
+    leaving = cluster.workers[0]
+    scene.at = load.now
+    coming = await asyncio.to_thread(cluster.add_worker)
+    load.open(Door(coming.name, cluster.url_of(coming)))
+    await asyncio.to_thread(cluster.drain, leaving)
+    await load.retire(leaving.name)
+    await asyncio.to_thread(cluster.retire, leaving)
 
 
 async def until_roles_are_back(scene: Scene, timeout_s: float) -> float | None:

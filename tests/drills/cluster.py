@@ -16,7 +16,7 @@ from rich.console import Console
 from serve_app.cli.supervise.serve import load_plan, serving_environment
 from tests.drills.configuration import ENGINES, service_config
 from tests.drills.nodes import Node, name_hosts, title_of
-from tests.drills.stores import Stores
+from tests.drills.stores import REDIS_PASSWORD, Stores
 
 ROOT = Path(__file__).parents[2]
 MANTA = [sys.executable, "-c", "from serve_app.cli import main; main()"]
@@ -24,6 +24,8 @@ RAY = [sys.executable, "-c", "from ray.scripts.scripts import main; main()"]
 HEAD_NAME = "manta-head"
 HTTP_PORT, PROXY_PORT, RAY_PORT, DASHBOARD_PORT = 8000, 8001, 6380, 8265
 START_S, REST_S = 300.0, 240.0
+REPLICAS = ("ray::ServeReplica:manta:ingress", "ray::ServeReplica:manta:model:")
+"""How the titles of replicas' processes begin."""
 
 
 class Cluster:
@@ -46,6 +48,7 @@ class Cluster:
         """Fields in which the model's configuration differs from the engine's own."""
         self.environment: dict[str, str] = {}
         self._former_heads: list[Node] = []
+        self._former_workers: list[Node] = []
 
     @property
     def nodes(self) -> list[Node]:
@@ -72,11 +75,50 @@ class Cluster:
         cpus = 8 if self.head in self.doors else 0
         address = self.head.address
         options = f"--head --node-ip-address={address} --port={RAY_PORT} --num-cpus={cpus} --dashboard-host={address}"
-        self._start_ray(self.head, f"{options} --dashboard-port={DASHBOARD_PORT} --include-dashboard=true")
+        options += f" --dashboard-port={DASHBOARD_PORT} --include-dashboard=true"
+        if self.stores.has_redis:  # Ray 2.60 reads no password from the environment.
+            options += f" --redis-password={REDIS_PASSWORD}"
+        self._start_ray(self.head, options)
 
     def start_worker(self, node: Node) -> None:
         """Start Ray on another node."""
         self._start_ray(node, f"--address={HEAD_NAME}:{RAY_PORT} --node-ip-address={node.address} --num-cpus=8")
+
+    def add_worker(self) -> Node:
+        """Return a new node that serves; it runs Ray and a front, and has no replica yet."""
+        number = 1 + max(int(node.name.rpartition("-")[2]) for node in [*self.workers, *self._former_workers])
+        node = Node(f"worker-{number}", 20 + number, self.folder / f"worker-{number}")
+        self.start_worker(node)
+        self.workers.append(node)
+        until(lambda: node.has_process(is_raylet), START_S, "the new worker")
+        self._start_front(node)
+        until(lambda: self._problem_of(node) == "", START_S, "the new worker's front")
+        return node
+
+    def drain(self, node: Node) -> None:
+        """Have Ray drain a node; return when no replica runs there and the service is at rest."""
+        options = f"--address={self.head.address}:{RAY_PORT} --node-id={self._ray_id_of(node)} --reason-message=drill"
+        reason = "--reason=DRAIN_NODE_REASON_PREEMPTION --deadline-remaining-seconds=600"
+        command = [*RAY, "drain-node", *options.split(), *reason.split()]
+        self.head.run(command, self.environment)
+        until(lambda: not node.has_process(is_replica), REST_S, "the replicas' move")
+        self.until_at_rest()
+
+    def retire(self, node: Node) -> None:
+        """End a node in peace: its front lets requests end, then Ray leaves."""
+        for name in ("front", "ray"):
+            node.containers[name].stop()
+        self.workers.remove(node)
+        self._former_workers.append(node)
+
+    def _ray_id_of(self, node: Node) -> str:
+        answer = httpx2.get(f"{self._dashboard}/nodes?view=summary", headers=self._headers, timeout=20)
+        of_nodes = [one["raylet"] for one in answer.json()["data"]["summary"]]
+        return next(
+            str(one["nodeId"])
+            for one in of_nodes
+            if one["nodeManagerAddress"] == node.address and one["state"] == "ALIVE"
+        )
 
     def replace_head(self) -> None:
         """Replace the head, which is dead, by a new node at another address: its name moves with it."""
@@ -86,6 +128,25 @@ class Cluster:
         self.head = Node(f"head-{number}", number, self.folder / f"head-{number}")
         name_hosts(self.folder, {HEAD_NAME: self.head.address})
         self.start_head()
+
+    def is_spread(self) -> bool:
+        """Return whether every node that serves has a replica of the ingress and one of the model."""
+        titles = [[title_of(process) for process in node.processes()] for node in self.doors]
+        return all(any(title.startswith(role) for title in of_node) for of_node in titles for role in REPLICAS)
+
+    def spread(self) -> None:
+        """Deploy a change, which replaces every replica: Serve moves none to a node that came back.
+
+        Raises:
+            TimeoutError: the service does not come to rest.
+        """
+        self.deploy(self.changed_config())
+        self.until_at_rest()
+
+    def changed_config(self) -> dict[str, Any]:
+        """Return a configuration in which the ingress and the model differ from those of now."""
+        self.changes = {} if self.changes else {"max_queued_requests": 333}
+        return self.config()
 
     def config(self) -> dict[str, Any]:
         """Return the configuration."""
@@ -99,13 +160,20 @@ class Cluster:
 
     def ask(self, method: str, body: Any = None) -> httpx2.Response | None:
         """Return the dashboard's answer about the applications, None where there is none."""
-        url = f"http://{self.head.address}:{DASHBOARD_PORT}/api/serve/applications/"
+        url = f"{self._dashboard}/api/serve/applications/"
         try:
-            headers = {"Authorization": f"Bearer {self.token}"}
             timeout_s = 20 if body is None else 120  # The first deployment starts Serve, before it is answered.
-            return httpx2.request(method, url, json=body, headers=headers, timeout=timeout_s)
+            return httpx2.request(method, url, json=body, headers=self._headers, timeout=timeout_s)
         except httpx2.TransportError:
             return None
+
+    @property
+    def _dashboard(self) -> str:
+        return f"http://{self.head.address}:{DASHBOARD_PORT}"
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
 
     def until_at_rest(self, timeout_s: float = REST_S) -> float:
         """Return how many seconds it took until every replica runs and every node answers."""
@@ -151,7 +219,7 @@ class Cluster:
 
     def remove(self) -> None:
         """End every node, and the stores."""
-        for node in [*self.nodes, *self._former_heads, self.stores.node]:
+        for node in [*self.nodes, *self._former_heads, *self._former_workers, self.stores.node]:
             node.remove()
 
     def _start_ray(self, node: Node, options: str) -> None:
@@ -198,6 +266,11 @@ class Cluster:
 def is_raylet(title: str) -> bool:
     """Return whether a command line is that of a raylet, without which a node is of no use to Ray."""
     return "/raylet/raylet " in title
+
+
+def is_replica(title: str) -> bool:
+    """Return whether a command line is that of a replica."""
+    return title.startswith(REPLICAS)
 
 
 def until(condition: Callable[[], bool], timeout_s: float, what: str, explain: Callable[[], str] = lambda: "") -> None:

@@ -73,6 +73,18 @@ class Load:
             if door == node:
                 client.cancel()
 
+    def open(self, door: Door) -> None:
+        """Have new requests go through another door, too."""
+        self._doors.append(door)
+
+    async def retire(self, node: str) -> None:
+        """Send no new request through a node; return when none that was sent is still under way there."""
+        self._down.add(node)
+        while True:
+            if node not in self._under_way.values():
+                return
+            await asyncio.sleep(0.1)
+
     async def finish(self) -> list[Exchange]:
         """Send nothing more; return the history once every request has ended, or is given up."""
         self._is_on = False

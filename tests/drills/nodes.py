@@ -60,6 +60,17 @@ class Container:
         if self._keeper is not None:
             self._keeper.join(timeout=30)
 
+    def stop(self, patience_s: float = 150.0) -> None:
+        """Have the container end as a pod does: its first process gets SIGTERM, and what is left is ended later."""
+        self._is_wanted = False
+        assert self._process is not None
+        with suppress(psutil.NoSuchProcess):
+            for first in psutil.Process(self._process.pid).children():
+                first.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience_s)
+        self.kill()
+
     @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -139,6 +150,17 @@ class Node:
         container = self.containers[name] = Container(self, name, command, environment, is_healthy)
         container.start()
         return container
+
+    def run(self, command: list[str], environment: Mapping[str, str]) -> None:
+        """Run a command on the node to its end.
+
+        Raises:
+            RuntimeError: it failed; the message has the end of what it printed.
+        """
+        here = ["ip", "netns", "exec", self.name, *command]
+        done = subprocess.run(here, env=dict(environment), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {(done.stdout + done.stderr)[-500:]}")
 
     def cut(self) -> None:
         """Take the node off the network: nothing comes through in either direction, and nobody is notified."""

@@ -1,35 +1,58 @@
-"""Puts the table of a run into the page for operators: `python -m tests.drills.page tests/drills/results/RUN.json`."""
+"""Puts runs into the page for operators: `python -m tests.drills.page tests/drills/results/RUN.json...`.
+
+Of a row that several runs have, the last run wins. Rows of the page that none of them has stay as they are.
+"""
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from tests.drills.report import render_table
+from tests.drills.report import COLUMNS, group, render_head, render_row
 from tests.drills.rounds import Verdict
+from tests.drills.table import DRILLS, UNDISTURBED
 
 PAGE = Path(__file__).parents[2] / "docs" / "operate" / "failures.md"
-BEGIN, END = "<!-- The table of a run: python -m tests.drills.page RUN.json -->\n", "<!-- The end of the table. -->\n"
+BEGIN, END = "<!-- The table of runs: python -m tests.drills.page RUN.json... -->\n", "<!-- The end of the table. -->\n"
+_HEAD = render_head((*COLUMNS, "run"))
+
+Key = tuple[str, str]
+"""A row's setting and what is killed in it."""
 
 
-def fill(text: str, record: dict[str, object]) -> str:
-    """Return the page with the table of a run, its command, its date and its machine."""
+def fill(text: str, records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page with the rows of these runs, each with its date and commit, and the last run's machine."""
     before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    rounds, left_out, machine = record["rounds"], record["left_out"], record["machine"]
-    assert isinstance(rounds, list)
-    assert isinstance(left_out, list)
-    assert isinstance(machine, dict)
-    table = render_table([Verdict(**one) for one in rounds], [(name, why) for name, why in left_out])
-    taken = (
-        f"`{record['command']}`, {machine['date']}, commit {machine['commit']}, {machine['cpu']}, {machine['memory']}"
-    )
-    return f"{before}{BEGIN}\n{table}\n{taken}.\n\n{END}{after}"
+    table, _, after = rest.partition(END)
+    rows = read_rows(table)
+    for record in sorted(records, key=lambda one: str(one["machine"]["date"])):
+        machine = record["machine"]
+        grouped = group(Verdict(**one) for one in record["rounds"])
+        rows |= {key: f"{render_row(rounds)} {machine['date'][:16]}, {machine['commit']} |" for key, rounds in grouped}
+    lines = "\n".join(rows[key] for key in sorted(rows, key=_place))
+    return f"{before}{BEGIN}\n{_HEAD}{lines}\n\nOn {machine['cpu']}, {machine['memory']}.\n\n{END}{after}"
 
 
-def main(path: str) -> None:
+def read_rows(table: str) -> dict[Key, str]:
+    """Return the rows that a page has."""
+    lines = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    return {(cells[2], cells[1]): line for line in lines if (cells := [cell.strip() for cell in line.split("|")])}
+
+
+def _place(key: Key) -> tuple[int, int]:
+    """Return where a row stands: as in the list of drills, with each setting's undisturbed rounds before the others."""
+    settings = list(dict.fromkeys(drill.setting for drill in DRILLS))
+    names = [(drill.setting, drill.name) for drill in DRILLS]
+    setting, name = key
+    number = names.index(key) if key in names else len(names)
+    return settings.index(setting) if setting in settings else len(settings), -1 if name == UNDISTURBED else number
+
+
+def main(paths: Sequence[str]) -> None:
     """Write the page anew."""
-    PAGE.write_text(fill(PAGE.read_text(), json.loads(Path(path).read_text())))
+    PAGE.write_text(fill(PAGE.read_text(), [json.loads(Path(path).read_text()) for path in paths]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

@@ -13,23 +13,41 @@ from tests.drills.rounds import Verdict
 from tests.drills.table import UNDISTURBED
 
 RESULTS = Path(__file__).parent / "results"
-_COLUMNS = (
-    "killed | setting | rounds | requests | failed | of which allowed | slowest, undisturbed | back after | promise"
+COLUMNS = (
+    "killed",
+    "setting",
+    "rounds",
+    "requests",
+    "failed",
+    "of which allowed",
+    "slowest, undisturbed",
+    "back after",
+    "promise",
 )
-_HEAD = f"| {_COLUMNS} |\n{'|---' * 9}|\n"
 
 
 def render_table(verdicts: Iterable[Verdict], left_out: Sequence[tuple[str, str]] = ()) -> str:
     """Return the rounds as a Markdown table, one row a drill; `left_out` are drills that were not run, with why."""
+    lines = [render_row(rounds) for _, rounds in group(verdicts)]
+    lines += [f"| {name} | | 0 | | | | | | **not run**: {why} |" for name, why in left_out]
+    return render_head(COLUMNS) + "\n".join(lines) + "\n"
+
+
+def render_head(columns: Sequence[str]) -> str:
+    """Return the first two lines of a Markdown table."""
+    return f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n"
+
+
+def group(verdicts: Iterable[Verdict]) -> Iterable[tuple[tuple[str, str], list[Verdict]]]:
+    """Return the rounds of each drill, with its setting and its name."""
     rows: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         rows[verdict.setting, verdict.name].append(verdict)
-    lines = [_render_row(rounds) for rounds in rows.values()]
-    lines += [f"| {name} | | 0 | | | | | | **not run**: {why} |" for name, why in left_out]
-    return _HEAD + "\n".join(lines) + "\n"
+    return rows.items()
 
 
-def _render_row(rounds: list[Verdict]) -> str:
+def render_row(rounds: list[Verdict]) -> str:
+    """Return the rounds of a drill as a row."""
     first = rounds[0]
     slowest = max((max(one.longest_wait_s.values(), default=0.0) for one in rounds), default=0.0)
     usual = max((max(one.undisturbed_wait_s.values(), default=0.0) for one in rounds), default=0.0)

@@ -19,6 +19,7 @@ LAST_MOMENTS_S = 5.0
 """So long may the processes of a node outlive its raylet."""
 WARM_S = 4.0
 """Before the harm: as long as a stream takes, so that every client is amid something."""
+SPREADS = 4
 CLEAN_END_S = {"begun": 1.0, "node": 3.0}
 """So soon must a stream end whose ingress has died: by itself, or with its node, which ends no connection."""
 
@@ -83,7 +84,25 @@ class Stage:
         config = cluster.config()["applications"][0]["args"]["state"]
         self._ledger = Ledger(cluster.stores.database_url, StateConfig.model_validate(config))
         self._asks = ModelAsks() if cluster.engine.name == "vllm" else ScriptedAsks()
-        self._doors = [Door(node.name, cluster.url_of(node)) for node in cluster.doors]
+
+    @property
+    def _doors(self) -> list[Door]:
+        return [Door(node.name, self.cluster.url_of(node)) for node in self.cluster.doors]
+
+    async def is_ready(self) -> bool:
+        """Return whether a round can begin: the service is at rest, with replicas on every node that serves.
+
+        What a node that went has left to the others is spread again.
+        """
+        try:
+            for _ in range(SPREADS):
+                await asyncio.to_thread(self.cluster.until_at_rest)
+                if await asyncio.to_thread(self.cluster.is_spread):
+                    return True
+                await asyncio.to_thread(self.cluster.spread)
+        except TimeoutError as error:
+            print(f"The next round has a new cluster: {error}", flush=True)
+        return False
 
     async def play(self, drill: Drill) -> Played:
         """Play one round: load, harm, load, and all that is written down about it."""

@@ -11,6 +11,7 @@ from tests.drills.nodes import Node
 
 POSTGRES_PORT, S3_PORT, REDIS_PORT = 5432, 9000, 6379
 BUCKET = "manta"
+REDIS_PASSWORD = "redis-of-the-drills"
 
 
 def redis_program() -> str | None:
@@ -36,7 +37,8 @@ class Stores:
         code = f"from moto.server import main; main(['-H', '{self._host}', '-p', '{S3_PORT}'])"
         self.node.start("s3", [self._python, "-c", code], environment)
         if program := redis_program():
-            options = f"--bind {self._host} --port {REDIS_PORT} --protected-mode no --appendonly yes --dir /mnt"
+            options = f"--bind {self._host} --port {REDIS_PORT} --appendonly yes --dir /mnt"
+            options += f" --requirepass {REDIS_PASSWORD}"
             self.node.start("redis", [program, *options.split()], environment)
         until_answered(self._make_bucket, 60, "the S3 server")
         until_answered(lambda: asyncio.run(self._make_tables()), 60, "PostgreSQL")

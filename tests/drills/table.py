@@ -7,7 +7,16 @@ Once it holds, the run says that too, and the row is changed here.
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.drills.actions import Action, cut_worker, deploy_change, kill, lose_head, lose_worker, nothing
+from tests.drills.actions import (
+    Action,
+    cut_worker,
+    deploy_change,
+    kill,
+    lose_head,
+    lose_worker,
+    nothing,
+    replace_worker,
+)
 
 MayFail = Literal["none", "connections", "begun", "node", "only node"]
 """Which requests may fail: none; those whose connection was the killed process's; those that had begun and go through
@@ -107,6 +116,7 @@ DRILLS: tuple[Drill, ...] = (
         needs_redis=True,
     ),
     Drill("nothing: a new configuration is deployed", deploy_change, _NOTHING_FAILS, watch_s=40, is_held=False),
+    Drill("nothing: a worker is drained and replaced", replace_worker, _NOTHING_FAILS, watch_s=60, is_held=False),
     Drill("ServeController", kill("ServeController"), _STAYS, num_workers=1),
     Drill("worker node", lose_worker(back_after_s=30), _NODE, num_workers=1, watch_s=45, is_held=False),
     Drill("head node for 60 s", lose_head(60), _NODE, num_workers=1, watch_s=90, is_held=False, needs_redis=True),

@@ -118,11 +118,26 @@ def test_connections_are_those_that_came_to_a_process() -> None:
             assert (client.getsockname()[1], port) not in accepted_by(os.getpid())
 
 
-def test_page_is_filled_with_the_table_of_a_run_and_keeps_the_rest() -> None:
-    machine = {"date": "2026-11-24 22:00 UTC", "commit": "abc", "cpu": "2 cores", "memory": "25 GB"}
-    record = {"command": "make drills", "machine": machine, "left_out": [], "rounds": [asdict(verdict())]}
-    page = fill(fill(f"before\n{BEGIN}old\n{END}after\n", record), record)
+def run_of(date: str, **fields: Any) -> dict[str, Any]:
+    machine = {"date": f"{date} UTC", "commit": "abc", "cpu": "2 cores", "memory": "25 GB"}
+    return {"machine": machine, "rounds": [asdict(verdict(**fields))]}
+
+
+def test_page_has_the_last_run_of_each_row_in_the_order_of_the_drills() -> None:
+    first, second, third = DRILLS[0], DRILLS[1], DRILLS[-1]
+    page = fill(f"before\n{BEGIN}{END}after\n", [run_of("2026-11-24 22:00", name=third.name, setting=third.setting)])
+    earlier = run_of("2026-11-24 23:00", name=first.name, setting=first.setting, failed=7)
+    later = run_of("2026-11-24 23:30", name=first.name, setting=first.setting, failed=3)
+    page = fill(page, [later, run_of("2026-11-24 23:10", name=second.name, setting=second.setting), earlier])
+    page = fill(page, [run_of("2026-11-24 22:30", name="undisturbed", setting=first.setting)])
     assert page.startswith(f"before\n{BEGIN}\n| killed |")
-    assert page.endswith(f"`make drills`, 2026-11-24 22:00 UTC, commit abc, 2 cores, 25 GB.\n\n{END}after\n")
-    assert "old" not in page
-    assert fill(PAGE.read_text(), record).count(BEGIN) == 1
+    assert page.endswith(f"On 2 cores, 25 GB.\n\n{END}after\n")
+    rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
+    assert [row.split(" | ")[0][2:] for row in rows] == ["undisturbed", first.name, second.name, third.name]
+    assert "| 9 | 3 |" in rows[1]
+    assert rows[1].endswith("| 2026-11-24 23:30, abc |")
+
+
+def test_page_for_operators_has_a_place_for_the_table() -> None:
+    page = fill(PAGE.read_text(), [run_of("2026-11-24 22:00")])
+    assert page.count(BEGIN) == page.count(END) == 1
