@@ -47,28 +47,19 @@ async def nothing(scene: Scene) -> None:
     scene.at = scene.load.now
 
 
-def kill(role: str, *, takes_node: bool = False) -> Action:
-    """Return what kills one process with a role, on a node that serves where there is one.
-
-    `takes_node` says that all of the node's processes end with it.
-    """
+def kill(role: str) -> Action:
+    """Return what kills one process with a role, on a node that serves where there is one."""
 
     async def act(scene: Scene) -> None:
         found = await asyncio.to_thread(find, scene.cluster, role)
         if not found:
             raise LookupError(f"no process is a {role}")
         scene.roles_before = {role: len(found)}
-        node, victim = ([one for one in found if one[0] in scene.cluster.doors] or found)[0]
-        if takes_node:
-            _note_node(scene, node)
-        else:
-            _note_connections(scene, victim)
+        _, victim = ([one for one in found if one[0] in scene.cluster.doors] or found)[0]
+        _note_connections(scene, victim)
         scene.at = scene.load.now
         scene.victims.add(victim.pid)
         end([victim])
-        if takes_node:
-            await asyncio.sleep(CHECK_S)
-            scene.load.leave(node.name)
 
     return act
 

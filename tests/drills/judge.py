@@ -101,13 +101,20 @@ def judge_exchange(exchange: Exchange, expected: Mapping[str, str], bounds: Boun
     if exchange.is_complete:
         allowed = bounds.longest_wait_s.get(exchange.kind)
         if allowed is not None and exchange.longest_wait_s > allowed:
-            yield fault(Wrong.SLOW, f"{exchange.longest_wait_s:.2f} s, of which {allowed:.2f} s are promised")
+            yield fault(
+                Wrong.SLOW,
+                f"{_which(exchange)}: {exchange.longest_wait_s:.2f} s, of which {allowed:.2f} s are promised",
+            )
         return
     if exchange.status == 404:
         yield fault(Wrong.NOT_FOUND, str(exchange.error)[:200])
     yield from (fault(wrong, detail) for wrong, detail in _unclear(exchange))
     if not bounds.may_fail(exchange):
-        yield fault(Wrong.FAILED, how_it_failed(exchange))
+        yield fault(Wrong.FAILED, f"{_which(exchange)}: {how_it_failed(exchange)}")
+
+
+def _which(exchange: Exchange) -> str:
+    return f"{exchange.kind} by {exchange.door}, {exchange.started:.1f} to {exchange.ended or 0.0:.1f} s"
 
 
 def how_it_failed(exchange: Exchange) -> str:

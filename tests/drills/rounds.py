@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from deployments.state.config import StateConfig
 from tests.drills.actions import Scene, until_roles_are_back
 from tests.drills.asks import ModelAsks, ScriptedAsks
+from tests.drills.batches import RunningBatch
 from tests.drills.cluster import Cluster
 from tests.drills.exchange import Exchange
 from tests.drills.judge import Bounds, Charged, Fault, Wrong, count_wrongs, has_failed, how_it_failed, judge
@@ -20,8 +21,11 @@ LAST_MOMENTS_S = 5.0
 WARM_S = 4.0
 """Before the harm: as long as a stream takes, so that every client is amid something."""
 SPREADS = 4
-CLEAN_END_S = {"begun": 1.0, "node": 3.0}
-"""So soon must a stream end whose ingress has died: by itself, or with its node, which ends no connection."""
+CLEAN_END_S = {"begun": 1.0, "ray": 3.0, "node": 5.0}
+"""So soon must a stream end whose ingress has died: by itself, with its node's Ray, or with its node, which ends no
+connection."""
+DYING_S = {"ray": 2.0}
+"""So long do a node's processes go on after its raylet."""
 
 
 @dataclass
@@ -42,6 +46,8 @@ class Played:
     """How many replicas are others than before."""
     problem: str | None = None
     """What kept the harm from being done."""
+    batch: str = ""
+    """What became of the batch that ran meanwhile, "" where none did; see `batches.check_batch`."""
 
     def longest_wait_s(self) -> dict[str, float]:
         """Return the longest wait of a request that was answered, by kind."""
@@ -107,6 +113,7 @@ class Stage:
     async def play(self, drill: Drill) -> Played:
         """Play one round: load, harm, load, and all that is written down about it."""
         before = replicas_of(self.cluster)
+        batch = await self.begin_batch(drill.batch_lines) if drill.batch_lines else None
         key_id, load = await self.begin("drill")
         scene = Scene(self.cluster, load)
         back_s, problem = None, None
@@ -120,15 +127,21 @@ class Stage:
             problem = f"{type(error).__name__}: {error}"
         history = await load.finish()
         rest_s, unrest = await self.rest()
+        said = await batch.check() if batch is not None else ""
         self._learn(drill, history)
         charged = await self.read(key_id, history)
         gone = before - replicas_of(self.cluster)
-        return Played(drill, history, self.answers, charged, scene, back_s, rest_s, unrest, len(gone), problem)
+        return Played(drill, history, self.answers, charged, scene, back_s, rest_s, unrest, len(gone), problem, said)
 
     async def begin(self, account: str) -> tuple[str, Load]:
         """Put load on the service with a new key; return the key's id and the load."""
         key_id, secret = await self._ledger.issue_key(account)
         return key_id, Load(self._doors, secret, self._asks.next)
+
+    async def begin_batch(self, num_lines: int) -> RunningBatch:
+        """Submit a batch of so many lines."""
+        secret = await self.issue("batch")
+        return await asyncio.to_thread(RunningBatch, f"{self.url}/v1", secret, num_lines)
 
     async def issue(self, account: str) -> str:
         """Return the secret of a new key."""
@@ -194,7 +207,8 @@ def verdict_of(played: Played, baseline: dict[str, float]) -> Verdict:
         rest_s=played.rest_s,
         wrongs=dict(count_wrongs(faults)),
         ways_to_fail=dict(Counter(how_it_failed(one) for one in failed if one.ended is not None).most_common(6)),
-        faults=[f"{fault.number}: {fault.wrong}: {fault.detail}" for fault in faults[:12]],
+        faults=[f"harm at {scene.at:.1f} s"] * bool(faults)
+        + [f"{fault.number}: {fault.wrong}: {fault.detail}" for fault in faults[:20]],
     )
 
 
@@ -205,6 +219,8 @@ def judge_service(played: Played) -> list[Fault]:
         faults.append(Fault(Wrong.NOT_DONE, None, played.problem))
     if played.unrest:
         faults.append(Fault(Wrong.NOT_BACK, None, played.unrest))
+    if played.batch and not played.batch.startswith("exact"):
+        faults.append(Fault(Wrong.BATCH, None, played.batch))
     if promise.back_s is not None and (played.back_s is None or played.back_s > promise.back_s):
         faults.append(Fault(Wrong.NOT_BACK, None, f"{played.back_s} s, of which {promise.back_s} s are promised"))
     if promise.keeps_replicas and played.replaced:
@@ -216,16 +232,17 @@ def may_fail(which: str, exchange: Exchange, scene: Scene) -> bool:
     """Return whether a promise lets an exchange fail; see `table.MayFail`."""
     if which == "only node":
         return exchange.status == 503 or exchange.started <= scene.at + LAST_MOMENTS_S
-    if exchange.started > scene.at:
+    dead_at = scene.at + DYING_S.get(which, 0.0)
+    if exchange.started > dead_at:
         return which == "node" and exchange.door in scene.nodes
-    begun = exchange.first_byte is not None and exchange.first_byte <= scene.at
+    begun = exchange.first_byte is not None and exchange.first_byte <= dead_at
     ended_at = exchange.ended if exchange.ended is not None else float("inf")
     has_ended = ended_at <= scene.at + CLEAN_END_S.get(which, 0.0)
     begun_and_ended = begun and exchange.kind == "stream" and has_ended
     match which:
         case "connections":
             return exchange.port in scene.ports
-        case "begun":
+        case "begun" | "ray":
             return begun_and_ended
         case "node":
             return exchange.door in scene.nodes or begun_and_ended

@@ -18,10 +18,11 @@ from tests.drills.actions import (
     replace_worker,
 )
 
-MayFail = Literal["none", "connections", "begun", "node", "only node"]
-"""Which requests may fail: none; those whose connection was the killed process's; those that had begun and go through
-the killed ingress, which end within a second; those through a node that went, and those begun on its ingress; where it
-is the only node, those of its last moments, and those that are refused until it is back."""
+MayFail = Literal["none", "connections", "begun", "ray", "node", "only node"]
+"""Which requests may fail: none; those whose connection was the killed process's; streams that had begun on the killed
+ingress, which end within a second; those that began on an ingress before the Ray of its node was gone; those through a
+node that went, and streams that had begun on its ingress; where it is the only node, those of its last moments, and
+those that are refused until it is back."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Drill:
     """One row of the table.
 
     `num_workers` is the cluster that it needs: of two and more workers, the head has the control processes alone, else
-    it serves too. `watch_s` is how long the load goes on after the harm has begun.
+    it serves too. `watch_s` is how long the load goes on after the harm has begun. A batch of `batch_lines` lines runs
+    meanwhile.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Drill:
     is_held: bool = True
     is_quick: bool = False
     needs_redis: bool = False
+    batch_lines: int = 0
 
     @property
     def setting(self) -> str:
@@ -69,6 +72,7 @@ _STAYS = Promise(keeps_replicas=True)
 _GATEKEEPER = Promise(extra_wait_s=1.5)
 _HAPROXY = Promise(may_fail="connections", back_s=1.0)
 _INGRESS = Promise(may_fail="begun")
+_RAY = Promise(may_fail="ray")
 _NO_BREAK = Promise(extra_wait_s=3.0)
 _NODE = Promise(may_fail="node", extra_wait_s=3.0)
 _ONLY_NODE = Promise(may_fail="only node", extra_wait_s=None)
@@ -97,12 +101,12 @@ DRILLS: tuple[Drill, ...] = (
     Drill("front's agent", kill("front's agent"), _NOTHING_FAILS, is_held=False),
     Drill("gatekeeper", kill("gatekeeper"), _GATEKEEPER),
     Drill("coordinator", kill("coordinator"), _NOTHING_FAILS),
-    Drill("dashboard agent", kill("dashboard agent"), _NOTHING_FAILS, watch_s=40, is_held=False),
-    Drill("runtime environment agent", kill("runtime environment agent"), _NOTHING_FAILS, watch_s=40, is_held=False),
+    Drill("dashboard agent", kill("dashboard agent"), _RAY, watch_s=40, is_held=False),
+    Drill("runtime environment agent", kill("runtime environment agent"), _RAY, watch_s=40, is_held=False),
     Drill("EngineCore", kill("EngineCore"), _NO_BREAK, is_held=False),
     Drill("model replica", kill("model replica"), _NO_BREAK, is_held=False),
     Drill("ingress replica", kill("ingress replica"), _INGRESS, is_held=False),
-    Drill("raylet of a worker", kill("raylet", takes_node=True), _NODE, watch_s=40, is_held=False),
+    Drill("raylet of a worker", kill("raylet"), _RAY, watch_s=40, is_held=False),
     Drill("worker node", lose_worker(back_after_s=30), _NODE, watch_s=45, is_held=False),
     Drill("worker node cut off for 60 s", cut_worker(60), _NODE, watch_s=75, is_held=False),
     Drill("gcs_server", kill("gcs_server"), _HEAD, watch_s=30, is_held=False, needs_redis=True),
