@@ -18,6 +18,8 @@ from deployments.state.config import ResolvedState
 
 ACTOR_NAME = "manta-gatekeeper"
 _CALL_TIMEOUT_S = 2.0
+_SYNC_TIMEOUT_S = 0.75
+"""Two tries fit into the time after which the gatekeeper counts as away."""
 _STOP_S = 15.0
 
 
@@ -70,7 +72,7 @@ class RayTransport:
 
     async def sync(self, request: SyncRequest) -> SyncReply:
         """Return the gatekeeper's reply."""
-        return await self._sync.sync(request, _CALL_TIMEOUT_S)
+        return await self._sync.sync(request, _SYNC_TIMEOUT_S)
 
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
         """Hand over request records; see `messages.Transport.record`."""

@@ -10,12 +10,12 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from serve_app.front.addresses import Address, is_own, listening_on
 from serve_app.front.asking import Foreign, NoAnswer, ask, ask_dashboard, ask_replica
-from serve_app.front.filling import plan, silent, weigh
+from serve_app.front.filling import RETURN_S, end_streams, plan, silent, weigh, without_returning
 from serve_app.front.rendering import LAST_RESORT, MAIN
 from serve_app.front.runtime import Runtime, RuntimeFailed, Slot
 from serve_app.front.settings import NUM_PROXIES, FrontSettings, load_settings
@@ -30,6 +30,9 @@ _LISTS_S = 3.0
 _NAMED_S = 60.0
 _SAVE_S = 5.0
 _AT_ONCE = 16
+_PATIENCE_S = 0.25
+"""How long a round waits for what it has asked. Who is slower is heard in a later one: a node that is silent must not
+hold up what is done about it."""
 
 
 class Agent:
@@ -41,7 +44,10 @@ class Agent:
         self._trust = settings.trust
         self._runtimes = [Runtime(settings.socket_path(number)) for number in range(NUM_PROXIES)]
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ask")
+        self._asked: dict[Address, Future[frozenset[Address] | Foreign | NoAnswer]] = {}
         self._ask_at: dict[Address, float] = {}
+        self._lists: Future[set[Address]] | None = None
+        self._silent_at: dict[Address, float] = {}
         self._named_at: dict[Address, float] = {}
         self._lists_at = self._saved_at = 0.0
         self._is_changed = True
@@ -52,11 +58,11 @@ class Agent:
         """Look at everything once and bring the HAProxy processes to what was found."""
         now = self._now()
         own = listening_on(self._settings.min_port, self._settings.max_port)
-        if now - self._lists_at >= _LISTS_S:
-            self._lists_at = now
-            self._note_named(self._ask_lists(), now)
         self._ask_due(own, now)
+        wait([*self._asked.values(), *([self._lists] if self._lists else [])], _PATIENCE_S)
+        self._hear(own, now)
         pictures = [self._look(number) for number in range(NUM_PROXIES)]
+        self._note_silent(pictures, now)
         living = {slot.address for slots, _ in filter(None, pictures) for slot in slots if slot.is_up}
         self.table.speak_for(living, now)
         for address in self.table.forget(now):
@@ -95,26 +101,53 @@ class Agent:
         return slots
 
     def _ask_due(self, own: set[Address], now: float) -> None:
-        """Ask those that are new and those that were not asked for a while, all at once."""
+        """Ask those that are new and those that were not asked for a while, and now and then for the lists."""
+        if self._lists is None and now - self._lists_at >= _LISTS_S:
+            self._lists_at = now
+            self._lists = self._pool.submit(self._ask_lists)
         self._named_at = {one: at for one, at in self._named_at.items() if now - at < _NAMED_S}
         candidates = own | self.table.addresses() | {one for one in self._named_at if not self._is_seen(one)}
         self._ask_at = {address: at for address, at in self._ask_at.items() if address in candidates}
-        due = sorted(address for address in candidates if self._ask_at.get(address, 0.0) <= now)
-        for address, named in zip(due, self._pool.map(self._ask, due), strict=True):
-            known = address in self.table.addresses()
-            if isinstance(named, Foreign):
-                self._ask_at[address] = now + _ASK_FOREIGN_AGAIN_S
-                if self.table.drop(address):
-                    logger.warning("%s is dropped: another program answers there.", address)
-                    self._is_changed = True
-            elif isinstance(named, NoAnswer):
-                self._ask_at[address] = now + (_ASK_AGAIN_S if known or address in own else _ASK_FOREIGN_AGAIN_S)
-            else:
-                self._ask_at[address] = now + _ASK_AGAIN_S
-                self._note_named(named, now)
-                if self.table.add(address, now, is_own=is_own(address.host)):
-                    logger.info("%s is an ingress replica.", address)
-                    self._is_changed = True
+        for address in sorted(candidates - self._asked.keys()):
+            if self._ask_at.get(address, 0.0) <= now:
+                self._asked[address] = self._pool.submit(self._ask, address)
+
+    def _hear(self, own: set[Address], now: float) -> None:
+        """Take in the answers that have come."""
+        if self._lists is not None and self._lists.done():
+            self._note_named(self._lists.result(), now)
+            self._lists = None
+        for address in [address for address, asked in self._asked.items() if asked.done()]:
+            self._take(address, self._asked.pop(address).result(), own, now)
+
+    def _take(
+        self, address: Address, named: frozenset[Address] | Foreign | NoAnswer, own: set[Address], now: float
+    ) -> None:
+        known = address in self.table.addresses()
+        if isinstance(named, Foreign):
+            self._ask_at[address] = now + _ASK_FOREIGN_AGAIN_S
+            if self.table.drop(address):
+                logger.warning("%s is dropped: another program answers there.", address)
+                self._is_changed = True
+        elif isinstance(named, NoAnswer):
+            self._ask_at[address] = now + (_ASK_AGAIN_S if known or address in own else _ASK_FOREIGN_AGAIN_S)
+            if address in self._silent_at:
+                self._silent_at[address] = now
+        else:
+            self._ask_at[address] = now + _ASK_AGAIN_S
+            self._note_named(named, now)
+            if self.table.add(address, now, is_own=is_own(address.host)):
+                logger.info("%s is an ingress replica.", address)
+                self._is_changed = True
+
+    def _note_silent(self, pictures: list[tuple[list[Slot], list[Slot]] | None], now: float) -> None:
+        """Note whose node does not answer."""
+        self._silent_at = {one: at for one, at in self._silent_at.items() if now - at < RETURN_S}
+        for slots, _ in filter(None, pictures):
+            for slot in silent(slots):
+                if slot.address not in self._silent_at:
+                    logger.warning("%s does not answer, nor does its node: its streams end.", slot.address)
+                self._silent_at[slot.address] = now
 
     def _is_seen(self, address: Address) -> bool:
         """Return whether it would be among those that were seen to listen on this node, if it did."""
@@ -151,7 +184,7 @@ class Agent:
         self.table.speak_for(named, now)
 
     def _fill(self, pictures: list[tuple[list[Slot], list[Slot]] | None]) -> None:
-        servers = self.table.servers()[: self._settings.num_slots]
+        servers = without_returning(self.table.servers(), self._silent_at, self._now())[: self._settings.num_slots]
         open_requests: dict[Address, int] = {}
         for slots, _ in filter(None, pictures):
             for slot in slots:
@@ -161,7 +194,8 @@ class Agent:
             if picture is None:
                 continue
             try:
-                self._runtimes[number].send(plan(*picture, weights) + silent(picture[0]))
+                gone = [slot for slot in picture[0] if slot.is_unreachable and slot.address in self._silent_at]
+                self._runtimes[number].send(end_streams(gone) + plan(*picture, weights))
             except RuntimeFailed as error:
                 logger.warning("HAProxy %d: %s", number, error)
 

@@ -9,7 +9,9 @@ from serve_app.front.table import Server
 
 OWN_IS_FULL = 64
 """So many open requests on each replica of this node, and those of other nodes get as many as they."""
-SILENT_S = 5
+SILENT_S = 3
+RETURN_S = 10.0
+"""How long a replica is spared whose node was cut off. Ray may have given the node up meanwhile, and ends it then."""
 
 
 def weigh(servers: Sequence[Server], open_requests: Mapping[Address, int]) -> dict[Address, int]:
@@ -46,16 +48,26 @@ def plan(main: Sequence[Slot], last_resort: Sequence[Slot], weights: Mapping[Add
     return commands
 
 
-def silent(slots: Sequence[Slot]) -> list[str]:
-    """Return the commands that end the streams of replicas whose node does not answer at all any more.
+def silent(slots: Sequence[Slot]) -> list[Slot]:
+    """Return the slots of replicas whose node has not answered at all for a while.
 
-    What is only slow still takes connections, and a replica that has died refuses them: both end no stream here.
+    What is only slow still takes connections, and a replica that has died refuses them.
     """
-    return [
-        f"shutdown sessions server {MAIN}/{slot.name}"
-        for slot in slots
-        if slot.status.startswith("DOWN") and slot.check == "L4TOUT" and slot.since_s >= SILENT_S and slot.num_sessions
-    ]
+    return [slot for slot in slots if slot.is_unreachable and slot.since_s >= SILENT_S]
+
+
+def end_streams(slots: Sequence[Slot]) -> list[str]:
+    """Return the commands that end what is open at these replicas."""
+    return [f"shutdown sessions server {MAIN}/{slot.name}" for slot in slots if slot.num_sessions]
+
+
+def without_returning(servers: Sequence[Server], silent_at: Mapping[Address, float], now: float) -> list[Server]:
+    """Return the servers without those whose node was cut off until just now, or still is; all, if that is all.
+
+    `silent_at` says when a replica last was unreachable.
+    """
+    kept = [server for server in servers if now - silent_at.get(server.address, 0.0) >= RETURN_S]
+    return kept or list(servers)
 
 
 def _agrees(twin: Slot | None, slot: Slot) -> bool:

@@ -1,6 +1,7 @@
 """One HAProxy process over its runtime socket: what its table is, and changes to it."""
 
 import csv
+import re
 import socket
 import time
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from serve_app.front.addresses import Address, parse_address
 _TIMEOUT_S = 1.0
 _MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _AT_ONCE = 50
+_NO_WAY = re.compile("No route to host|Network is unreachable|Host is down")
 _SERVERS = 4  # HAProxy's bit for servers, of all that it has statistics of.
 
 
@@ -21,7 +23,7 @@ class RuntimeFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One server of a backend, as HAProxy has it. `status` and `check` are HAProxy's words.
+    """One server of a backend, as HAProxy has it. `status`, `check` and `check_says` are HAProxy's words.
 
     `num_sessions` are open now, `since_s` is for how long the status has been the same.
     """
@@ -32,12 +34,19 @@ class Slot:
     weight: int
     num_sessions: int
     check: str
+    check_says: str
     since_s: int
 
     @property
     def is_empty(self) -> bool:
         """Nothing is sent there."""
         return self.status.startswith("MAINT")
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Its node does not answer at all: not even to say that nothing listens there."""
+        has_no_way = self.check == "L4CON" and _NO_WAY.search(self.check_says) is not None
+        return self.status.startswith("DOWN") and (self.check == "L4TOUT" or has_no_way)
 
     @property
     def is_up(self) -> bool:
@@ -117,5 +126,6 @@ def _read_slot(row: dict[str, str]) -> Slot:
         weight=int(row["weight"] or 0),
         num_sessions=int(row["scur"] or 0),
         check=row["check_status"].removeprefix("* "),
+        check_says=row["last_chk"],
         since_s=int(row["lastchg"] or 0),
     )

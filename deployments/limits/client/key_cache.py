@@ -14,8 +14,9 @@ from deployments.state.identity.principal import Principal
 
 TRUST_S = 0.6
 RETRY_S = 0.05
-AWAY_AFTER_S = 5.0
-"""After how many seconds without an answer the gatekeeper counts as away."""
+AWAY_AFTER_S = 1.5
+"""After how many seconds without an answer the gatekeeper counts as away. Requests wait so long; a gatekeeper that was
+killed is back sooner, one whose node was lost is not."""
 _UNKNOWN_S = 1.0
 _LOOKS = 4
 _LOOK_AGAIN_S = 0.1

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve_app.front.addresses import Address
-from serve_app.front.filling import OWN_IS_FULL, SILENT_S, plan, silent, weigh
+from serve_app.front.filling import OWN_IS_FULL, RETURN_S, SILENT_S, end_streams, plan, silent, weigh, without_returning
 from serve_app.front.rendering import EMPTY, LAST_RESORT, MAIN, OTHER_WEIGHT, OWN_WEIGHT
 from serve_app.front.runtime import Slot
 from serve_app.front.table import Server
@@ -16,7 +16,7 @@ OWN, OTHER = Server(Address("127.0.0.1", 30000), True, 0.0), Server(Address("10.
 
 
 def slot(name: str, address: Address = EMPTY, status: str = "MAINT", weight: int = OWN_WEIGHT) -> Slot:
-    return Slot(name, address, status, weight, num_sessions=0, check="", since_s=0)
+    return Slot(name, address, status, weight, num_sessions=0, check="", check_says="", since_s=0)
 
 
 class Process:
@@ -97,17 +97,27 @@ def test_replicas_of_other_nodes_share_evenly_where_there_is_none_here() -> None
     assert weigh([OTHER], {}) == {OTHER.address: OWN_WEIGHT}
 
 
-def test_streams_end_only_where_the_node_has_been_silent() -> None:
-    def down(name: str, check: str, since_s: int, num_sessions: int = 1) -> Slot:
-        return Slot(name, OTHER.address, "DOWN", OTHER_WEIGHT, num_sessions, check, since_s)
+def down(name: str, check: str, since_s: int, num_sessions: int = 1, says: str = "") -> Slot:
+    return Slot(name, OTHER.address, "DOWN", OTHER_WEIGHT, num_sessions, check, says, since_s)
 
+
+def test_streams_end_only_where_the_node_has_been_silent() -> None:
     slots = [
         down("cut", "L4TOUT", SILENT_S),
+        down("cut_for_long", "L4CON", 60, says="No route to host"),
         down("just_now", "L4TOUT", SILENT_S - 1),
         down("slow", "L7TOUT", 60),
-        down("dead", "L4CON", 60),
+        down("dead", "L4CON", 60, says="Connection refused"),
         down("drains", "L7STS", 60),
         down("idle", "L4TOUT", 60, num_sessions=0),
-        Slot("up", OWN.address, "UP", OWN_WEIGHT, 1, "L7OK", 60),
+        Slot("up", OWN.address, "UP", OWN_WEIGHT, 1, "L7OK", "", 60),
     ]
-    assert silent(slots) == [f"shutdown sessions server {MAIN}/cut"]
+    assert [slot.name for slot in silent(slots)] == ["cut", "cut_for_long", "idle"]
+    assert end_streams(silent(slots)) == [f"shutdown sessions server {MAIN}/{name}" for name in ("cut", "cut_for_long")]
+
+
+def test_replica_of_a_node_that_comes_back_is_spared_for_a_while_unless_there_is_no_other() -> None:
+    silent_at = {OTHER.address: 100.0}
+    assert without_returning([OWN, OTHER], silent_at, 100.0 + RETURN_S - 1) == [OWN]
+    assert without_returning([OWN, OTHER], silent_at, 100.0 + RETURN_S) == [OWN, OTHER]
+    assert without_returning([OTHER], silent_at, 100.0) == [OTHER]
