@@ -14,7 +14,7 @@ import yaml
 from rich.console import Console
 
 from serve_app.cli.supervise.serve import load_plan, serving_environment
-from tests.drills.configuration import ENGINES, service_config
+from tests.drills.configuration import ENGINES, FOR_NODES, service_config
 from tests.drills.nodes import Node, name_hosts, title_of
 from tests.drills.stores import REDIS_PASSWORD, Stores
 
@@ -254,7 +254,7 @@ class Cluster:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         environment = serving_environment(environ, plan)
         environment |= {"RAY_AUTH_TOKEN": self.token, "PYTHONPATH": str(ROOT), "TMPDIR": "/mnt"}
-        environment |= {"VLLM_RPC_BASE_PATH": "/mnt", "RAY_gcs_rpc_server_reconnect_timeout_s": "120"}
+        environment |= {"VLLM_RPC_BASE_PATH": "/mnt", **FOR_NODES}
         if self.stores.has_redis:
             environment |= {
                 "RAY_REDIS_ADDRESS": self.stores.redis_address,

@@ -7,6 +7,13 @@ from tests.serve.conftest import scripted
 from tests.service import CHAT, read_config
 
 SCRIPTED_STEP_S = 0.05
+FOR_NODES = {
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "120",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "3000",
+    "RAY_health_check_failure_threshold": "4",
+}
+"""What Ray is started with on several nodes, as in configs/kubernetes/rayservice.yaml."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from ray.serve.schema import ServeDeploySchema
 
 from deployments.models.demo.sources import DEMO_MODELS
 from serve_app.config import ServiceConfig
+from tests.drills.configuration import FOR_NODES
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 SERVE_FILES = sorted(CONFIGS.glob("*.yaml"))
@@ -137,3 +138,7 @@ def test_a_lost_head_is_replaced_and_the_other_pods_wait_for_it() -> None:
     for group in [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]:
         environment = {one["name"]: one.get("value") for one in group["template"]["spec"]["containers"][0]["env"]}
         assert environment["RAY_gcs_rpc_server_reconnect_timeout_s"] == "120"
+    head = {
+        one["name"]: one.get("value") for one in cluster["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
+    }
+    assert {name: head[name] for name in FOR_NODES} == FOR_NODES  # With these the drills have been run.
