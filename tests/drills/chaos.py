@@ -6,23 +6,15 @@ python -m tests.drills --chaos MINUTES [--lines 20000] [--seed 1]
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
-
-from openai import OpenAI
-from openai.types import Batch
 
 from tests.drills.actions import Scene, kill
 from tests.drills.exchange import Exchange
 from tests.drills.judge import Bounds, count_wrongs, how_it_failed, judge
 from tests.drills.rounds import Stage
-from tests.serve.batch_calls import finish, line, output_of, submit
-from tests.serve.ingress import answer_to
 
 EVERY_S = 10.0
-BATCH_TIMEOUT_S = 1800.0
-LINE_TOKENS = 4
 PROCESSES = (
     "ServeController",
     "ProxyActor",
@@ -77,8 +69,7 @@ async def run_chaos(stage: Stage, minutes: float, num_lines: int, seed: int) -> 
     """Kill one process of a random role every ten seconds for so long; return what clients saw."""
     await stage.warm_up()
     key_id, load = await stage.begin("chaos")
-    batch_client = OpenAI(base_url=f"{stage.url}/v1", api_key=await stage.issue("batch"), max_retries=5, timeout=120)
-    batch = await asyncio.to_thread(submit_lines, batch_client, num_lines)
+    batch = await stage.begin_batch(num_lines)
     killed = await _kill_for(Scene(stage.cluster, load), minutes * 60, random.Random(seed))
     history = await load.finish()
     await stage.rest()
@@ -92,7 +83,7 @@ async def run_chaos(stage: Stage, minutes: float, num_lines: int, seed: int) -> 
         whole=sum(one.is_complete for one in history),
         wrongs=dict(count_wrongs(faults)),
         ways_to_fail=dict(Counter(how_it_failed(one) for one in history if not one.is_complete).most_common(12)),
-        batch=await asyncio.to_thread(check_batch, batch_client, batch, num_lines),
+        batch=await batch.check(),
         faults=[f"{fault.number}: {fault.wrong}: {fault.detail}" for fault in faults[:50]],
     )
 
@@ -113,34 +104,3 @@ async def _kill_for(scene: Scene, for_s: float, choice: random.Random) -> Counte
 
 def _is_answered(exchange: Exchange) -> bool:
     return exchange.status == 200 and exchange.first_byte is not None
-
-
-def submit_lines(client: OpenAI, num_lines: int) -> Batch:
-    """Submit a batch of so many lines."""
-    return submit(client, [line(number, max_tokens=LINE_TOKENS) for number in range(num_lines)])
-
-
-def check_batch(client: OpenAI, batch: Batch, num_lines: int) -> str:
-    """Return "exact" for a batch in which every line was answered once and right, else what is wrong."""
-    ended = finish(client, batch, BATCH_TIMEOUT_S)
-    counts = ended.request_counts
-    if ended.status != "completed" or counts is None or (counts.completed, counts.failed) != (num_lines, 0):
-        return f"{ended.status}, {counts}"
-    output = output_of(client, ended)
-    if [one["custom_id"] for one in output] != [f"line-{number}" for number in range(num_lines)]:
-        return f"{len(output)} outputs of {num_lines} lines, or not in their places"
-    wrong = _wrong_lines(output)
-    used = sum(one["response"]["body"]["usage"]["total_tokens"] for one in output)
-    charged = ended.usage.total_tokens if ended.usage else 0
-    if wrong or used != charged:
-        return f"{wrong} lines have another text, {charged} tokens charged for {used}"
-    return f"exact: {num_lines} lines"
-
-
-def _wrong_lines(output: Sequence[dict[str, Any]]) -> int:
-    num_wrong = 0
-    for number, one in enumerate(output):
-        prompt = line(number)["body"]["messages"][0]["content"]
-        said = one["response"]["body"]["choices"][0]["message"]["content"]
-        num_wrong += said != answer_to(prompt, LINE_TOKENS)
-    return num_wrong

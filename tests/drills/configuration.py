@@ -9,6 +9,8 @@ from tests.service import CHAT, read_config
 SCRIPTED_STEP_S = 0.05
 FOR_NODES = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "120",
+    "RAY_grpc_client_keepalive_timeout_ms": "10000",
+    "RAY_SERVE_SLOW_STARTUP_WARNING_S": "120",
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "3000",
     "RAY_health_check_failure_threshold": "4",
@@ -60,6 +62,7 @@ def service_config(engine: DrilledEngine, s3_url: str, port: int, **changes: Any
     args = {
         "state": state,
         "ingress": {"num_cpus": 1, "drain_s": 60, "autoscaling_config": two},
+        "batches": {"max_lines_in_flight": 8},  # About 25 lines a second: a batch is to last.
         "models": [{**engine.model, "autoscaling_config": two, **changes}],
     }
     application = {"name": "manta", "route_prefix": "/", "import_path": "serve_app.app:build", "args": args}

@@ -34,6 +34,7 @@ class Wrong(StrEnum):
     NOT_DONE = "the harm could not be done"
     NOT_BACK = "did not come back"
     REPLACED = "replicas were replaced"
+    BATCH = "the batch is not exact"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a batch must be after the chaos: every line once, in its place, right, and charged once."""
+"""What a batch must be that ran through a drill: every line once, in its place, right, and charged once."""
 
 import json
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.drills.chaos import LINE_TOKENS, check_batch
+from tests.drills.batches import LINE_TOKENS, check_batch
 from tests.serve.batch_calls import line
 from tests.serve.ingress import answer_to
 
@@ -29,7 +29,13 @@ def judged(written: Outputs, completed: int = NUM_LINES, charged: int = 10 * NUM
     counts = SimpleNamespace(completed=completed, failed=NUM_LINES - completed)
     usage = SimpleNamespace(total_tokens=charged)
     batch: Any = SimpleNamespace(
-        id="batch_1", status="completed", request_counts=counts, usage=usage, output_file_id="file_1"
+        id="batch_1",
+        status="completed",
+        created_at=100,
+        completed_at=160,
+        request_counts=counts,
+        usage=usage,
+        output_file_id="file_1",
     )
     content = SimpleNamespace(content=b"\n".join(json.dumps(one).encode() for one in written))
     client: Any = SimpleNamespace(
@@ -48,7 +54,7 @@ def lost_token(written: Outputs) -> None:
 
 
 def test_batch_in_which_all_went_well_is_exact() -> None:
-    assert judged(outputs()) == "exact: 4 lines"
+    assert judged(outputs()) == "exact: 4 lines in 60 s"
 
 
 @pytest.mark.parametrize(
