@@ -12,7 +12,8 @@ from deployments.channel.errors import ChannelError, Lost, parse_error
 from deployments.channel.heartbeat import Heartbeat
 from deployments.channel.server import set_nodelay
 
-CONNECT_TIMEOUT_S = 3.0
+CONNECT_TIMEOUT_S = 1.5
+"""The system answers for a busy process, and repeats a lost packet after a second: only a lost node takes longer."""
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
 
 
@@ -220,7 +221,7 @@ async def connect(address: Address, on_lost: Callable[[], None]) -> Channel:
     """Return a connection to a server: over its Unix socket if it runs on this node, over TCP otherwise.
 
     Raises:
-        Lost: no process listens there, or none answers within three seconds.
+        Lost: no process listens there, or none answers within CONNECT_TIMEOUT_S seconds.
     """
     loop = asyncio.get_running_loop()
 
