@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import typer.main
 import yaml
+from ray.scripts.scripts import cli as ray_command_line
 
 from batch.lines import parse_line
 from serve_app.asgi import ROUTES
@@ -33,6 +34,7 @@ PROGRAMS = {
     "podman",
     ".venv/bin/manta",
     ".venv/bin/python",
+    ".venv/bin/ray",
     ".venv/bin/serve",
     ".ci/run",
 }
@@ -89,6 +91,11 @@ def test_commands_exist(block: Block, tmp_path: Path, monkeypatch: pytest.Monkey
         elif program == ".venv/bin/serve":
             assert arguments[0] in ("run", "deploy")
             assert check_file(ROOT / arguments[1]) == []
+        elif program == ".venv/bin/ray":
+            known = {
+                option for parameter in ray_command_line.commands[arguments[0]].params for option in parameter.opts
+            }
+            assert {word for word in arguments if word.startswith("-")} <= known
         elif program == ".venv/bin/python":
             assert arguments[0] == "-m"
             assert (ROOT / (arguments[1].replace(".", "/") + ".py")).exists()
