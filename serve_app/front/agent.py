@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 from serve_app.front.addresses import Address, is_own, listening_on
 from serve_app.front.asking import Foreign, NoAnswer, ask, ask_dashboard, ask_replica
@@ -59,7 +60,8 @@ class Agent:
         now = self._now()
         own = listening_on(self._settings.min_port, self._settings.max_port)
         self._ask_due(own, now)
-        wait([*self._asked.values(), *([self._lists] if self._lists else [])], _PATIENCE_S)
+        questions: list[Future[Any]] = [*self._asked.values()]
+        wait(questions if self._lists is None else [*questions, self._lists], _PATIENCE_S)
         self._hear(own, now)
         pictures = [self._look(number) for number in range(NUM_PROXIES)]
         self._note_silent(pictures, now)
