@@ -15,7 +15,7 @@ from deployments.models.contract.errors import EngineDied
 from deployments.models.contract.render import DONE, usage_to_wire
 from deployments.models.contract.steps import Written, pack_prompt, pack_step
 from deployments.replica.gather import GatheringClient
-from deployments.replica.refusals import refusal_of, refused
+from deployments.replica.refusals import check_prompt_logprobs, refusal_of, refused
 from deployments.replica.runners import RunnerContext, end_with
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.stepping import SteppingClient
@@ -34,7 +34,11 @@ class CompletionRunner:
     async def _render(self, request: CompletionRequest) -> Any:
         """Return what vLLM renders, when it is the request's turn."""
         async with self._preparing.turn(request.priority):
-            return await self._render_at_once(request)
+            rendered = await self._render_at_once(request)
+        if not isinstance(rendered, ErrorResponse):
+            for engine_input in rendered:
+                check_prompt_logprobs(request.prompt_logprobs, len(engine_input.get("prompt_token_ids") or ()))
+        return rendered
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
         """Carry out one request.
@@ -48,8 +52,7 @@ class CompletionRunner:
         fields["stream"] = header["stream"]
         fields["request_id"] = header["request_id"].removeprefix("req_")
         fields["cache_salt"] = header["cache_salt"] or None
-        if header["priority"]:
-            fields["priority"] = header["priority"]
+        fields["priority"] = header["priority"]
         if header["stream"]:
             fields["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
         for name in ("temperature", "top_p"):
@@ -62,10 +65,10 @@ class CompletionRunner:
             if not header["stream"]:
                 await self._run_whole(request, header, reply)
                 return
-            await self._run_stream(request, header, reply, include_usage=bool(options.get("include_usage")))
+            await self._run_stream(request, header, reply, options)
 
     async def _run_stream(
-        self, request: CompletionRequest, header: dict[str, Any], reply: Reply, *, include_usage: bool
+        self, request: CompletionRequest, header: dict[str, Any], reply: Reply, options: dict[str, Any]
     ) -> None:
         serving = copy(self._serving)
         written, num_choices = Written(header.get("written") or ()), request.n or 1
@@ -73,7 +76,7 @@ class CompletionRunner:
         answer = await serving.create_completion(request)
         if isinstance(answer, ErrorResponse):
             raise refusal_of(answer, "prompt")
-        stream = _Stream(header, reply, client, num_choices, include_usage=include_usage)
+        stream = _Stream(header, reply, client, num_choices, options)
         try:
             async for line in answer:
                 stream.take(line, self._model_id)
@@ -126,13 +129,14 @@ class _Stream:
     """What vLLM's serving class yields for one request, on its way to the reply."""
 
     def __init__(
-        self, header: dict[str, Any], reply: Reply, client: SteppingClient, num_choices: int, *, include_usage: bool
+        self, header: dict[str, Any], reply: Reply, client: SteppingClient, num_choices: int, options: dict[str, Any]
     ) -> None:
         self.tally = Tally(num_choices)
         self._reply = reply
         self._client = client
         self._num_choices = num_choices
-        self._include_usage = include_usage
+        self._include_usage = bool(options.get("include_usage"))
+        self._counts = self._include_usage and bool(options.get("continuous_usage_stats"))
         self._header = header
         self._created = header.get("created")
         self._takes_notes = header.get("takes_notes", False)
@@ -166,7 +170,7 @@ class _Stream:
             self._usage = _usage(parsed["usage"])
         if chunk["choices"]:
             if self._include_usage:
-                chunk["usage"] = None
+                chunk["usage"] = parsed["usage"] if self._counts else None
             self._send(chunk)
         elif self._include_usage:
             self._count_cached()
@@ -232,11 +236,18 @@ def _choice(choice: dict[str, Any]) -> dict[str, Any]:
     if logprobs is not None:
         logprobs = {name: logprobs.get(name) for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset")}
     reason = choice.get("finish_reason")
+    shown = {name: choice[name] for name in ("token_ids", "prompt_token_ids") if choice.get(name) is not None}
+    if choice.get("prompt_logprobs") is not None:
+        shown["prompt_logprobs"] = [
+            of_one and {str(token_id): logprob for token_id, logprob in of_one.items()}
+            for of_one in choice["prompt_logprobs"]
+        ]
     return {
         "text": choice.get("text", ""),
         "index": choice["index"],
         "logprobs": logprobs,
         "finish_reason": reason if reason in (None, "stop", "length") else "stop",
+        **shown,
     }
 
 

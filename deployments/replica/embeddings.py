@@ -13,6 +13,8 @@ from deployments.replica.refusals import refused
 from deployments.replica.runners import RunnerContext, end_with
 
 TRUNCATE_TO_CONTEXT = -1
+_PASSED_ON = ("dimensions", "truncate_prompt_tokens", "truncation_side", "add_special_tokens", "use_activation")
+_FORM_OF_BYTES = ("embed_dtype", "endianness")
 
 
 class EmbeddingRunner:
@@ -29,18 +31,19 @@ class EmbeddingRunner:
             EngineError: it does not run.
         """
         fields = orjson.loads(body)
+        as_floats = fields.get("encoding_format", "float") != "base64"
+        passed_on = _PASSED_ON if as_floats else _PASSED_ON + _FORM_OF_BYTES
         request = {
             "model": self._model_id,
             "input": fields["input"],
             "encoding_format": "base64",
             "truncate_prompt_tokens": TRUNCATE_TO_CONTEXT,
+            "cache_salt": header["cache_salt"] or None,
+            **{name: fields[name] for name in passed_on if fields.get(name) is not None},
         }
-        if fields.get("dimensions") is not None:
-            request["dimensions"] = fields["dimensions"]
         with refused("input"):
             response = await self._serving(EmbeddingCompletionRequest.model_validate(request))
         vectors = orjson.loads(bytes(response.body))
-        as_floats = fields.get("encoding_format", "float") != "base64"
         prompt_tokens = vectors["usage"]["prompt_tokens"]
         answer = {
             "object": "list",

@@ -25,6 +25,26 @@ _TOO_LONG = re.compile(
     re.DOTALL,
 )
 
+_NAMED = re.compile(r"`?([a-z_]+)`? must be ")
+"""How vLLM begins where it names a field in its words alone."""
+_MAX_PROMPT_LOGPROBS_TOKENS = 2_048
+"""The engine holds a number for each token of the vocabulary, for each token of such a prompt: here up to 2.5 GB."""
+
+
+def check_prompt_logprobs(num_logprobs: int | None, num_prompt_tokens: int) -> None:
+    """Check that a prompt is short enough to show the log probabilities of its tokens, where they are asked for.
+
+    Raises:
+        RequestRejected: it is not.
+    """
+    if num_logprobs is not None and num_prompt_tokens > _MAX_PROMPT_LOGPROBS_TOKENS:
+        raise RequestRejected(
+            f"Invalid 'prompt_logprobs': they are shown of prompts with at most {_MAX_PROMPT_LOGPROBS_TOKENS} tokens, "
+            f"but this one has {num_prompt_tokens}.",
+            "prompt_logprobs",
+            "invalid_value",
+        )
+
 
 @contextlib.contextmanager
 def refused(prompt_param: str) -> Iterator[None]:
@@ -63,6 +83,8 @@ def _rejected(message: str, param: str | None, prompt_param: str) -> RequestReje
         num_tokens = int(found["num"]) if found["num"] else None
         return ContextLengthExceeded(prompt_param, int(found["limit"]), num_tokens, found["at_least"] is not None)
     first = message.split("\n", 1)[0][:300]
+    if param is None and (named := _NAMED.match(first)):
+        param = named[1]
     if is_too_long:
         return RequestRejected(first, prompt_param, "context_length_exceeded")
     return RequestRejected(first, param, "invalid_value")

@@ -8,7 +8,7 @@ from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import BadRequest
 from serve_app.operations.outcome import Cost, Outcome
-from serve_app.operations.routing import CacheSalt, find_engine, unsupported_parameter
+from serve_app.operations.routing import CacheSalt, find_engine, salt_of, unsupported_parameter
 from serve_app.operations.safety.policy import SafetyPolicy
 from serve_app.schemas.embeddings import EmbeddingList, EmbeddingRequest
 from serve_app.schemas.prompts import count_inputs
@@ -39,7 +39,9 @@ class EmbeddingOperation:
         """
         card = self._engine(body, principal).card
         # What is longer than the model's context is cut, so it costs no more than that.
-        prompt_tokens = min(body.prompt_estimate_tokens(), count_inputs(body.input) * card.max_model_len)
+        num_inputs = count_inputs(body.input)
+        prompt_tokens = min(body.prompt_estimate_tokens(), num_inputs * card.max_model_len)
+        prompt_tokens = body.bound_prompt(prompt_tokens, num_inputs, card.max_model_len)
         return Cost(card.id, prompt_tokens, completion_tokens=0, max_completion_tokens=0)
 
     def run(
@@ -54,7 +56,7 @@ class EmbeddingOperation:
             operation=self.name,
             request_id=request_id,
             body=body.to_engine_body(raw),
-            cache_salt=self._salt(principal.account),
+            cache_salt=salt_of(self._salt(principal.account), body.cache_salt),
             priority=priority,
         )
         return Outcome(self._engine(body, principal).run(request), is_stream=False)

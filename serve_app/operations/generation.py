@@ -13,7 +13,7 @@ from deployments.models.contract.render import Renderer
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from serve_app.operations.outcome import Cost, Outcome
-from serve_app.operations.routing import CacheSalt, affinity_of, find_engine
+from serve_app.operations.routing import CacheSalt, affinity_of, find_engine, salt_of, unsupported_parameter
 from serve_app.operations.safety.policy import SafetyPolicy
 from serve_app.operations.safety.stream import SafeStream, Watched
 from serve_app.schemas.chat import ChatRequest
@@ -48,7 +48,10 @@ class GenerationOperation(Generic[Body]):
         Raises:
             ApiError: this key may not use the model, or the model cannot do what the body asks.
         """
-        return cost_of(body, self._engine(body, principal).card)
+        card = self._engine(body, principal).card
+        if card.id in self._policies and (shown := body.shown_tokens_field()) is not None:
+            raise unsupported_parameter(shown)  # Tokens are not checked as the text is.
+        return cost_of(body, card)
 
     def run(self, body: Body, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0) -> Outcome:
         """Return the answer to a body, not begun yet; `raw` are the bytes that the body was parsed from.
@@ -75,8 +78,8 @@ class GenerationOperation(Generic[Body]):
             request_id=request_id,
             body=body.to_engine_body(raw),
             stream=body.is_stream,
-            cache_salt=self._salt(principal.account),
-            priority=priority,
+            cache_salt=salt_of(self._salt(principal.account), body.cache_salt),
+            priority=priority + (body.priority or 0),
             affinity=affinity_of(principal.account, body.affinity_prefix()),
         )
 
@@ -101,7 +104,8 @@ class GenerationOperation(Generic[Body]):
 
 def cost_of(body: ChatRequest | CompletionRequest, card: ModelCard) -> Cost:
     """Return what a body may take."""
-    prompt_tokens = body.prompt_estimate_tokens()
+    num_prompts = body.num_choices // (body.n or 1)
+    prompt_tokens = body.bound_prompt(body.prompt_estimate_tokens(), num_prompts, card.max_model_len)
     bound = body.max_tokens_bound()
     return Cost(
         model=card.id,

@@ -52,6 +52,14 @@ def cache_salts(secret: bytes) -> CacheSalt:
     return salt
 
 
+def salt_of(salt: str, own: str | None) -> str:
+    """Return the salt of an account, narrowed to the caller's own one where there is one.
+
+    It is never that of another account, whatever the caller sends.
+    """
+    return salt if own is None else hashlib.sha256(f"{salt}{own}".encode()).hexdigest()[:32]
+
+
 def affinity_of(account: str, prefix: str) -> str:
     """Return a short name for a prompt's prefix that reveals nothing of it and differs between accounts."""
     digest = hashlib.blake2b(prefix.encode(), digest_size=8, key=hashlib.sha256(account.encode()).digest())

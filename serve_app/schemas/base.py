@@ -144,6 +144,7 @@ class StreamOptions(WireModel):
     """What a stream carries beside the answer."""
 
     include_usage: bool | None = False
+    continuous_usage_stats: bool | None = False
     include_obfuscation: bool | None = None
 
 

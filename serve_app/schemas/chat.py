@@ -18,7 +18,6 @@ from serve_app.schemas.base import (
     Metadata,
     ModelId,
     NumChoices,
-    OperationRequest,
     Penalty,
     SafetyIdentifier,
     Seed,
@@ -34,6 +33,7 @@ from serve_app.schemas.base import (
     refusal,
 )
 from serve_app.schemas.chat_dialect import DROPPED, needs_rewrite, rewrite
+from serve_app.schemas.engine_options import REFUSED_IN_CHAT, ChatOptions
 from serve_app.schemas.formats import JsonSchemaFormat, ResponseFormat
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.messages import IMAGE_TOKENS, Messages, check_conversation, num_images, texts_of
@@ -53,7 +53,7 @@ _MESSAGE_TOKENS = 4  # What a template adds around each message, about, and befo
 _UNSUPPORTED = ("audio", "moderation", "web_search_options")
 
 
-class ChatRequest(OperationRequest):
+class ChatRequest(ChatOptions):
     """A request for a chat completion, within the bounds of the specification."""
 
     model: ModelId
@@ -115,6 +115,9 @@ class ChatRequest(OperationRequest):
                 "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
                 "max_completion_tokens",
             )
+        self.check_options(REFUSED_IN_CHAT, stream=self.is_stream, logprobs=bool(self.logprobs))
+        self.check_lengths(self.max_tokens_bound())
+        self.check_prompt_end()
         self._check_supported()
         self._check_functions()
         self._check_schemas()
@@ -179,8 +182,7 @@ class ChatRequest(OperationRequest):
 
     def prompt_estimate_tokens(self) -> int:
         """Return about how many tokens the prompt takes, counted from the size of its texts."""
-        texts = (text for message in self.messages for text in texts_of(message))
-        total = estimate_tokens(texts) + _MESSAGE_TOKENS * (len(self.messages) + 1)
+        total = estimate_tokens(self.prompt_texts()) + _MESSAGE_TOKENS * (len(self.messages) + 1)
         total += IMAGE_TOKENS * sum(map(num_images, self.messages))
         for tool in self.tools or ():
             if isinstance(tool, FunctionTool):
@@ -189,15 +191,16 @@ class ChatRequest(OperationRequest):
         return total
 
     def prompt_texts(self) -> list[str]:
-        """Return every piece of text in the messages, in their order."""
-        return [text for message in self.messages for text in texts_of(message)]
+        """Return every piece of text in the messages, in their order, and what the template gets beside them."""
+        texts = [text for message in self.messages for text in texts_of(message)]
+        return texts + self.template_texts()
 
     def affinity_prefix(self) -> str:
         """Return text that is the same for requests that begin alike: key, tools, system text, first user text.
 
         Only to be hashed. At most 1,024 characters.
         """
-        pieces = [self.prompt_cache_key or ""]
+        pieces = [self.prompt_cache_key or self.session_id or ""]
         pieces += [tool.function.name for tool in self.tools or () if isinstance(tool, FunctionTool)]
         for message in self.messages:
             pieces.extend(text[:AFFINITY_CHARS] for text in texts_of(message))

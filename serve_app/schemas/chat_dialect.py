@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from serve_app.schemas.base import SMALLEST_TEMPERATURE, SMALLEST_TOP_P
+from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, REFUSED_IN_CHAT
 from serve_app.schemas.messages import AssistantMessage, Message
 from serve_app.validation.json_limits import is_json_object
 
@@ -28,6 +29,8 @@ DROPPED = frozenset(
         "user",
         "verbosity",
         "web_search_options",
+        *NOT_FOR_THE_ENGINE,
+        *REFUSED_IN_CHAT,
     }
 )
 _ASSISTANT_FIELDS = frozenset({"role", "content", "name", "tool_calls", "reasoning"})

@@ -12,7 +12,6 @@ from serve_app.schemas.base import (
     LogitBias,
     ModelId,
     NumChoices,
-    OperationRequest,
     Penalty,
     Seed,
     Stop,
@@ -22,16 +21,17 @@ from serve_app.schemas.base import (
     check_stream_options,
     refusal,
 )
+from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, REFUSED_IN_COMPLETIONS, GenerationOptions
 from serve_app.schemas.prompts import Input, count_inputs, count_tokens, texts_in
 
 AFFINITY_CHARS = 1024
 MAX_CHOICES = 128
 DEFAULT_MAX_TOKENS = 16
 
-_DROPPED = frozenset({"best_of", "suffix", "user"})
+_DROPPED = frozenset({"best_of", "suffix", "user", *NOT_FOR_THE_ENGINE, *REFUSED_IN_COMPLETIONS})
 
 
-class CompletionRequest(OperationRequest):
+class CompletionRequest(GenerationOptions):
     """A request to continue a text."""
 
     model: ModelId
@@ -53,6 +53,9 @@ class CompletionRequest(OperationRequest):
     suffix: str | None = None
     user: str | None = None
 
+    # Known, and refused when set.
+    prompt_embeds: Any = None
+
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.suffix:
@@ -68,6 +71,8 @@ class CompletionRequest(OperationRequest):
                 "best_of",
             )
         check_stream_options(self.stream_options, self.stream)
+        self.check_options(REFUSED_IN_COMPLETIONS, stream=self.is_stream, logprobs=self.logprobs is not None)
+        self.check_lengths(self.max_tokens_bound())
         if self.max_tokens == 0 and not self.echo:
             raise refusal(
                 "integer_below_min_value",
@@ -101,7 +106,9 @@ class CompletionRequest(OperationRequest):
         return texts_in(self.prompt)
 
     def affinity_prefix(self) -> str:
-        """Return the beginning of the first prompt, at most 1,024 characters; only to be hashed."""
+        """Return the session, or the beginning of the first prompt, at most 1,024 characters; only to be hashed."""
+        if self.session_id:
+            return self.session_id
         prompt: Any = self.prompt
         while isinstance(prompt, list) and not isinstance(prompt[0], int):
             prompt = prompt[0]
@@ -141,6 +148,8 @@ class CompletionChoice(TypedDict):
     text: str
     logprobs: dict[str, Any] | None
     finish_reason: Literal["stop", "length", "content_filter"] | None
+    token_ids: NotRequired[list[int]]
+    prompt_token_ids: NotRequired[list[int]]
 
 
 class CompletionChunk(TypedDict):

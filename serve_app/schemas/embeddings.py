@@ -2,16 +2,20 @@
 
 from typing import Annotated, Literal, Self
 
+import orjson
 from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
-from serve_app.schemas.base import ModelId, OperationRequest, refusal
+from serve_app.schemas.base import ModelId, refusal
+from serve_app.schemas.engine_options import REFUSED_IN_EMBEDDINGS, EmbeddingOptions, check_refused
 from serve_app.schemas.prompts import Input, count_tokens, texts_in
 
 MAX_TOKENS = 300_000
 
+_DROPPED = frozenset({"cache_salt", *REFUSED_IN_EMBEDDINGS})
 
-class EmbeddingRequest(OperationRequest):
+
+class EmbeddingRequest(EmbeddingOptions):
     """Texts, or tokens in their place, to be turned into vectors."""
 
     model: ModelId
@@ -22,6 +26,7 @@ class EmbeddingRequest(OperationRequest):
 
     @model_validator(mode="after")
     def _check_input(self) -> Self:
+        check_refused(self, REFUSED_IN_EMBEDDINGS)
         if not texts_in(self.input) and count_tokens(self.input) > MAX_TOKENS:
             raise refusal(
                 "max_tokens_per_request",
@@ -46,9 +51,13 @@ class EmbeddingRequest(OperationRequest):
     def to_engine_body(self, raw: bytes) -> bytes:
         """Return the body for the engine: `raw`, the bytes that this was parsed from, with truncation asked for.
 
-        -1 stands for the length of the model's context.
+        -1 stands for the length of the model's context. A number that the client sends comes later, and counts.
         """
-        return b'{"truncate_prompt_tokens":-1,' + raw.lstrip()[1:]
+        given = self.model_fields_set
+        if given.isdisjoint(_DROPPED) and not any(getattr(self, name) is None for name in given):
+            return b'{"truncate_prompt_tokens":-1,' + raw.lstrip()[1:]
+        body = {key: value for key, value in orjson.loads(raw).items() if value is not None and key not in _DROPPED}
+        return orjson.dumps({"truncate_prompt_tokens": -1, **body})
 
 
 class Embedding(TypedDict):

@@ -52,6 +52,14 @@ class Logprobs(NamedTuple):
     content: list[dict[str, Any]]
 
 
+class TokenIds(NamedTuple):
+    """The tokens behind the deltas that precede, for a client that asks for them."""
+
+    kind: Literal["token_ids"]
+    choice: int
+    token_ids: list[int]
+
+
 class Finished(NamedTuple):
     """A choice has ended."""
 
@@ -60,7 +68,7 @@ class Finished(NamedTuple):
     reason: FinishReason
 
 
-Event = TextDelta | ReasoningDelta | ToolCallStart | ToolArgumentsDelta | Logprobs | Finished
+Event = TextDelta | ReasoningDelta | ToolCallStart | ToolArgumentsDelta | Logprobs | TokenIds | Finished
 
 
 EVENT_TYPES: dict[str, type[Event]] = {
@@ -69,5 +77,6 @@ EVENT_TYPES: dict[str, type[Event]] = {
     "tool_call": ToolCallStart,
     "tool_arguments": ToolArgumentsDelta,
     "logprobs": Logprobs,
+    "token_ids": TokenIds,
     "finished": Finished,
 }

@@ -5,12 +5,12 @@ about a microsecond, as the parts that all chunks share are rendered once.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
 from deployments.models.contract.engine import Usage
-from deployments.models.contract.events import EVENT_TYPES, Event, Logprobs
+from deployments.models.contract.events import EVENT_TYPES, Event, Logprobs, TokenIds
 
 DONE: Final = b"data: [DONE]\n\n"
 
@@ -50,11 +50,19 @@ def usage_to_wire(usage: Usage) -> dict[str, Any]:
 class ChatChunks:
     """Renders a streamed chat completion, in the order that OpenAI's service keeps.
 
-    The first chunk of a choice carries the role; a usage chunk comes last when `include_usage`.
+    The first chunk of a choice carries the role, and `shown`, what the client wants to see of its prompt; a usage chunk
+    comes last when `include_usage`.
     """
 
     def __init__(
-        self, completion_id: str, model: str, created: int, *, include_usage: bool, fingerprint: str | None = None
+        self,
+        completion_id: str,
+        model: str,
+        created: int,
+        *,
+        include_usage: bool,
+        fingerprint: str | None = None,
+        shown: dict[str, Any] | None = None,
     ) -> None:
         envelope = orjson.dumps(
             {
@@ -72,6 +80,17 @@ class ChatChunks:
         self._text_end = b'},"logprobs":null,"finish_reason":null}]' + self._tail
         self._text_heads: dict[int, bytes] = {}
         self._include_usage = include_usage
+        self._shown = b"," + orjson.dumps(shown)[1:-1] if shown else b""
+
+    def count(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """Put these numbers of tokens into every chunk from now on; those of the choice that is rendered next."""
+        usage = {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
+        }
+        self._tail = b',"usage":' + orjson.dumps(usage) + b"}\n\n"
+        self._text_end = b'},"logprobs":null,"finish_reason":null}]' + self._tail
 
     def text(self, choice: int, text: str) -> bytes:
         """Return the chunk for more text of a choice, its first chunk before it where this is the first."""
@@ -84,9 +103,17 @@ class ChatChunks:
         if choice in self._text_heads:
             return b""
         self._text_heads[choice] = self._head + str(choice).encode() + b',"delta":{"content":'
-        return self._chunk(choice, b'{"role":"assistant","content":"","refusal":null}')
+        return self._chunk(choice, b'{"role":"assistant","content":"","refusal":null}', shown=self._shown)
 
-    def _chunk(self, choice: int, delta: bytes, logprobs: bytes = b"null", finish_reason: bytes = b"null") -> bytes:
+    def _chunk(
+        self,
+        choice: int,
+        delta: bytes,
+        logprobs: bytes = b"null",
+        finish_reason: bytes = b"null",
+        token_ids: bytes = b"",
+        shown: bytes = b"",
+    ) -> bytes:
         return b"".join(
             (
                 self._head,
@@ -97,40 +124,26 @@ class ChatChunks:
                 logprobs,
                 b',"finish_reason":',
                 finish_reason,
+                token_ids,
                 b"}]",
+                shown,
                 self._tail,
             )
         )
 
     def events(self, events: Sequence[Event]) -> bytes:
         """Return the chunks for events."""
-        return b"".join(self._event(event, logprobs) for event, logprobs in _with_logprobs(events))
+        return b"".join(map(self._event, _paired(events)))
 
-    def _event(self, event: Event, logprobs: Logprobs | None) -> bytes:
+    def _event(self, shown: "_Shown") -> bytes:
+        event = shown.event
         first = self._first(event.choice)
-        shown = b"null" if logprobs is None else orjson.dumps({"content": logprobs.content, "refusal": None})
-        match event.kind:
-            case "text":
-                return first + self._chunk(event.choice, orjson.dumps({"content": event.text}), shown)
-            case "reasoning":
-                delta = orjson.dumps({"reasoning_content": event.text})
-                return first + self._chunk(event.choice, delta, shown)
-            case "tool_call":
-                call = {
-                    "index": event.call,
-                    "id": event.id,
-                    "type": "function",
-                    "function": {"name": event.name, "arguments": ""},
-                }
-                return first + self._chunk(event.choice, orjson.dumps({"tool_calls": [call]}), shown)
-            case "tool_arguments":
-                more = {"index": event.call, "function": {"arguments": event.text}}
-                return first + self._chunk(event.choice, orjson.dumps({"tool_calls": [more]}), shown)
-            case "logprobs":
-                shown = orjson.dumps({"content": event.content, "refusal": None})
-                return first + self._chunk(event.choice, b'{"content":""}', shown)
-            case "finished":
-                return first + self._chunk(event.choice, b"{}", finish_reason=orjson.dumps(event.reason))
+        logprobs = b"null"
+        if shown.logprobs is not None:
+            logprobs = orjson.dumps({"content": shown.logprobs.content, "refusal": None})
+        token_ids = b"" if shown.token_ids is None else b',"token_ids":' + orjson.dumps(shown.token_ids.token_ids)
+        reason = orjson.dumps(event.reason) if event.kind == "finished" else b"null"
+        return first + self._chunk(event.choice, _delta(event), logprobs, reason, token_ids)
 
     def finish(self, usage: Usage) -> bytes:
         """Return the usage chunk where it was asked for, and the end of the stream."""
@@ -139,10 +152,40 @@ class ChatChunks:
         return self._envelope + b',"choices":[],"usage":' + orjson.dumps(usage_to_wire(usage)) + b"}\n\n" + DONE
 
 
-class ChatBody:
-    """Renders a chat completion that is not streamed: collects the events, and makes the body at the end."""
+def _delta(event: Event) -> bytes:
+    match event.kind:
+        case "text":
+            return orjson.dumps({"content": event.text})
+        case "reasoning":
+            return orjson.dumps({"reasoning_content": event.text})
+        case "tool_call":
+            function = {"name": event.name, "arguments": ""}
+            call = {"index": event.call, "id": event.id, "type": "function", "function": function}
+            return orjson.dumps({"tool_calls": [call]})
+        case "tool_arguments":
+            return orjson.dumps({"tool_calls": [{"index": event.call, "function": {"arguments": event.text}}]})
+        case "logprobs" | "token_ids":
+            return b'{"content":""}'
+        case "finished":
+            return b"{}"
 
-    def __init__(self, completion_id: str, model: str, created: int, *, fingerprint: str | None = None) -> None:
+
+class ChatBody:
+    """Renders a chat completion that is not streamed: collects the events, and makes the body at the end.
+
+    `shown` is what the client wants to see of its prompt.
+    """
+
+    def __init__(
+        self,
+        completion_id: str,
+        model: str,
+        created: int,
+        *,
+        fingerprint: str | None = None,
+        shown: dict[str, Any] | None = None,
+    ) -> None:
+        self.shown = shown or {}
         self._completion_id = completion_id
         self._model = model
         self._created = created
@@ -172,6 +215,8 @@ class ChatBody:
                     choice.calls[event.call][2].append(event.text)
                 case "logprobs":
                     choice.logprobs = (choice.logprobs or []) + event.content
+                case "token_ids":
+                    choice.token_ids = (choice.token_ids or []) + event.token_ids
                 case "finished":
                     choice.finish_reason = event.reason
         return b""
@@ -188,6 +233,7 @@ class ChatBody:
                 "usage": usage_to_wire(usage),
                 "service_tier": "default",
                 "system_fingerprint": self._fingerprint,
+                **self.shown,
             }
         )
 
@@ -200,6 +246,7 @@ class _Choice:
         self.reasoning: list[str] = []
         self.calls: list[tuple[str, str, list[str]]] = []
         self.logprobs: list[dict[str, Any]] | None = None
+        self.token_ids: list[int] | None = None
         self.finish_reason = "stop"
 
     def to_wire(self, index: int) -> dict[str, Any]:
@@ -218,21 +265,35 @@ class _Choice:
                 for call_id, name, arguments in self.calls
             ]
         logprobs = None if self.logprobs is None else {"content": self.logprobs, "refusal": None}
-        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": self.finish_reason}
+        choice = {"index": index, "message": message, "logprobs": logprobs, "finish_reason": self.finish_reason}
+        return choice if self.token_ids is None else {**choice, "token_ids": self.token_ids}
 
 
-def _with_logprobs(events: Sequence[Event]) -> Iterable[tuple[Event, Logprobs | None]]:
-    """Pair each delta with the log probabilities that follow it; those that follow none stand alone."""
-    position = 0
-    while position < len(events):
-        event = events[position]
-        position += 1
-        following = events[position] if position < len(events) else None
-        if event.kind in ("text", "reasoning") and isinstance(following, Logprobs) and following.choice == event.choice:
-            position += 1
-            yield event, following
-        else:
-            yield event, None
+class _Shown(NamedTuple):
+    """An event, with the log probabilities and the tokens that its chunk carries."""
+
+    event: Event
+    logprobs: Logprobs | None = None
+    token_ids: TokenIds | None = None
+
+
+def _paired(events: Sequence[Event]) -> Iterable[_Shown]:
+    """Pair each delta with the log probabilities and the tokens that follow it; those that follow none stand alone."""
+    last: _Shown | None = None
+    for event in events:
+        if last is not None and event.choice == last.event.choice:
+            if isinstance(event, Logprobs) and last.logprobs is None and last.event.kind in ("text", "reasoning"):
+                last = last._replace(logprobs=event)
+                continue
+            if isinstance(event, TokenIds) and last.token_ids is None:
+                last = last._replace(token_ids=event)
+                continue
+        if last is not None:
+            yield last
+        logprobs = event if isinstance(event, Logprobs) else None
+        last = _Shown(event, logprobs, event if isinstance(event, TokenIds) else None)
+    if last is not None:
+        yield last
 
 
 class EventLines:

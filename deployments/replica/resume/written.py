@@ -14,6 +14,7 @@ from typing import Any
 
 from vllm.outputs import CompletionOutput
 from vllm.sampling_params import SamplingParams
+from vllm.v1.core.sched.utils import check_sequence_repetition
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.detokenizer import IncrementalDetokenizer
 
@@ -45,11 +46,13 @@ async def replay(engine: AsyncLLM, request: Any, choice: int, written: WrittenTo
     detokenizer = IncrementalDetokenizer.from_new_request(engine.output_processor.tokenizer, request)
     stops = {params.eos_token_id, *(params.stop_token_ids or ())}
     num_left = params.max_tokens
+    token_ids: list[int] = []
     for position, group in enumerate(written.groups[choice]):
         if position % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)  # The same loop serves other requests.
         num_left -= len(group)
-        is_stopped = bool(group) and group[-1] in stops
+        token_ids += group
+        is_stopped = bool(group) and (group[-1] in stops or _repeats(token_ids, params))
         if detokenizer.update(group, is_stopped) is not None:
             is_stopped = True
         reason = "stop" if is_stopped else "length" if num_left <= 0 else None
@@ -58,6 +61,13 @@ async def replay(engine: AsyncLLM, request: Any, choice: int, written: WrittenTo
         if reason is not None:
             return None
     return detokenizer
+
+
+def _repeats(token_ids: list[int], params: SamplingParams) -> bool:
+    """Return whether the engine's scheduler would end an answer here, as it repeats itself."""
+    detection = params.repetition_detection
+    is_long_enough = len(token_ids) >= params.min_tokens
+    return detection is not None and is_long_enough and bool(check_sequence_repetition(token_ids, detection))
 
 
 def append(engine: AsyncLLM, request: Any, groups: list[list[int]]) -> None:

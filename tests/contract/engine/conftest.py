@@ -66,6 +66,7 @@ def running_engine(source, *, reasoning_parser="", **options):
             "structured_outputs_config": StructuredOutputsConfig(
                 backend="xgrammar", disable_any_whitespace=True, reasoning_parser=reasoning_parser
             ),
+            "reasoning_parser": reasoning_parser,
             **options,
         }
     )
@@ -105,7 +106,7 @@ def real_engine():
         yield engine
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained_engine():
     """An engine with the model that makes sense: it thinks, and calls tools."""
     with running_engine("demo:trained", reasoning_parser="qwen3", block_size=BLOCK) as engine:

@@ -133,6 +133,50 @@ STREAMS = {
     "three answers of several lengths": ({**SAMPLED, "n": 3, "stop": ["a"]}, 3),
     "a thought": ({"question": "What is 7 + 8?", "reasoning_effort": "low"}, 1),
     "two calls": ({"question": TWO_CITIES, "tools": [WEATHER]}, 1),
+    "the likeliest with a seed": (
+        {**SEEDED_LETTERS, "top_k": 1, "min_p": 0.1, "repetition_penalty": 1.5, "structured_outputs": None},
+        1,
+    ),
+    "sampling among some with a seed": ({**SAMPLED, "top_k": 5, "min_p": 0.05, "repetition_penalty": 1.3}, 1),
+    "no bad words and a least length": (
+        {
+            "question": "Who are you?",
+            "bad_words": ["demo", "model"],
+            "min_tokens": 20,
+            "ignore_eos": True,
+            "max_tokens": 30,
+        },
+        1,
+    ),
+    "a thought with a budget": (
+        {"question": "What is 7 + 8?", "reasoning_effort": "low", "thinking_token_budget": 3},
+        1,
+    ),
+    "repetitions that end one of two answers": (
+        {
+            **SAMPLED,
+            "n": 2,
+            "structured_outputs": {"regex": "[ab]{60}"},
+            "repetition_detection": {"max_pattern_size": 1, "min_count": 5},
+        },
+        2,
+    ),
+    "special tokens that are shown": (
+        {"question": "Who are you?", "ignore_eos": True, "skip_special_tokens": False, "max_tokens": 40},
+        1,
+    ),
+    "tokens and counts in every chunk": (
+        {
+            "question": "Who are you?",
+            "return_token_ids": True,
+            "return_prompt_text": True,
+            "echo": True,
+            "add_generation_prompt": False,
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        },
+        1,
+    ),
+    "several tokens a chunk": ({"question": "Who are you?", "stream_interval": 3}, 1),
     "a stop string that is shown": ({"question": "Who are you?", "stop": ["model"], "min_tokens": 3}, 1),
 }
 

@@ -204,7 +204,8 @@ def test_limits_on_logprobs_hold_when_they_are_wanted():
 
 def test_stream_options_hold_when_streaming():
     assert accepts(stream=True, stream_options={"include_usage": True, "include_obfuscation": False})
-    assert not accepts(stream=True, stream_options={"continuous_usage_stats": True})
+    assert accepts(stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True})
+    assert not accepts(stream=True, stream_options={"other": True})
 
 
 def test_body_is_frozen():

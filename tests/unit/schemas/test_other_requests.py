@@ -44,7 +44,7 @@ def accepts(build, *args, **fields):
         ("stop", ["a", ["a"] * 4], [["a"] * 5]),
         ("temperature", [0, 2], [2.1]),
         ("stream_options", [None], [{}]),
-        ("cache_salt", [], ["x"]),
+        ("cache_salt", ["x", None], ["", "x" * 1025]),
     ],
 )  # fmt: skip
 def test_bounds_of_a_completion_field(name, inside, outside):
@@ -138,7 +138,7 @@ def test_embedding_options_are_bounded():
     assert accepts(embedding, "a", encoding_format="base64", dimensions=1, user="u")
     assert not accepts(embedding, "a", encoding_format="hex")
     assert not accepts(embedding, "a", dimensions=0)
-    assert not accepts(embedding, "a", truncate_prompt_tokens=5)
+    assert not accepts(embedding, "a", truncate_prompt_tokens=0)
     assert accepts(embedding, [[1] * 150_000, [1] * 150_000])
     assert not accepts(embedding, [[1] * 150_000, [1] * 150_001])
 

@@ -96,6 +96,18 @@ async def test_lines_meet_the_engine_as_requests_over_http_do(client, world):
     assert batched.stream is False
 
 
+async def test_lines_take_the_engines_own_options(client, world):
+    own = {"top_k": 3, "ignore_eos": True, "priority": 5, "cache_salt": "x"}
+    first = line(0)
+    first["body"] |= own
+    await finish(client, await submit(client, jsonl(first, line(1))))
+    with_options, without = sorted(world.chat.requests, key=lambda request: b"top_k" not in request.body)
+    sent = json.loads(with_options.body)
+    assert (sent["top_k"], sent["ignore_eos"]) == (3, True)
+    assert with_options.priority == 15
+    assert with_options.cache_salt != without.cache_salt
+
+
 async def test_models_and_operations_mix(client, world):
     embed = {"model": EMBEDDING_MODEL, "input": ["a", "b"]}
     batch = await submit(client, jsonl(line(0, url="/v1/embeddings", body=embed)), endpoint="/v1/embeddings")

@@ -32,14 +32,52 @@ async def test_chat_returns_every_choice_when_n_is_two(world):
     assert [choice.index for choice in completion.choices] == [0, 1]
 
 
-async def test_engine_gets_the_account_salt_and_never_the_clients(world):
+async def test_engine_gets_the_accounts_salt_and_never_the_clients_alone(world):
+    world.principal("sk-manta-another-secret-0000", key_id="key_2", account="acct_2")
+    mine, others = world.client(), world.client("sk-manta-another-secret-0000")
+    for client, own in (
+        (mine, {}),
+        (mine, {"cache_salt": "x"}),
+        (mine, {"cache_salt": "x"}),
+        (others, {"cache_salt": "x"}),
+    ):
+        await client.chat.completions.create(model=MODEL, messages=MESSAGES, extra_body=own)
+    plain, salted, again, foreign = world.chat.requests
+    assert {len(request.cache_salt) for request in world.chat.requests} == {32}
+    assert salted.cache_salt == again.cache_salt
+    assert len({request.cache_salt for request in world.chat.requests}) == 3
+    assert plain.affinity
+    assert foreign.cache_salt != salted.cache_salt
+    assert orjson.loads(salted.body) == orjson.loads(plain.body)
+
+
+async def test_a_salt_that_is_anothers_salt_opens_no_cache(world):
+    """The salt of an account is no secret to the engine; still, to send it is to get a cache of one's own."""
     await world.client().chat.completions.create(model=MODEL, messages=MESSAGES)
-    request = world.chat.requests[0]
-    assert len(request.cache_salt) == 32
-    assert request.affinity
-    assert orjson.loads(request.body)["messages"] == MESSAGES
-    with pytest.raises(openai.BadRequestError):
-        await world.client().chat.completions.create(model=MODEL, messages=MESSAGES, extra_body={"cache_salt": "x"})
+    stolen = world.chat.requests[0].cache_salt
+    world.principal("sk-manta-another-secret-0000", key_id="key_2", account="acct_2")
+    other = world.client("sk-manta-another-secret-0000")
+    await other.chat.completions.create(model=MODEL, messages=MESSAGES, extra_body={"cache_salt": stolen})
+    assert world.chat.requests[1].cache_salt != stolen
+
+
+async def test_a_request_may_only_make_itself_later(world):
+    client = world.client()
+    for priority in (0, 7):
+        await client.chat.completions.create(model=MODEL, messages=MESSAGES, extra_body={"priority": priority})
+        await client.completions.create(model=MODEL, prompt="Say hello.", extra_body={"priority": priority})
+    assert [request.priority for request in world.chat.requests] == [0, 0, 7, 7]
+    with pytest.raises(openai.BadRequestError) as refused:
+        await client.chat.completions.create(model=MODEL, messages=MESSAGES, extra_body={"priority": -1})
+    assert refused.value.param == "priority"
+
+
+async def test_embeddings_have_their_own_salt_too(world):
+    client = world.client()
+    for own in ({}, {"cache_salt": "x"}):
+        await client.embeddings.create(model=EMBEDDING_MODEL, input="a", extra_body=own)
+    one, other = (request.cache_salt for request in world.embeddings.requests)
+    assert one != other
 
 
 async def test_accounts_get_different_salts_and_affinities(world):

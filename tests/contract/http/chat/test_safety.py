@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import openai
 import pytest
 
 from deployments.models.contract.engine import Usage
@@ -50,6 +51,14 @@ both = pytest.mark.parametrize("is_stream", [False, True])
 async def test_no_policy_means_wire_rendering(world, is_stream):
     await chat(world, is_stream=is_stream)
     assert world.chat.requests[0].render == "wire"
+
+
+@pytest.mark.parametrize("option", [{"return_token_ids": True}, {"prompt_logprobs": 1}, {"return_prompt_text": True}])
+async def test_tokens_are_not_shown_beside_a_text_that_is_checked(world, option):
+    world.safety[MODEL] = PATTERNS
+    with pytest.raises(openai.BadRequestError) as refused:
+        await chat(world, is_stream=False, extra_body=option)
+    assert refused.value.param == next(iter(option))
 
 
 @both

@@ -1,0 +1,256 @@
+"""The answer to one chat while it is made: vLLM's outputs go in, rendered bytes go out.
+
+Answers with tools or thoughts pass through vLLM's parsers; plain text goes from the engine's output straight to the
+wire. `chat` makes one for each request.
+"""
+
+from typing import Any
+
+from vllm.entrypoints.openai.chat_completion.protocol import (
+    ChatCompletionNamedToolChoiceParam,
+    ChatCompletionRequest,
+)
+from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
+from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.parser.abstract_parser import Parser
+
+from deployments.channel.server import Reply
+from deployments.models.contract.engine import Usage
+from deployments.models.contract.errors import EngineDied
+from deployments.models.contract.events import (
+    Event,
+    Finished,
+    FinishReason,
+    Logprobs,
+    ReasoningDelta,
+    TextDelta,
+    TokenIds,
+    ToolArgumentsDelta,
+    ToolCallStart,
+)
+from deployments.models.contract.render import ChatBody, ChatChunks, Renderer
+from deployments.models.contract.steps import PromptTokens, Written, pack_prompt, pack_step
+from deployments.replica.runners import end_with
+
+_LEAST_LOGPROB = -9999.0
+"""What stands for a probability of 0, whose logarithm JSON cannot say."""
+
+
+class ChatAnswer:
+    """The answer to one chat request while it is made: the engine's outputs go in, bytes go out.
+
+    `echo` is text of the prompt that each choice begins with. `usage` counts the tokens so far; `finish_reasons` has an
+    entry for each choice, empty until it has ended.
+    """
+
+    def __init__(
+        self,
+        serving: OpenAIServingChat,
+        request: ChatCompletionRequest,
+        renderer: Renderer,
+        reply: Reply,
+        parsers: list[Parser],
+        prompt_token_ids: list[int],
+        header: dict[str, Any],
+        echo: str = "",
+    ) -> None:
+        num_choices = request.n or 1
+        self._serving = serving
+        self._request = request
+        self._renderer = renderer
+        self._reply = reply
+        self._parsers = parsers
+        self._prompt_token_ids = prompt_token_ids
+        self._echo = echo
+        self._echoed: set[int] = set()
+        self._shows_metadata = request.include_reasoning or not parsers  # Tokens would tell the thoughts.
+        self._shows_tokens = bool(request.return_token_ids) and self._shows_metadata
+        self._is_plain = not (parsers or request.logprobs or self._shows_tokens or echo)
+        options = request.stream_options
+        self._counts = bool(options and options.include_usage and options.continuous_usage_stats)
+        self._num_tokens = [0] * num_choices
+        self._header = header
+        self._sends_notes = header["stream"] and header.get("takes_notes", False)
+        self.written = Written(header.get("written") or ())
+        num_cached = self.written.prompts[0].num_cached if self.written.prompts else 0
+        self.usage = Usage(prompt_tokens=len(prompt_token_ids), cached_tokens=num_cached)
+        self.finish_reasons: list[str] = [""] * num_choices
+        self._token_ids: list[list[int]] = [[] for _ in range(num_choices)]
+        self._called: set[tuple[int, int]] = set()
+
+    def reasoning_arguments(self) -> dict[str, Any]:
+        """Return the engine's arguments about reasoning that the prompt may have begun already."""
+        if not self._parsers or self._parsers[0].reasoning_parser is None:
+            return {}
+        kwargs = self._serving._effective_chat_template_kwargs(self._request)
+        return {
+            "reasoning_ended": self._parsers[0].is_reasoning_end(self._prompt_token_ids),
+            "reasoning_parser_kwargs": {"chat_template_kwargs": kwargs},
+        }
+
+    def take(self, output: RequestOutput) -> None:
+        """Take one output of the engine and send its new content."""
+        if not self.written.prompts:
+            self._note_prompt(output)
+        for part in output.outputs:
+            self._count(part)
+            if self._is_plain and part.finish_reason is None:
+                piece = self._renderer.text(part.index, part.text) if part.text else b""
+            elif not self.finish_reasons[part.index]:
+                piece = self._renderer.events(self._events(part, output.prompt_token_ids))
+            else:
+                continue
+            if self._sends_notes and part.token_ids:
+                self._reply.write(piece, pack_step(part.index, part.token_ids))
+            elif piece:
+                self._reply.write(piece)
+
+    def _note_prompt(self, output: RequestOutput) -> None:
+        """Count the prompt, of whose choices this is the first output."""
+        usage = self.usage
+        if output.prompt_token_ids is not None:
+            usage.prompt_tokens = len(output.prompt_token_ids)
+        if output.prompt_logprobs is not None and isinstance(self._renderer, ChatBody):
+            self._renderer.shown["prompt_logprobs"] = prompt_logprobs_to_wire(output.prompt_logprobs)
+        usage.cached_tokens = min(output.num_cached_tokens or 0, usage.prompt_tokens)
+        self.written.prompts[0] = PromptTokens(usage.prompt_tokens, usage.cached_tokens)
+        if self._sends_notes:
+            self._reply.write(b"", pack_prompt(0, self.written.prompts[0]))
+
+    def take_again(self, part: CompletionOutput) -> None:
+        """Take an output that another engine has sent before; it is not sent again."""
+        self._count(part)
+        self._renderer.events(self._events(part, self._prompt_token_ids))
+
+    def _count(self, part: CompletionOutput) -> None:
+        self.usage.completion_tokens += len(part.token_ids)
+        if self._counts and isinstance(self._renderer, ChatChunks):
+            self._num_tokens[part.index] += len(part.token_ids)
+            self._renderer.count(self.usage.prompt_tokens, self._num_tokens[part.index])
+
+    def _events(self, part: CompletionOutput, prompt_token_ids: list[int] | None) -> list[Event]:
+        if self._parsers:
+            self._token_ids[part.index].extend(part.token_ids)
+            events = self._streamed(part, prompt_token_ids) if self._request.stream else self._whole(part)
+        else:
+            events = [TextDelta("text", part.index, part.text)] if part.text or not self._request.stream else []
+        if self._echo and part.index not in self._echoed:
+            self._echoed.add(part.index)
+            events.insert(0, TextDelta("text", part.index, self._echo))
+        if self._request.logprobs and self._shows_metadata and part.logprobs is not None:
+            events.append(self._logprobs(part))
+        if self._shows_tokens and part.token_ids:
+            events.append(TokenIds("token_ids", part.index, list(part.token_ids)))
+        if part.finish_reason is not None:
+            reason = self._reason(part)
+            self.finish_reasons[part.index] = reason
+            events.append(Finished("finished", part.index, reason))
+        return events
+
+    def _streamed(self, part: CompletionOutput, prompt_token_ids: list[int] | None) -> list[Event]:
+        delta = self._parsers[part.index].parse_delta(
+            delta_text=part.text,
+            delta_token_ids=list(part.token_ids),
+            request=self._request,
+            prompt_token_ids=prompt_token_ids,
+            finished=part.finish_reason is not None,
+        )
+        events: list[Event] = []
+        if delta is None:
+            return events
+        if delta.reasoning:
+            events.append(ReasoningDelta("reasoning", part.index, delta.reasoning))
+        if delta.content:
+            events.append(TextDelta("text", part.index, delta.content))
+        for call in delta.tool_calls or ():
+            events.extend(self._call(part.index, call.index, call.id, call.function))
+        return events
+
+    def _whole(self, part: CompletionOutput) -> list[Event]:
+        reasoning, content, calls = self._parsers[part.index].parse(
+            part.text, self._request, enable_auto_tools=True, model_output_token_ids=part.token_ids
+        )
+        events: list[Event] = []
+        if reasoning and self._request.include_reasoning:
+            events.append(ReasoningDelta("reasoning", part.index, reasoning))
+        if content:
+            events.append(TextDelta("text", part.index, content))
+        for number, call in enumerate(calls or ()):
+            events.extend(self._call(part.index, number, call.id, call))
+        return events
+
+    def _call(self, choice: int, call: int, call_id: str | None, function: Any) -> list[Event]:
+        if call > 0 and self._request.parallel_tool_calls is False:
+            return []
+        events: list[Event] = []
+        if (choice, call) not in self._called and function is not None and function.name:
+            self._called.add((choice, call))
+            events.append(ToolCallStart("tool_call", choice, call, call_id or _new_call_id(), function.name))
+        if function is not None and function.arguments:
+            events.append(ToolArgumentsDelta("tool_arguments", choice, call, function.arguments))
+        return events
+
+    def _logprobs(self, part: CompletionOutput) -> Logprobs:
+        shown = self._serving._create_chat_logprobs(
+            token_ids=part.token_ids,
+            top_logprobs=part.logprobs,
+            tokenizer=self._serving.renderer.tokenizer,
+            num_output_top_logprobs=self._request.top_logprobs,
+            logprob_token_ids=self._request.logprob_token_ids,
+            return_as_token_id=self._request.return_tokens_as_token_ids,
+        )
+        return Logprobs("logprobs", part.index, [token.model_dump() for token in shown.content or ()])
+
+    def _reason(self, part: CompletionOutput) -> FinishReason:
+        if part.finish_reason == "error":
+            raise EngineDied("The engine failed while it ran the request.")
+        has_called = any(choice == part.index for choice, _ in self._called)
+        is_named = isinstance(self._request.tool_choice, ChatCompletionNamedToolChoiceParam)
+        if has_called and not is_named and part.finish_reason == "stop":
+            return "tool_calls"
+        return "length" if part.finish_reason == "length" else "stop"
+
+    def end(self) -> None:
+        """Send the end of the answer and the summary."""
+        self._count_reasoning()
+        end_with(self._reply, self._header, self._summary(), self._renderer.finish(self.usage))
+
+    def abandon(self) -> None:
+        """Send the summary of an answer whose client has left: its tokens still count."""
+        self._count_reasoning()
+        self._reply.end(self._summary())
+
+    def _count_reasoning(self) -> None:
+        self.usage.reasoning_tokens = sum(
+            parser.count_reasoning_tokens(ids) for parser, ids in zip(self._parsers, self._token_ids, strict=False)
+        )
+
+    def _summary(self) -> dict[str, Any]:
+        usage = self.usage
+        return {
+            "usage": [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens],
+            "finish_reasons": self.finish_reasons,
+        }
+
+
+def prompt_logprobs_to_wire(prompt_logprobs: Any) -> list[dict[str, dict[str, Any]] | None]:
+    """Return the log probabilities of a prompt's tokens: for each, by the number of a token; the first has none."""
+    return [
+        None
+        if of_one is None
+        else {
+            str(token_id): {
+                "logprob": max(shown.logprob, _LEAST_LOGPROB),
+                "rank": shown.rank,
+                "decoded_token": shown.decoded_token,
+            }
+            for token_id, shown in of_one.items()
+        }
+        for of_one in prompt_logprobs
+    ]
+
+
+def _new_call_id() -> str:
+    from vllm.entrypoints.chat_utils import make_tool_call_id
+
+    return str(make_tool_call_id())

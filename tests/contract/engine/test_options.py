@@ -1,0 +1,344 @@
+"""vLLM's own options through the real engine: what each of them changes in the answer."""
+
+import json
+
+import pytest
+
+from deployments.models.contract.errors import RequestRejected
+from tests.contract.engine.replies import Collected
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
+
+HELLO = [{"role": "user", "content": "hello there"}]
+
+
+@pytest.fixture(scope="module")
+def compiler(real_engine):
+    from deployments.replica.schemas.budget import SchemaCompiler
+
+    compiler = SchemaCompiler(any_whitespace=False)
+    yield compiler
+    real_engine.run(compiler.aclose())
+
+
+def asker(engine, compiler):
+    """Return what asks an engine for a chat, and returns the body or the chunks of the answer."""
+    from deployments.replica.chat import ChatRunner
+    from deployments.replica.scheduling.preparing import Preparing
+
+    runner = ChatRunner(engine.client, engine.serving, compiler, Preparing(), engine.model)
+
+    def ask(*, stream=False, **fields):
+        reply = Collected()
+        header = {"request_id": "req_1", "stream": stream, "render": "wire", "cache_salt": "", "priority": 0}
+        body = {"messages": HELLO, "temperature": 0, "max_tokens": 12, **fields}
+        engine.run(runner.run(header, json.dumps(body).encode(), reply))
+        whole = b"".join(reply.pieces)
+        return chunks_of(whole) if stream else json.loads(whole)
+
+    return ask
+
+
+def chunks_of(data: bytes) -> list:
+    lines = [line.removeprefix("data: ") for line in data.decode().split("\n\n") if line]
+    assert lines.pop() == "[DONE]"
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def ask(real_engine, compiler):
+    return asker(real_engine, compiler)
+
+
+@pytest.fixture(scope="module")
+def ask_trained(trained_engine, compiler):
+    return asker(trained_engine, compiler)
+
+
+@pytest.fixture(scope="module")
+def complete(real_engine):
+    from deployments.replica.completions import CompletionRunner
+    from deployments.replica.scheduling.preparing import Preparing
+
+    runner = CompletionRunner(real_engine.completions, Preparing(), real_engine.model)
+
+    def complete(*, stream=False, priority=0, **fields):
+        reply = Collected()
+        header = {"request_id": "req_1", "stream": stream, "cache_salt": "", "priority": priority}
+        body = {"prompt": "hello there", "temperature": 0, "max_tokens": 8, **fields}
+        real_engine.run(runner.run(header, json.dumps(body).encode(), reply))
+        whole = b"".join(reply.pieces)
+        return chunks_of(whole) if stream else json.loads(whole)
+
+    return complete
+
+
+def tokens(answer) -> list[int]:
+    return answer["choices"][0]["token_ids"]
+
+
+def text(answer) -> str:
+    return answer["choices"][0]["message"]["content"]
+
+
+def reason(answer) -> str:
+    return answer["choices"][0]["finish_reason"]
+
+
+@pytest.fixture(scope="module")
+def greedy(ask):
+    """The tokens that the model always writes when it takes the likeliest."""
+    return tokens(ask(return_token_ids=True))
+
+
+@pytest.mark.parametrize("option", [{"top_k": 1}, {"min_p": 1.0}])
+def test_sampling_among_the_likeliest_alone_is_greedy(ask, greedy, option):
+    hot = {"temperature": 2.0, "seed": 3, "return_token_ids": True}
+    assert tokens(ask(**hot)) != greedy
+    assert tokens(ask(**hot, **option)) == greedy
+
+
+@pytest.mark.parametrize("off", [{"top_k": -1}, {"top_k": 0}, {"min_p": 0}, {"repetition_penalty": 1.0}])
+def test_a_value_that_turns_an_option_off_changes_nothing(ask, off):
+    hot = {"temperature": 2.0, "seed": 3, "return_token_ids": True}
+    assert tokens(ask(**hot, **off)) == tokens(ask(**hot))
+
+
+def test_a_repetition_penalty_keeps_tokens_from_coming_again(ask):
+    alone = {"allowed_token_ids": list(range(40, 56)), "max_tokens": 16, "return_token_ids": True}
+    free, penalized = tokens(ask(**alone)), tokens(ask(**alone, repetition_penalty=100.0))
+    assert len(set(free)) < 16 == len(set(penalized))
+
+
+def test_the_bounds_of_a_repetition_penalty_are_numbers_that_the_engine_can_hold(ask):
+    for penalty in (0.01, 100.0):
+        answer = ask(repetition_penalty=penalty, logprobs=True, temperature=1.0, seed=1)
+        assert all(-10_000 < token["logprob"] <= 0 for token in answer["choices"][0]["logprobs"]["content"])
+
+
+def test_an_answer_stops_at_a_token_and_not_before_its_least_length(ask, greedy):
+    stop = greedy[3]
+    first = greedy.index(stop)
+    stopped = ask(stop_token_ids=[stop], return_token_ids=True)
+    assert (tokens(stopped), reason(stopped)) == (greedy[: first + 1], "stop")
+    assert stopped["usage"]["completion_tokens"] == first + 1
+    longer = ask(stop_token_ids=[stop], min_tokens=9, return_token_ids=True)
+    assert stop not in tokens(longer)[:9]
+    assert len(tokens(longer)) >= 9
+
+
+def test_more_tokens_than_the_context_leaves_are_refused_by_name(ask):
+    with pytest.raises(RequestRejected) as caught:
+        ask(min_tokens=5000, max_tokens=None)
+    assert caught.value.param == "min_tokens"
+
+
+def test_an_answer_goes_on_past_its_end_where_that_is_ignored(ask_trained):
+    question = [{"role": "user", "content": "Who are you?"}]
+    ended = ask_trained(messages=question, max_tokens=60)
+    assert reason(ended) == "stop"
+    longer = ask_trained(messages=question, max_tokens=60, ignore_eos=True)
+    assert (reason(longer), longer["usage"]["completion_tokens"]) == ("length", 60)
+
+
+def test_a_stop_string_is_shown_where_it_is_wanted(ask):
+    whole = text(ask())
+    stop = whole.split()[2]
+    assert not text(ask(stop=[stop])).endswith(stop)
+    assert text(ask(stop=[stop], include_stop_str_in_output=True)).endswith(stop)
+
+
+def test_a_bad_word_is_never_written(ask):
+    word = text(ask()).split()[1]
+    assert word not in text(ask(bad_words=[word])).split()
+
+
+def test_only_allowed_tokens_are_written(ask, greedy):
+    allowed = [greedy[0], greedy[1] + 1, greedy[2] + 1]
+    assert set(tokens(ask(allowed_token_ids=allowed, return_token_ids=True))) <= set(allowed)
+
+
+@pytest.mark.parametrize("name", ["stop_token_ids", "allowed_token_ids", "logprob_token_ids"])
+def test_a_token_that_the_model_does_not_have_is_refused_by_name(ask, name):
+    with pytest.raises(RequestRejected) as caught:
+        ask(logprobs=True, **{name: [10**9]})
+    assert caught.value.param == name
+    assert len(caught.value.message) <= 300
+
+
+def test_special_tokens_are_shown_and_set_apart_as_asked(real_engine, ask):
+    special = real_engine.serving.renderer.tokenizer.eos_token_id
+    name = real_engine.serving.renderer.tokenizer.decode([special])
+    alone = {"allowed_token_ids": [special], "ignore_eos": True, "max_tokens": 3}
+    assert text(ask(**alone)) == ""
+    assert text(ask(**alone, skip_special_tokens=False, spaces_between_special_tokens=False)) == name * 3
+    assert text(ask(**alone, skip_special_tokens=False)).split() != []
+
+
+def test_an_answer_that_repeats_itself_is_ended(ask, greedy):
+    alone = {"allowed_token_ids": [greedy[0]], "max_tokens": 30}
+    assert ask(**alone)["usage"]["completion_tokens"] == 30
+    ended = ask(**alone, repetition_detection={"max_pattern_size": 1, "min_count": 4})
+    assert (ended["usage"]["completion_tokens"], reason(ended)) == (4, "stop")
+
+
+@pytest.mark.parametrize(("side", "kept"), [("left", slice(-6, None)), ("right", slice(0, 6)), (None, None)])
+def test_a_prompt_is_truncated_from_the_side_that_is_named(ask, side, kept):
+    whole = ask(return_token_ids=True)
+    option = {} if side is None else {"truncation_side": side}
+    cut = ask(truncate_prompt_tokens=6, return_token_ids=True, **option)
+    assert len(cut["prompt_token_ids"]) == cut["usage"]["prompt_tokens"] == 6 < whole["usage"]["prompt_tokens"]
+    if kept is not None:
+        assert cut["prompt_token_ids"] == whole["prompt_token_ids"][kept]
+
+
+def test_a_prompt_that_is_too_long_fits_when_it_is_truncated_to_the_context(ask):
+    long = [{"role": "user", "content": "hello " * 3000}]
+    with pytest.raises(RequestRejected):
+        ask(messages=long)
+    assert ask(messages=long, truncate_prompt_tokens=-1)["usage"]["prompt_tokens"] == 1024 - 12
+
+
+def test_tokens_are_returned_with_the_text_that_they_make(real_engine, ask):
+    decode = real_engine.serving.renderer.tokenizer.decode
+    whole = ask(return_token_ids=True)
+    assert decode(tokens(whole)) == text(whole)
+    assert "hello there" in decode(whole["prompt_token_ids"])
+    chunks = ask(return_token_ids=True, stream=True)
+    assert chunks[0]["prompt_token_ids"] == whole["prompt_token_ids"]
+    assert all("prompt_token_ids" not in chunk for chunk in chunks[1:])
+    assert [token for chunk in chunks for token in chunk["choices"][0].get("token_ids", [])] == tokens(whole)
+    assert "token_ids" not in ask()["choices"][0]
+
+
+def test_tokens_are_named_by_their_numbers(ask, greedy):
+    shown = ask(logprobs=True, return_tokens_as_token_ids=True)["choices"][0]["logprobs"]["content"]
+    assert [token["token"] for token in shown] == [f"token_id:{token}" for token in greedy]
+
+
+def test_chosen_tokens_have_their_log_probabilities(ask, greedy):
+    chosen = [greedy[0] + 1, greedy[0] + 2]
+    answer = ask(logprobs=True, logprob_token_ids=chosen, return_tokens_as_token_ids=True)
+    for token in answer["choices"][0]["logprobs"]["content"]:
+        assert {f"token_id:{token_id}" for token_id in chosen} <= {top["token"] for top in token["top_logprobs"]}
+
+
+def test_the_log_probabilities_of_a_prompt_are_shown(ask):
+    answer = ask(prompt_logprobs=2, return_token_ids=True)
+    first, *others = answer["prompt_logprobs"]
+    assert first is None
+    assert len(others) == len(answer["prompt_token_ids"]) - 1
+    for token_id, shown in zip(answer["prompt_token_ids"][1:], others, strict=True):
+        assert 2 <= len(shown) <= 3
+        assert shown[str(token_id)]["logprob"] <= 0
+        assert min(one["rank"] for one in shown.values()) == 1
+
+
+def test_log_probabilities_of_a_long_prompt_are_refused_by_name():
+    from deployments.replica.refusals import check_prompt_logprobs
+
+    check_prompt_logprobs(None, 10**6)
+    check_prompt_logprobs(20, 2048)
+    with pytest.raises(RequestRejected) as caught:
+        check_prompt_logprobs(0, 2049)
+    assert caught.value.param == "prompt_logprobs"
+
+
+def test_the_text_of_the_prompt_is_shown(ask):
+    shown = ask(return_prompt_text=True)["prompt_text"]
+    assert "hello there" in shown
+    assert ask(return_prompt_text=True, stream=True)[0]["prompt_text"] == shown
+
+
+BEGUN = [*HELLO, {"role": "assistant", "content": "Once upon"}]
+
+
+def test_a_message_is_continued_and_echoed(ask):
+    answer = ask(messages=BEGUN, continue_final_message=True, return_prompt_text=True)
+    assert answer["prompt_text"].endswith("Once upon")
+    echoed = {"messages": BEGUN, "continue_final_message": True, "add_generation_prompt": False, "echo": True}
+    assert text(ask(**echoed)) == "Once upon" + text(answer)
+    chunks = ask(**echoed, stream=True)
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == "Once upon" + text(answer)
+
+
+def test_a_prompt_does_not_ask_for_an_answer_where_that_is_off(ask):
+    asking, not_asking = (
+        ask(add_generation_prompt=wanted, return_prompt_text=True)["prompt_text"] for wanted in (True, False)
+    )
+    assert asking.startswith(not_asking)
+    assert len(asking) > len(not_asking)
+
+
+def test_a_template_gets_its_arguments_and_ignores_others(ask_trained):
+    question = [{"role": "user", "content": "What is 7 + 8?"}]
+    plain = ask_trained(messages=question, max_tokens=100)
+    thinking = ask_trained(messages=question, max_tokens=100, chat_template_kwargs={"enable_thinking": True, "x": 1})
+    assert "reasoning_content" not in plain["choices"][0]["message"]
+    assert thinking["choices"][0]["message"]["reasoning_content"]
+
+
+def test_thoughts_are_hidden_and_still_counted(ask_trained):
+    question = {"messages": [{"role": "user", "content": "What is 7 + 8?"}], "reasoning_effort": "low"}
+    shown = ask_trained(**question, max_tokens=100)
+    hidden = ask_trained(**question, max_tokens=100, include_reasoning=False, return_token_ids=True, logprobs=True)
+    assert shown["choices"][0]["message"]["reasoning_content"]
+    assert "reasoning_content" not in hidden["choices"][0]["message"]
+    assert text(hidden) == text(shown)
+    assert hidden["usage"] == shown["usage"]
+    assert "token_ids" not in hidden["choices"][0]
+    assert hidden["choices"][0]["logprobs"] is None
+
+
+def test_a_thought_ends_with_its_budget(ask_trained):
+    question = {"messages": [{"role": "user", "content": "What is 7 + 8?"}], "reasoning_effort": "low"}
+    free = ask_trained(**question, max_tokens=100)["usage"]["completion_tokens_details"]["reasoning_tokens"]
+    short = ask_trained(**question, max_tokens=100, thinking_token_budget=3)
+    assert 0 < short["usage"]["completion_tokens_details"]["reasoning_tokens"] <= 5 < free
+
+
+def test_a_stream_waits_for_as_many_tokens_as_are_wanted(ask, greedy):
+    chunks = ask(stream=True, stream_interval=5, return_token_ids=True)
+    sizes = [len(chunk["choices"][0]["token_ids"]) for chunk in chunks if "token_ids" in chunk["choices"][0]]
+    assert sizes[0] == 1
+    assert sum(sizes) == len(greedy)
+    assert max(sizes) == 5
+
+
+def test_every_chunk_counts_the_tokens_so_far_where_that_is_wanted(ask, complete):
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    for make in (ask, complete):
+        *chunks, last = make(stream=True, stream_options=options, max_tokens=6)
+        counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+        assert counts == sorted(counts)
+        assert set(counts) >= {1, 2, 3, 4, 5, 6}
+        assert {chunk["usage"]["prompt_tokens"] for chunk in chunks} == {last["usage"]["prompt_tokens"]}
+        assert last["usage"]["completion_tokens"] == 6
+        assert all(chunk.get("usage") is None for chunk in make(stream=True, max_tokens=6))
+
+
+def test_completions_take_the_same_options(complete):
+    plain = complete(return_token_ids=True)["choices"][0]
+    hot = complete(temperature=2.0, seed=3, top_k=1, return_token_ids=True)["choices"][0]
+    assert hot["token_ids"] == plain["token_ids"]
+    assert complete(ignore_eos=True, min_tokens=8)["usage"]["completion_tokens"] == 8
+    shown = complete(prompt_logprobs=1)["choices"][0]["prompt_logprobs"]
+    assert shown[0] is None
+    assert all(entry for entry in shown[1:])
+    chunks = complete(stream=True, return_token_ids=True)
+    assert [token for chunk in chunks for token in chunk["choices"][0]["token_ids"]] == plain["token_ids"]
+    assert complete(truncate_prompt_tokens=1, return_token_ids=True)["usage"]["prompt_tokens"] == 1
+
+
+def test_prompts_of_tokens_and_several_at_once_are_continued(complete):
+    ids = complete(return_token_ids=True)["choices"][0]["prompt_token_ids"]
+    alone = complete(prompt=ids)["choices"][0]["text"]
+    assert alone == complete()["choices"][0]["text"]
+    both = complete(prompt=[ids, ids[:1]])
+    assert [choice["index"] for choice in both["choices"]] == [0, 1]
+    assert both["choices"][0]["text"] == alone
+    assert both["usage"]["prompt_tokens"] == len(ids) + 1
+
+
+def test_a_request_of_later_priority_is_answered_the_same(complete):
+    assert complete(priority=7)["choices"] == complete()["choices"]
