@@ -19,6 +19,7 @@ from deployments.models.config import ModelConfig
 from deployments.state.config import ResolvedState
 from deployments.tools.config import ToolsConfig
 from serve_app.operations.assembly import assemble
+from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.operations.safety.policy import SafetyConfig
 from serve_app.telemetry.log import error_logger
 from serve_app.telemetry.ray_metrics import ClusterCounts
@@ -46,6 +47,7 @@ class BatchSetup:
     models: tuple[ModelPlace, ...]
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     tool_places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    moderation: ModerationConfig | None = None
 
     def fingerprint(self) -> str:
         """Return a digest of the set-up, which reveals none of its secrets."""
@@ -61,7 +63,8 @@ class BatchSetup:
         for place in self.models:
             safety = "" if place.safety is None else place.safety.model_dump_json()
             parts += [place.model.model_dump_json(), place.deployment, place.application, safety]
-        parts += [self.tools.model_dump_json(), repr(sorted(self.tool_places.items()))]
+        moderation = "" if self.moderation is None else self.moderation.model_dump_json()
+        parts += [self.tools.model_dump_json(), repr(sorted(self.tool_places.items())), moderation]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     async def open_stores(self) -> Stores:
@@ -82,7 +85,9 @@ class BatchSetup:
         safety = {place.model.id: place.safety for place in self.models if place.safety is not None}
         handles = {name: serve.get_deployment_handle(*place) for name, place in self.tool_places.items()}
         stores = await self.open_stores()
-        assembly = assemble(engines, safety, self.tools, handles, self.state, stores.database, stores.files)
+        assembly = assemble(
+            engines, safety, self.tools, handles, self.state, stores.database, stores.files, self.moderation
+        )
         return LineWorker(stores, assembly.operations.by_path(), self.config, ClusterCounts().add_record)
 
     @staticmethod

@@ -24,6 +24,7 @@ class Operation(StrEnum):
     DETOKENIZE = "detokenize"
     RERANK = "rerank"
     SCORE = "score"
+    MODERATIONS = "moderations"
     FILES = "files"
     BATCHES = "batches"
     CODE_INTERPRETER = "code_interpreter"
@@ -36,8 +37,9 @@ class Operation(StrEnum):
 class ModelOperation:
     """An operation that a model answers.
 
-    `tasks` are the tasks of the models that offer it. `path` is its URL path, which a batch names as its endpoint;
-    `other_paths` lead to it too. `prompt` is the field of the body that a line of a batch must have beside `model`.
+    `tasks` are the tasks of the models that offer it: none for moderations, which are no model's. `path` is its URL
+    path, which a batch names as its endpoint; `other_paths` lead to it too. `prompt` is the field of the body that a
+    line of a batch must have beside `model`.
     """
 
     tasks: tuple[Task, ...]
@@ -63,10 +65,13 @@ MODEL_OPERATIONS: Mapping[Operation, ModelOperation] = {
     Operation.DETOKENIZE: ModelOperation(_EVERY_TASK, "/v1/detokenize", "tokens", ("/detokenize",)),
     Operation.RERANK: ModelOperation(_SCORERS, "/v1/rerank", "documents", ("/rerank", "/v2/rerank")),
     Operation.SCORE: ModelOperation(_SCORERS, "/v1/score", other_paths=("/score",)),
+    Operation.MODERATIONS: ModelOperation((), "/v1/moderations", "input"),
 }
 
-ENGINE_OPERATIONS: tuple[Operation, ...] = tuple(name for name in MODEL_OPERATIONS if name is not Operation.RESPONSES)
-"""A response is made of chats."""
+ENGINE_OPERATIONS: tuple[Operation, ...] = tuple(
+    name for name in MODEL_OPERATIONS if name not in (Operation.RESPONSES, Operation.MODERATIONS)
+)
+"""A response is made of chats, and a moderation of patterns and of chats with a guard model."""
 
 TOOLS: tuple[Operation, ...] = tuple(
     name for name in Operation if name not in MODEL_OPERATIONS and name not in (Operation.FILES, Operation.BATCHES)

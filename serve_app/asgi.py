@@ -13,6 +13,7 @@ from starlette.routing import Route, WebSocketRoute
 from deployments.operations import ENGINE_OPERATIONS, MODEL_OPERATIONS
 from serve_app.errors.api import ClientGone, MethodNotAllowed, UnknownUrl
 from serve_app.http.middleware import BodyLimitMiddleware, RequestMiddleware
+from serve_app.operations.moderations import ModerationOperation
 from serve_app.operations.registry import find_engine_operation
 from serve_app.routes import (
     batches,
@@ -49,6 +50,7 @@ _OPERATIONS = [
 
 ROUTES = [
     *_OPERATIONS,
+    Route("/v1/moderations", generation.create_endpoint(ModerationOperation), methods=["POST"]),
     Route(_FILES, files.list_files),
     Route(_FILES, files.create_file, methods=["POST"]),
     Route(_FILES + "/{file_id}", files.retrieve_file),

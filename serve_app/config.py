@@ -18,6 +18,7 @@ from deployments.operations import Operation
 from deployments.state.config import StateConfig
 from deployments.state.identity.tiers import Tiers
 from deployments.tools.config import ToolsConfig
+from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.operations.safety.policy import SafetyConfig
 
 
@@ -67,6 +68,7 @@ class ServiceConfig(Section):
     ingress: IngressConfig = IngressConfig()
     batches: BatchConfig = BatchConfig()
     tools: ToolsConfig = ToolsConfig()
+    moderation: ModerationConfig | None = None
     models: tuple[ServedModel, ...] = Field(min_length=1)
 
     @model_validator(mode="before")
@@ -76,7 +78,8 @@ class ServiceConfig(Section):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "ServiceConfig":
-        names = Counter(name for model in self.models for name in {model.id, *model.aliases})
+        named: list[ServedModel | ModerationConfig] = [*self.models, *([self.moderation] if self.moderation else [])]
+        names = Counter(name for model in named for name in {model.id, *model.aliases})
         twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
             raise ValueError(f"models: {', '.join(twice)} names more than one model; ids and aliases must differ")
@@ -85,6 +88,9 @@ class ServiceConfig(Section):
             guard = model.safety.guard_model if model.safety else None
             if guard is not None and guard not in ids:
                 raise ValueError(f"models: the guard_model {guard} of {model.id} is not among the models")
+        guard = self.moderation.guard_model if self.moderation else None
+        if guard is not None and guard not in ids:
+            raise ValueError(f"moderation: the guard_model {guard} is not among the models")
         return self
 
     @model_validator(mode="after")

@@ -12,7 +12,8 @@ from deployments.operations import MODEL_OPERATIONS, Operation, Task, operations
 RELEASED = 1767225600  # `created` of a model that does not say: the first day of 2026, so that it never changes.
 VLLM: Final = "vllm"
 _Offered = Annotated[
-    Operation, WithJsonSchema({"type": "string", "enum": [operation.value for operation in MODEL_OPERATIONS]})
+    Operation,
+    WithJsonSchema({"type": "string", "enum": [name.value for name, about in MODEL_OPERATIONS.items() if about.tasks]}),
 ]
 
 

@@ -21,6 +21,7 @@ from serve_app.operations.foundation import Foundation
 from serve_app.operations.registry import Operations, create_operations
 from serve_app.operations.responses.storage.stores import Storage, storage_in
 from serve_app.operations.routing import cache_salts
+from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.operations.safety.policy import SafetyConfig, create_policies
 
 
@@ -42,6 +43,7 @@ def assemble(
     state: ResolvedState,
     database: Database,
     files: FileStore,
+    moderation: ModerationConfig | None = None,
 ) -> Assembly:
     """Return the operations over engines, each with its model's aliases.
 
@@ -55,5 +57,5 @@ def assemble(
     choosers = {name: ServeChooser(handle) for name, handle in tool_handles.items()}
     tooling = create_tooling(Foundation(tools, database, files, directory, salt, state.object_store, choosers))
     policies = create_policies(safety, directory)
-    operations = create_operations(directory, salt, policies, storage, tooling.built_ins)
+    operations = create_operations(directory, salt, policies, storage, tooling.built_ins, moderation)
     return Assembly(directory, storage, tooling, operations)

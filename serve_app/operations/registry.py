@@ -12,12 +12,14 @@ from deployments.models.contract.engine import ModelDirectory
 from deployments.operations import ENGINE_OPERATIONS, MODEL_OPERATIONS, Operation
 from deployments.state.identity.principal import Principal
 from serve_app.operations.chat import ChatOperation
+from serve_app.operations.moderations import ModerationOperation
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prompt.preparation import Preparation
 from serve_app.operations.responses.storage.stores import Storage
 from serve_app.operations.responses.tools.contract import BuiltIns
 from serve_app.operations.routing import CacheSalt
+from serve_app.operations.safety.moderation import ModerationConfig, Moderator
 from serve_app.operations.safety.policy import SafetyPolicy
 from serve_app.schemas.base import OperationRequest
 
@@ -54,8 +56,8 @@ class RunnableOperation(Protocol[Body]):
         ...
 
 
-class EngineOperation(Protocol):
-    """The class of an operation that engines run. The first line of its docstring is the summary of its route.
+class DescribedOperation(Protocol):
+    """What the route of an operation is made from; the first line of its docstring is the route's summary.
 
     `answer` is the type of its answer, and `events` that of each server-sent event of a streamed one, None where
     nothing is streamed; as `routes.contract.Contract` has them.
@@ -66,6 +68,10 @@ class EngineOperation(Protocol):
     schema: type[OperationRequest]
     answer: Any
     events: Any
+
+
+class EngineOperation(DescribedOperation, Protocol):
+    """The class of an operation that engines run."""
 
     def __call__(
         self, directory: ModelDirectory, salt: CacheSalt, policies: Mapping[str, SafetyPolicy] | None = None
@@ -105,12 +111,16 @@ def create_operations(
     policies: Mapping[str, SafetyPolicy] | None = None,
     storage: Storage | None = None,
     built_ins: BuiltIns | None = None,
+    moderation: ModerationConfig | None = None,
 ) -> Operations:
     """Return the operations over a model directory; `policies` are by model id.
 
-    Without a `storage` there are no responses. `built_ins` are the tools that the service runs in a response.
+    Without a `storage` there are no responses. `built_ins` are the tools that the service runs in a response. Without
+    `moderation` every moderation is refused.
     """
     by_name = {name: find_engine_operation(name)(directory, salt, policies) for name in ENGINE_OPERATIONS}
+    moderator = None if moderation is None else Moderator(moderation, directory)
+    by_name[Operation.MODERATIONS] = ModerationOperation(moderator, salt)
     if storage is not None:
         chat = cast(ChatOperation, by_name[Operation.CHAT])
         preparation = Preparation(directory, storage, built_ins)

@@ -1,4 +1,4 @@
-"""The endpoints of the operations that engines run, such as POST /v1/chat/completions, made from their classes."""
+"""The endpoints of operations that are made from their classes, such as POST /v1/chat/completions."""
 
 from collections.abc import Awaitable, Callable
 
@@ -6,13 +6,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from serve_app.http.sse import OutcomeResponse
-from serve_app.operations.registry import Body, EngineOperation, RunnableOperation
+from serve_app.operations.registry import Body, DescribedOperation, RunnableOperation
 from serve_app.routes.access import caller, services_of, trace_of
 from serve_app.routes.contract import answers
 from serve_app.validation.body import parse_json_body
 
 
-def create_endpoint(operation: EngineOperation) -> Callable[[Request], Awaitable[ASGIApp]]:
+def create_endpoint(operation: DescribedOperation) -> Callable[[Request], Awaitable[ASGIApp]]:
     """Return the endpoint of an operation, with its contract and, as its docstring, the operation's."""
 
     @answers(operation.answer, body=operation.schema, events=operation.events)

@@ -3,24 +3,23 @@
 Patterns run in linear time (RE2). `stream` holds answers back and ends them.
 """
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
 import re2  # type: ignore[import-untyped]
 from pydantic import Field, field_validator, model_validator
 
 from deployments.config import Section
 from deployments.models.contract.engine import EngineRequest, ModelDirectory
 from deployments.models.contract.errors import EngineDied, EngineError
-from deployments.operations import Operation
+from serve_app.operations.safety.guard import GuardModel
 
 _GUARD_PROMPT = (
     "You check texts for a service. Say whether the text between the lines breaks its safety policy: instructions for "
     "serious harm, sexual content with minors, or hatred. Answer with one word, safe or unsafe.\n---\n{text}\n---"
 )
+_VERDICT_TOKENS = 16
 _MAX_PATTERN_MEMORY_BYTES = 64 * 1024 * 1024
 
 
@@ -118,11 +117,9 @@ class Guard:
     """A model that is asked about texts."""
 
     def __init__(self, config: SafetyConfig, model: str, directory: ModelDirectory) -> None:
-        self._model = model
-        self._prompt = config.guard_prompt
+        self._model = GuardModel(model, config.guard_prompt, _VERDICT_TOKENS, directory)
         self._max_chars = config.guard_max_chars
         self._verdict = compile_patterns([config.guard_verdict])
-        self._directory = directory
 
     async def objects(self, text: str, request: EngineRequest) -> bool:
         """Return whether the guard model finds that a text breaks the policy; of a long one it sees the last part.
@@ -130,32 +127,12 @@ class Guard:
         Raises:
             EngineDied: it could not be asked; unchecked text must not go out.
         """
-        engine = self._directory.find(self._model)
-        if engine is None:
-            raise EngineDied("The guard model of this safety policy is not deployed.")
-        asked = self._prompt.replace("{text}", text[-self._max_chars :])
-        body = {
-            "model": self._model,
-            "messages": [{"role": "user", "content": asked}],
-            "max_tokens": 16,
-            "temperature": 0,
-        }
-        stream = engine.run(
-            EngineRequest(
-                operation=Operation.CHAT,
-                request_id=f"{request.request_id}-{secrets.token_hex(4)}",  # The guarded one may still be running.
-                body=orjson.dumps(body),
-                cache_salt=request.cache_salt,
-                priority=request.priority,
-            )
-        )
         try:
-            answer = orjson.loads(b"".join([piece async for piece in stream]))
+            verdict, _ = await self._model.ask(text[-self._max_chars :], request)
+        except EngineDied:
+            raise
         except EngineError:
             raise EngineDied("The guard model of this safety policy did not answer.") from None
-        finally:
-            await stream.aclose()
-        verdict = answer["choices"][0]["message"]["content"] or ""
         return find(self._verdict, verdict) is not None
 
 

@@ -54,6 +54,7 @@ from serve_app.operations.responses.background.runner import BackgroundRunner
 from serve_app.operations.responses.background.running import Timing
 from serve_app.operations.responses.storage.stores import Storage
 from serve_app.operations.routing import cache_salts
+from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.operations.safety.policy import SafetyConfig, create_policies
 from serve_app.operations.vector_stores.indexing import Indexer
 from serve_app.operations.vector_stores.search import FileSearch
@@ -99,6 +100,7 @@ class World:
     metrics: PrometheusMetrics
     stored: StoredResponses
     safety: dict[str, SafetyConfig] = field(default_factory=dict)
+    moderation: ModerationConfig | None = None
     bounds: BodyLimits = field(default_factory=BodyLimits)
     startup: ModelStartup = field(default_factory=ModelStartup)
     keys: Any = field(default_factory=lambda: _Absent())
@@ -125,7 +127,7 @@ class World:
         salt = cache_salts(b"salt")
         policies = create_policies(self.safety, self.directory)
         storage = self.storage()
-        operations = create_operations(self.directory, salt, policies, storage, self.built_ins)
+        operations = create_operations(self.directory, salt, policies, storage, self.built_ins, self.moderation)
         observer = Observer(self.log, self.metrics)
         runner = BackgroundRunner(operations.responses, storage, self.gatekeeper, observer, self.timing)
         self.runners.append(runner)
@@ -301,7 +303,8 @@ async def run_batches(
     """Have a coordinator with a worker of its own run, and the housekeeping beside it."""
     config, quick = BatchConfig(**overrides), BatchIntervals(poll_s=0.02, commit_s=0.02)
     salt = cache_salts(b"salt")
-    operations = create_operations(world.directory, salt, None, world.storage(), world.built_ins).by_path()
+    made = create_operations(world.directory, salt, None, world.storage(), world.built_ins, world.moderation)
+    operations = made.by_path()
     counted: list[RequestRecord] = []
     worker = LineWorker(stores, operations, config, counted.append, quick)
     workers = fleet(worker)

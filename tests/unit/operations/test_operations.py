@@ -110,6 +110,7 @@ def test_every_operation_has_a_path():
         "/v1/detokenize": "detokenize",
         "/v1/rerank": "rerank",
         "/v1/score": "score",
+        "/v1/moderations": "moderations",
     }
 
 

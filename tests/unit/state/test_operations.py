@@ -22,6 +22,7 @@ TOOLS = {tool: tool.tool for tool in BuiltInTool.__subclasses__()}
 def test_names_that_databases_hold_stay():
     assert list(Operation) == [
         *("chat", "completions", "embeddings", "responses", "tokenize", "detokenize", "rerank", "score"),
+        "moderations",
         *("files", "batches"),
         *("code_interpreter", "file_search", "web_search", "mcp"),
     ]
@@ -67,4 +68,4 @@ def test_a_model_offers_no_operation_that_needs_none():
     with pytest.raises(ValidationError, match=re.escape("operations: files, mcp cannot be offered")):
         ModelConfig(id="m", source="demo:chat", max_model_len=8, operations=["mcp", "files", "chat"])
     listed = ModelConfig.model_json_schema()["properties"]["operations"]["anyOf"][0]["items"]["enum"]
-    assert listed == [operation.value for operation in MODEL_OPERATIONS]
+    assert listed == [operation.value for operation in MODEL_OPERATIONS if operation != "moderations"]

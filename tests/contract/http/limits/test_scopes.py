@@ -6,6 +6,7 @@ import openai
 import pytest
 
 from deployments.operations import Operation
+from serve_app.operations.safety.moderation import ModerationConfig
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, said
 from tests.contract.http.code_interpreter_calls import runs
 from tests.contract.http.file_search_calls import filled_store, tool_of
@@ -103,6 +104,7 @@ ASKS: dict[str, Ask] = {
     Operation.TOKENIZE: posting("/tokenize", model=MODEL, prompt="x"),
     Operation.DETOKENIZE: posting("/detokenize", model=MODEL, tokens=[1]),
     Operation.RERANK: posting("/rerank", model=EMBEDDING_MODEL, query="x", documents=["y"]),
+    Operation.MODERATIONS: lambda client: client.moderations.create(input="x"),
     Operation.SCORE: posting("/score", model=EMBEDDING_MODEL, text_1="x", text_2="y"),
     Operation.FILES: lambda client: client.files.list(),
     Operation.BATCHES: lambda client: client.batches.list(),
@@ -111,6 +113,7 @@ ASKS: dict[str, Ask] = {
 
 @pytest.mark.parametrize("scope", ASKS)
 async def test_a_key_does_what_its_scope_names_and_nothing_else(world, client_of, batch_stores, scope):
+    world.moderation = ModerationConfig(patterns={"violence": ("kill",)})
     client = await client_of(scope)
     for other, ask in ASKS.items():
         if other == scope:

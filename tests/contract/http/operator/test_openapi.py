@@ -8,6 +8,7 @@ from openapi_spec_validator import validate
 from starlette.routing import Route
 
 from serve_app.asgi import ROUTES
+from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.routes.openapi import create_document
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET
 from tests.contract.http.documented import DocumentedApp, document
@@ -19,6 +20,7 @@ __all__ = ["store"]
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 MODELS = ("/v1/chat", "/v1/completions", "/v1/embeddings", "/v1/models")
 TOKENS = ("/tokenize", "/v1/tokenize", "/detokenize", "/v1/detokenize")
+MODERATIONS = "/v1/moderations"
 SCORES = ("/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score")
 PAGES = ("/openapi.json", "/docs", "/livez", "/readyz", "/metrics")
 KEPT = (
@@ -75,7 +77,7 @@ def test_the_document_is_valid():
 
 
 def test_every_operation_is_called_below():
-    assert all(path.startswith((*MODELS, *TOKENS, *SCORES, *PAGES, *KEPT)) for path in document()["paths"])
+    assert all(path.startswith((*MODELS, *TOKENS, *SCORES, MODERATIONS, *PAGES, *KEPT)) for path in document()["paths"])
 
 
 def test_a_route_says_what_it_answers():
@@ -116,6 +118,13 @@ async def test_tokens_and_scores(call):
             await call("POST", path, json={"model": EMBEDDING_MODEL, query: "q", "documents": documents})
     await call("POST", "/v1/rerank", 400, json={"model": MODEL, "query": "q", "documents": ["a"]})
     call.has_had_every_answer(*TOKENS, *SCORES)
+
+
+async def test_moderations(call, world):
+    world.moderation = ModerationConfig(patterns={"violence": ("kill",)})
+    await call("POST", MODERATIONS, json={"input": ["a", "kill"]})
+    await call("POST", MODERATIONS, 404, json={"input": "a", "model": "none"})
+    call.has_had_every_answer(MODERATIONS)
 
 
 async def test_pages(call, world):

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from serve_app.operations.safety.moderation import ModerationConfig
 from tests.contract.http.answers import MODEL, SECRET, said
 from tests.contract.http.code_interpreter_calls import runs
+from tests.contract.http.conftest import serve
 from tests.contract.http.file_search_calls import embed
 from tests.contract.http.file_search_calls import searches as searches_files
 from tests.contract.http.mcp_calls import NAILS
@@ -22,7 +24,8 @@ from tests.waiting import eventually
 
 RUN_HERE = {
     "batch", "code-interpreter", "conversation", "embeddings", "file-search", "first-tool", "functions", "mcp",
-    "mcp-server", "rerank", "responses", "snippet", "stream", "structured", "tokens", "upload", "web-search",
+    "mcp-server", "moderations", "rerank", "responses", "snippet", "stream", "structured", "tokens", "upload",
+    "web-search",
 }  # fmt: skip
 
 
@@ -84,6 +87,13 @@ async def test_the_program_that_ranks_documents(live, tmp_path):
         "1 0.25 A cat eats mice and fish.",
         "0 0.24 The budget was approved.",
     ]
+
+
+async def test_the_program_that_moderates(world, tmp_path):
+    world.moderation = ModerationConfig(patterns={"illicit": ("(?i)pick (a|the) lock",)})
+    async with serve(world.app()) as address:
+        printed = await run(one("moderations"), address, tmp_path)
+    assert printed == "True ['illicit']\nFalse []\n"
 
 
 async def test_the_program_that_shows_tokens(live, tmp_path):

@@ -1,0 +1,182 @@
+"""Moderations: which of OpenAI's categories of harm texts belong to, by patterns, by a guard model, or by both.
+
+Patterns run in linear time (RE2). The categories have no scores of their own: one that a text belongs to has 1.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, Self
+
+import orjson
+from pydantic import Field, field_validator, model_validator
+
+from deployments.config import Section
+from deployments.models.contract.engine import EngineRequest, ModelDirectory, Summary, Usage
+from deployments.models.contract.errors import EngineDied, RequestRejected
+from serve_app.operations.safety.guard import GuardModel
+from serve_app.operations.safety.policy import compile_patterns, find
+from serve_app.schemas.base import estimate_tokens
+from serve_app.schemas.moderations import CATEGORIES, Category
+
+_GUARD_PROMPT = (
+    "You sort texts for a service. Name every category that the text between the lines belongs to, or say safe. The "
+    "categories are: " + ", ".join(CATEGORIES) + ".\n---\n{text}\n---"
+)
+_GUARD_TOKENS = 64
+_NUM_AT_ONCE = 8
+_SHORT_CHARS = 4096
+"""Up to here a text is searched in the event loop: a thread would take longer."""
+
+
+class ModerationConfig(Section):
+    """What POST /v1/moderations judges texts by; without this section it is off.
+
+    A text belongs to a category when one of the category's patterns (RE2 syntax) is found in it, or when the guard
+    model's answer about it matches the category's pattern in `guard_categories`.
+
+    Args:
+        id: the name of the moderation model that clients and the scopes of keys use.
+        aliases: other names that clients may use.
+        patterns: by category, what a text that belongs to it holds.
+        guard_model: the id of a model that judges texts, one of the service's own.
+        guard_prompt: the question to the guard model; `{text}` is the text.
+        guard_categories: by category, the pattern of a guard model's answer that means it; by default all
+            of OpenAI's, each by its name.
+        guard_verdict: the pattern of a guard model's answer that flags a text also where no category is named.
+        guard_max_chars: the longest text that is sent to the guard model; a longer one is sent in parts.
+    """
+
+    id: str = Field(default="manta/moderation", min_length=1, max_length=128)
+    aliases: tuple[str, ...] = ("omni-moderation-latest", "text-moderation-latest")
+    patterns: dict[Category, tuple[str, ...]] = {}
+    guard_model: str | None = None
+    guard_prompt: str = _GUARD_PROMPT
+    guard_categories: dict[Category, str] = {}
+    guard_verdict: str = r"(?i)\bunsafe\b"
+    guard_max_chars: int = Field(default=8000, ge=100)
+
+    @field_validator("patterns", "guard_categories", "guard_verdict")
+    @classmethod
+    def _check_patterns(cls, value: Any) -> Any:
+        given = [value] if isinstance(value, str) else list(value.values())
+        for pattern in [one for some in given for one in ([some] if isinstance(some, str) else some)]:
+            if find(compile_patterns([pattern]), "") is not None:
+                raise ValueError(f"the pattern {pattern!r} matches an empty text, so it would match every text")
+        return value
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if not any(self.patterns.values()) and self.guard_model is None:
+            raise ValueError("moderation needs 'patterns' or a 'guard_model'")
+        if "{text}" not in self.guard_prompt:
+            raise ValueError("'guard_prompt' must hold '{text}', where the text to judge goes")
+        return self
+
+
+class Moderator:
+    """Judges texts as a configuration says."""
+
+    def __init__(self, config: ModerationConfig, directory: ModelDirectory) -> None:
+        self.config = config
+        self._patterns = {name: compile_patterns(list(some)) for name, some in config.patterns.items() if some}
+        named = config.guard_categories or {name: _by_name(name) for name in CATEGORIES}
+        self._named = {name: compile_patterns([pattern]) for name, pattern in named.items()}
+        self._verdict = compile_patterns([config.guard_verdict])
+        self._guard: GuardModel | None = None
+        if config.guard_model is not None:
+            self._guard = GuardModel(config.guard_model, config.guard_prompt, _GUARD_TOKENS, directory)
+
+    def guard_tokens(self, texts: Sequence[str]) -> tuple[int, int]:
+        """Return about how many tokens the guard model reads, and the most that it writes; none without one."""
+        if self._guard is None:
+            return 0, 0
+        parts = [part for text in texts for part in self._parts(text)]
+        questions = len(parts) * estimate_tokens([self.config.guard_prompt])
+        return questions + estimate_tokens(parts), len(parts) * _GUARD_TOKENS
+
+    async def judge(self, text: str, request: EngineRequest, usage: Usage) -> dict[str, Any]:
+        """Return the verdict on a text as it is on the wire; count the tokens of the guard model in `usage`.
+
+        Raises:
+            EngineError: the guard model could not be asked.
+        """
+        found = self._search(text) if len(text) <= _SHORT_CHARS else await asyncio.to_thread(self._search, text)
+        is_flagged = bool(found)
+        if self._guard is not None:
+            for part in self._parts(text):
+                said = await self._ask(self._guard, part, request, usage)
+                named = {name for name, pattern in self._named.items() if find(pattern, said) is not None}
+                found |= named
+                is_flagged |= bool(named) or find(self._verdict, said) is not None
+        return {
+            "flagged": is_flagged,
+            "categories": {name: name in found for name in CATEGORIES},
+            "category_scores": {name: float(name in found) for name in CATEGORIES},
+            "category_applied_input_types": {name: ["text"] for name in CATEGORIES},
+        }
+
+    def _search(self, text: str) -> set[Category]:
+        return {name for name, patterns in self._patterns.items() if find(patterns, text) is not None}
+
+    def _parts(self, text: str) -> list[str]:
+        size = self.config.guard_max_chars
+        return [text[start : start + size] for start in range(0, len(text), size)]
+
+    async def _ask(self, guard: GuardModel, text: str, request: EngineRequest, usage: Usage) -> str:
+        try:
+            said, used = await guard.ask(text, request)
+        except RequestRejected:  # The client sent neither its question nor its options.
+            raise EngineDied("The guard model of moderations refused its question.") from None
+        usage.prompt_tokens += used.prompt_tokens
+        usage.completion_tokens += used.completion_tokens
+        usage.cached_tokens += used.cached_tokens
+        return said
+
+
+class ModerationStream:
+    """The verdicts on the texts of a request, in one piece. Keeps the contract of EngineStream."""
+
+    def __init__(self, moderator: Moderator, texts: Sequence[str], request: EngineRequest) -> None:
+        self.summary = Summary()
+        self._moderator = moderator
+        self._texts = texts
+        self._request = request
+        self._pieces: AsyncGenerator[bytes] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the answer.
+
+        Raises:
+            EngineError: the guard model could not be asked.
+        """
+        self._pieces = self._run()
+        return self._pieces
+
+    async def _run(self) -> AsyncGenerator[bytes]:
+        usage = self.summary.usage = Usage()
+        free = asyncio.Semaphore(_NUM_AT_ONCE)
+
+        async def judge(text: str) -> dict[str, Any]:
+            async with free:
+                return await self._moderator.judge(text, self._request, usage)
+
+        judging = [asyncio.create_task(judge(text)) for text in self._texts]
+        try:
+            results = await asyncio.gather(*judging)
+        finally:
+            for task in judging:
+                task.cancel()
+            await asyncio.gather(*judging, return_exceptions=True)
+        answer_id = "modr-" + self._request.request_id.removeprefix("req_")
+        yield orjson.dumps({"id": answer_id, "model": self._moderator.config.id, "results": results})
+
+    async def aclose(self) -> None:
+        """Stop asking."""
+        if self._pieces is not None:
+            await self._pieces.aclose()
+
+
+def _by_name(category: str) -> str:
+    """Return the pattern of an answer that names a category."""
+    return rf"(?i)(^|[^\w/-]){re.escape(category)}($|[^\w/-])"
