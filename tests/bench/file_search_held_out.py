@@ -35,7 +35,7 @@ HELD_OUT = [
         "as if all of it were used at its last",
     ),
     ("What does an ingress replica do while the gatekeeper cannot be reached?", "this process decides alone within"),
-    ("Can a request be counted twice in the usage?", "so that what arrives twice is counted once"),
+    ("Can a request be counted twice in the usage?", "what arrives twice is counted once"),
     ("What does somebody learn who has only the full-text index?", "how often codes occur and which"),
     ("Are embeddings encrypted in the index?", "Its vector is neither, as vectors must be compared"),
     ("How are the results by meaning and by words put into one order?", "a weighted sum of scores"),

@@ -183,13 +183,7 @@ def test_missing_parameter_is_named(missing):
     assert error.message == f"Missing required parameter: '{missing}'."
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["cache_salt", "priority", "chat_template", "chat_template_kwargs", "guided_json", "guided_regex", "top_k", "min_p",
-     "truncate_prompt_tokens", "structured_outputs", "echo", "documents", "mm_processor_kwargs", "kv_transfer_params",
-     "vllm_xargs", "request_id", "add_generation_prompt", "ignore_eos", "prompt_logprobs", "logits_processors",
-     "allowed_token_ids", "return_token_ids", "__class__", "model_config"],
-)  # fmt: skip
+@pytest.mark.parametrize("name", ["logits_processors", "extra_args", "raw_request", "__class__", "model_config"])
 def test_engine_private_field_is_unknown(name):
     error = refuse({name: None})
     assert (error.code, error.param) == ("unknown_parameter", name)
