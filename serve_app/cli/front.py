@@ -1,5 +1,6 @@
 """`manta front`: the front of one node of a cluster, before the ingress replicas of all nodes."""
 
+import ipaddress
 import os
 import sys
 from collections.abc import Mapping
@@ -14,7 +15,14 @@ from deployments.state.config import MIN_PEPPER_BYTES, StateConfig, resolve_stat
 from serve_app.cli.supervise.ports import front_stats_port
 from serve_app.config import ServiceConfig, check_file
 from serve_app.front.binary import HaproxyMissing, find_haproxy
-from serve_app.front.settings import FrontSettings, supervisor_command
+from serve_app.front.certificate import CertificateFailed, read_certificate
+from serve_app.front.files import write_private
+from serve_app.front.settings import FrontSettings, TlsFiles, supervisor_command
+
+_NOT_PLAIN = (
+    "{host} is an address that others reach, and without TLS they read keys and answers on the way. Give "
+    "--tls-certificate and --tls-key, or say --plain-http where something before this front speaks TLS."
+)
 
 
 def front(
@@ -25,18 +33,32 @@ def front(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "0.0.0.0",  # noqa: S104 - Clients come here.
     port: Annotated[int, typer.Option(help="The port for clients.")] = 8000,
     seed: Annotated[
-        list[str] | None, typer.Option(help="HOST:PORT of another front, to ask for ingress replicas; may be repeated.")
+        list[str] | None,
+        typer.Option(help="HOST:PORT or https://HOST:PORT of another front, to ask for replicas; repeatable."),
     ] = None,
     dashboard: Annotated[
         str | None, typer.Option(help="The URL of Ray's dashboard, to ask for ingress replicas too.")
     ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="The certificate with its chain, in PEM; read again when the file changes.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The key of the certificate, in PEM.")] = None,
+    redirect_port: Annotated[
+        int | None, typer.Option(help="With TLS: a port where plain HTTP is sent on to TLS.")
+    ] = None,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Listen without TLS on an address that others reach.")
+    ] = False,
     drain_s: Annotated[float, typer.Option(help="How long running requests may go on after SIGTERM.")] = 120.0,
 ) -> None:
     """Listen for clients on this node, and pass their requests to the ingress replicas of the cluster."""
     try:
         find_haproxy()
+        tls = _choose_tls(tls_certificate, tls_key, redirect_port)
+        if tls is None and not plain_http and not _is_loopback(host):
+            raise ConfigError(_NOT_PLAIN.format(host=host))
         pepper, state_dir, receive_timeout_s = _read_state(config, os.environ)
-    except (ConfigError, HaproxyMissing) as error:
+    except (ConfigError, CertificateFailed, HaproxyMissing) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     settings = FrontSettings.of_service(
@@ -49,8 +71,37 @@ def front(
         drain_s=drain_s,
         seeds=tuple(seed or ()),
         dashboard=dashboard,
+        tls=tls,
     )
+    if tls is not None:
+        settings.save()
+        write_private(settings.certificate_path, read_certificate(tls))
     os.execv(sys.executable, supervisor_command(settings.save()))  # noqa: S606 - There is nothing for a shell to do.
+
+
+def _choose_tls(certificate: Path | None, key: Path | None, redirect_port: int | None) -> TlsFiles | None:
+    """Return the files of the certificate, None where there is none.
+
+    Raises:
+        ConfigError: only a part of what TLS needs is given.
+        CertificateFailed: the files are no certificate with its key.
+    """
+    if certificate is None and key is None:
+        if redirect_port is not None:
+            raise ConfigError("--redirect-port needs --tls-certificate and --tls-key.")
+        return None
+    if certificate is None or key is None:
+        raise ConfigError("--tls-certificate and --tls-key go together.")
+    tls = TlsFiles(str(certificate.absolute()), str(key.absolute()), redirect_port)
+    read_certificate(tls)
+    return tls
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _read_state(path: Path | None, environ: Mapping[str, str]) -> tuple[bytes, Path, float]:

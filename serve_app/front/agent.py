@@ -16,6 +16,7 @@ from typing import Any
 
 from serve_app.front.addresses import Address, is_own, listening_on
 from serve_app.front.asking import Foreign, NoAnswer, ask, ask_dashboard, ask_replica
+from serve_app.front.certificate import CertificateKeeper
 from serve_app.front.filling import RETURN_S, end_streams, plan, silent, weigh, without_returning
 from serve_app.front.rendering import LAST_RESORT, MAIN
 from serve_app.front.runtime import Runtime, RuntimeFailed, Slot
@@ -31,6 +32,7 @@ _LISTS_S = 3.0
 _NAMED_S = 60.0
 _SAVE_S = 5.0
 _AT_ONCE = 16
+_OVER_TLS = "https://"
 _PATIENCE_S = 0.25
 """How long a round waits for what it has asked. Who is slower is heard in a later one: a node that is silent must not
 hold up what is done about it."""
@@ -53,6 +55,7 @@ class Agent:
         self._lists_at = self._saved_at = 0.0
         self._is_changed = True
         self._num_failed = [0] * NUM_PROXIES
+        self._certificate = CertificateKeeper(settings, settings.tls) if settings.tls else None
         self.table = self._first_table()
 
     def round(self) -> None:
@@ -72,6 +75,8 @@ class Agent:
             self._is_changed = True
         self._fill(pictures)
         self._save(now)
+        if self._certificate is not None:
+            self._certificate.keep(self._runtimes)
 
     def _now(self) -> float:
         """Return Unix seconds that no change of the clock moves."""
@@ -173,9 +178,10 @@ class Agent:
         return named
 
     def _ask_seed(self, seed: str) -> frozenset[Address]:
-        host, _, port = seed.rpartition(":")
+        host, _, port = seed.removeprefix(_OVER_TLS).rpartition(":")
         try:
-            return ask(Address(host.strip("[]"), int(port)), self._trust).others
+            address = Address(host.strip("[]"), int(port))
+            return ask(address, self._trust, over_tls=seed.startswith(_OVER_TLS)).others
         except (Foreign, NoAnswer, ValueError, KeyError, TypeError):
             return frozenset()
 

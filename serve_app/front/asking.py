@@ -2,9 +2,10 @@
 
 import json
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.client import BadStatusLine, HTTPConnection, HTTPException, RemoteDisconnected
+from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,7 +36,7 @@ class Introduction:
     others: frozenset[Address]
 
 
-def ask(address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S) -> Introduction:
+def ask(address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S, *, over_tls: bool = False) -> Introduction:
     """Ask what listens at an address to introduce itself; a front passes the question on to an ingress.
 
     Raises:
@@ -49,6 +50,7 @@ def ask(address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S) -> I
         QUESTION_PATH,
         {NONCE_HEADER: nonce, PROOF_HEADER: trust.prove_question(nonce)},
         timeout_s,
+        over_tls=over_tls,
     )
     if status >= 500:
         raise NoAnswer(f"{address} answers {status}.")
@@ -90,9 +92,13 @@ def ask_dashboard(url: str, environ: Mapping[str, str] = os.environ) -> frozense
 
 
 def _get(
-    host: str, port: int, path: str, headers: Mapping[str, str], timeout_s: float
+    host: str, port: int, path: str, headers: Mapping[str, str], timeout_s: float, *, over_tls: bool = False
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = HTTPConnection(host, port, timeout=timeout_s)
+    connection = (
+        HTTPSConnection(host, port, timeout=timeout_s, context=_any_certificate())
+        if over_tls
+        else HTTPConnection(host, port, timeout=timeout_s)
+    )
     try:
         connection.request("GET", path, headers={**headers, "Connection": "close"})
         answer = connection.getresponse()
@@ -105,6 +111,16 @@ def _get(
         raise Foreign(f"{host}:{port} does not speak HTTP.") from None
     finally:
         connection.close()
+
+
+def _any_certificate() -> ssl.SSLContext:
+    """Return a context that believes every certificate: a front's names the service, not its node, and what it answers
+    proves itself by the service's secret.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def read_ray_token(environ: Mapping[str, str] = os.environ) -> str | None:

@@ -40,6 +40,8 @@ _REPEATABLE = (
     "/v1/responses/input_tokens",
     "/v1/responses/compact",
 )
+_HTTPS_PORT = 443
+_HSTS = '    http-after-response set-header strict-transport-security "max-age=31536000"\n'
 _CORES_PER_THREAD = 4
 _MAX_THREADS = 4
 
@@ -77,7 +79,7 @@ defaults
     srvtcpka-cnt 3
 {error_files}
 
-frontend clients
+{redirect}frontend clients
     bind {bind}
     acl reads method GET HEAD OPTIONS
     acl repeatable path {repeatable}
@@ -90,7 +92,7 @@ frontend clients
     http-request set-var(txn.number) uuid(),regsub(-,,g)
     http-request set-var-fmt(txn.id) req_%[var(txn.number)]
     http-request set-header {id_header} "%[var(txn.id)] %[var(txn.id),hmac(sha256,{request_key}),hex,lower]"
-    http-after-response set-header x-request-id %[var(txn.id)] if has_number !is_numbered
+{hsts}    http-after-response set-header x-request-id %[var(txn.id)] if has_number !is_numbered
     http-request return status 200 content-type application/json string {live} if reads {{ path /livez /livez/ }}
     http-request return status 503 content-type application/json string {not_ready} if asks_readiness has_no_replica
     http-request wait-for-body time {receive_timeout_s}s if has_body !has_large_body
@@ -136,7 +138,9 @@ def render_config(
         hot_bytes=_HOT_BUFFERS * _BUFFER_BYTES,
         receive_timeout_s=max(1, round(settings.receive_timeout_s)),
         error_files="\n".join(f"    errorfile {status} {path}" for status, path in answers.items()),
-        bind=f"{bracketed(settings.host)}:{settings.port}",
+        bind=_render_bind(settings),
+        redirect=_render_redirect(settings),
+        hsts=_HSTS if settings.tls else "",
         id_header=REQUEST_ID_HEADER,
         request_key=to_base64(settings.request_key),
         repeatable=" ".join(f"{path} {path}/" for path in _REPEATABLE),
@@ -150,6 +154,30 @@ def render_config(
         last_resort_servers=_render_slots(slots, settings.num_slots, has_weights=False),
         stats_port=settings.stats_port + number,
     )
+
+
+def _render_bind(settings: FrontSettings) -> str:
+    address = f"{bracketed(settings.host)}:{settings.port}"
+    if settings.tls is None:
+        return address
+    return f"{address} ssl crt {settings.certificate_path} alpn h2,http/1.1 ssl-min-ver TLSv1.2"
+
+
+def _render_redirect(settings: FrontSettings) -> str:
+    """Return the frontend that sends plain HTTP on to TLS, "" where none is wanted."""
+    if settings.tls is None or settings.tls.redirect_port is None:
+        return ""
+    bind = f"{bracketed(settings.host)}:{settings.tls.redirect_port}"
+    # The port that the client named is that of plain HTTP.
+    to_port = "" if settings.port == _HTTPS_PORT else f":{settings.port}"
+    host = "%[req.hdr(host),regsub(:[0-9]+$,,)]"
+    return f"""\
+frontend plain
+    bind {bind}
+    http-request return status 400 content-type text/plain string "No Host header." if !{{ req.hdr(host) -m found }}
+    http-request redirect location https://{host}{to_port}%[capture.req.uri] code 308
+
+"""
 
 
 def bracketed(host: str) -> str:

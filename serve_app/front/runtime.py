@@ -101,6 +101,18 @@ class Runtime:
                 if not line.startswith(("no need to change", "IP changed", "port changed", "Health checks", "health")):
                     raise RuntimeFailed(f"HAProxy refuses a command: {line[:200]}")
 
+    def replace_certificate(self, path: Path, pem: str) -> None:
+        """Have new connections get another certificate; the name of the old one is the path it was read from.
+
+        Raises:
+            RuntimeFailed: HAProxy does not answer, or refuses it.
+        """
+        for command in (f"set ssl cert {path} <<\n{pem}", f"commit ssl cert {path}"):
+            answer = self._ask(command)
+            if "Transaction" not in answer and "Success" not in answer:
+                self._ask(f"abort ssl cert {path}")
+                raise RuntimeFailed(f"HAProxy refuses the certificate: {answer.strip()[:200]}")
+
     def _ask(self, command: str) -> str:
         deadline = time.monotonic() + self._timeout_s
         answer = bytearray()

@@ -19,12 +19,25 @@ _FILE = "front.json"
 
 
 @dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """The files of a certificate with its chain, and of its key, in PEM.
+
+    On `redirect_port` plain HTTP is answered with the address over TLS; without one nothing listens there.
+    """
+
+    certificate: str
+    key: str
+    redirect_port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FrontSettings:
     """One front.
 
     `host` and `port` are where clients come. `stats_port` and the ports after it, one for each HAProxy process, show
     metrics and statistics on loopback. Ingress replicas of this node are looked for on the ports from `min_port` to
     `max_port`. `seeds` are addresses of other fronts, `dashboard` is Ray's: both know more ingress replicas.
+    Without `tls` clients speak plain HTTP.
     """
 
     run_dir: Path
@@ -40,6 +53,7 @@ class FrontSettings:
     drain_s: float = 120.0
     seeds: tuple[str, ...] = ()
     dashboard: str | None = None
+    tls: TlsFiles | None = None
 
     @classmethod
     def of_service(
@@ -54,6 +68,7 @@ class FrontSettings:
         drain_s: float,
         seeds: tuple[str, ...] = (),
         dashboard: str | None = None,
+        tls: TlsFiles | None = None,
     ) -> "FrontSettings":
         """Return the settings of a front of the service with this pepper, whose files are in `state_dir`."""
         trust = FrontTrust.from_pepper(pepper)
@@ -71,6 +86,7 @@ class FrontSettings:
             drain_s=drain_s,
             seeds=seeds,
             dashboard=dashboard,
+            tls=tls,
         )
 
     @property
@@ -82,6 +98,11 @@ class FrontSettings:
     def table_path(self) -> Path:
         """Where the last known table is."""
         return self.run_dir / "table.json"
+
+    @property
+    def certificate_path(self) -> Path:
+        """Where HAProxy reads the certificate with its key."""
+        return self.run_dir / "certificate.pem"
 
     def socket_path(self, number: int) -> Path:
         """Return where a HAProxy process takes commands."""
@@ -115,6 +136,8 @@ def load_settings(path: Path) -> FrontSettings:
     values["seeds"] = tuple(values["seeds"])
     for name in ("request_key", "proof_key"):
         values[name] = bytes.fromhex(values[name])
+    if values["tls"] is not None:
+        values["tls"] = TlsFiles(**values["tls"])
     return FrontSettings(**values)
 
 

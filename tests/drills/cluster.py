@@ -232,7 +232,9 @@ class Cluster:
             option for other in self.doors if other is not node for option in ("--seed", f"{other.address}:{HTTP_PORT}")
         ]
         dashboard = ["--dashboard", f"http://{HEAD_NAME}:{DASHBOARD_PORT}"]
-        node.start("front", [*MANTA, "front", "--port", str(HTTP_PORT), *seeds, *dashboard], self.environment)
+        node.start(
+            "front", [*MANTA, "front", "--plain-http", "--port", str(HTTP_PORT), *seeds, *dashboard], self.environment
+        )
 
     def _num_raylets(self) -> int:
         return len(self.processes(is_raylet))

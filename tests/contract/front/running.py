@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -30,11 +31,13 @@ class RunningFront:
     settings: FrontSettings
     replica_ports: list[int]
     supervisor: asyncio.subprocess.Process | None = None
+    context: ssl.SSLContext | None = None
+    """What clients believe, where the front speaks TLS."""
 
     @property
     def url(self) -> str:
         """Where clients come."""
-        return f"http://127.0.0.1:{self.settings.port}"
+        return f"{'https' if self.settings.tls else 'http'}://127.0.0.1:{self.settings.port}"
 
     @property
     def log(self) -> str:
@@ -60,7 +63,7 @@ class RunningFront:
     async def is_live(self) -> bool:
         """The front answers."""
         with suppress(httpx2.TransportError):
-            async with httpx2.AsyncClient(timeout=5) as http:
+            async with httpx2.AsyncClient(timeout=5, verify=self.context or True) as http:
                 return (await http.get(f"{self.url}/livez")).status_code == 200
         return False
 

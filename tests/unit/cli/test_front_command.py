@@ -10,8 +10,10 @@ from deployments.state.config import StateConfig, resolve_state
 from serve_app.cli import front as command
 from serve_app.cli import main
 from serve_app.front.binary import HaproxyMissing
-from serve_app.front.settings import FrontSettings, load_settings, supervisor_command
+from serve_app.front.certificate import read_certificate
+from serve_app.front.settings import FrontSettings, TlsFiles, load_settings, supervisor_command
 from serve_app.front.trust import FrontTrust
+from tests.certificates import Authority
 
 LOCAL = Path(__file__).parents[3] / "configs" / "local.yaml"
 PEPPER = "p" * 32
@@ -48,7 +50,9 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[FrontSettings
 
 
 def test_front_of_a_configuration_has_its_secret_and_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    settings, _ = run(monkeypatch, str(LOCAL), "--host", "::", "--port", "8443", "--seed", "a:1", "--seed", "b:2")
+    settings, _ = run(
+        monkeypatch, str(LOCAL), "--plain-http", "--host", "::", "--port", "8443", "--seed", "a:1", "--seed", "b:2"
+    )
     assert settings is not None
     assert (settings.host, settings.port, settings.seeds) == ("::", 8443, ("a:1", "b:2"))
     assert (settings.min_port, settings.max_port) == (31100, 31199)
@@ -59,28 +63,69 @@ def test_front_of_a_configuration_has_its_secret_and_directory(monkeypatch: pyte
 
 def test_pepper_of_the_environment_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MANTA_PEPPER", PEPPER)
-    settings, _ = run(monkeypatch)
+    settings, _ = run(monkeypatch, "--plain-http")
     assert settings is not None
+    assert settings.tls is None
     assert settings.request_key == FrontTrust.from_pepper(PEPPER.encode()).request_key
     assert settings.port == 8000
 
 
 def test_short_pepper_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MANTA_PEPPER", "short")
-    assert run(monkeypatch) == (None, "MANTA_PEPPER is shorter than 32 bytes.\n")
+    assert run(monkeypatch, "--plain-http") == (None, "MANTA_PEPPER is shorter than 32 bytes.\n")
 
 
 def test_wrong_configuration_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(LOCAL.read_text().replace("tool_parser: hermes", "tool_parsre: hermes"))
-    settings, printed = run(monkeypatch, str(path))
+    settings, printed = run(monkeypatch, "--plain-http", str(path))
     assert settings is None
     assert "tool_parsre" in printed
 
 
-def test_missing_haproxy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_haproxy_is_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def find() -> str:
         raise HaproxyMissing("No HAProxy binary found.")
 
     monkeypatch.setattr(command, "find_haproxy", find)
     assert run(monkeypatch) == (None, "No HAProxy binary found.\n")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "manta.example"])
+def test_keys_are_not_sent_in_the_clear_unless_that_is_said(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    settings, printed = run(monkeypatch, "--host", host)
+    assert settings is None
+    assert f"{host} is an address that others reach" in printed
+    assert "--plain-http" in printed
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_loopback_needs_no_tls(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    assert run(monkeypatch, "--host", host)[0] is not None
+
+
+def test_a_certificate_is_read_at_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    Authority().issue(certificate, key)
+    files = ("--tls-certificate", str(certificate), "--tls-key", str(key))
+    settings, _ = run(monkeypatch, *files, "--port", "443", "--redirect-port", "80")
+    assert settings is not None
+    assert settings.tls == TlsFiles(str(certificate), str(key), 80)
+    assert settings.certificate_path.read_text() == read_certificate(settings.tls)
+    assert settings.certificate_path.stat().st_mode & 0o777 == 0o600
+    key.write_text("nonsense")
+    settings, printed = run(monkeypatch, *files)
+    assert settings is None
+    assert f"{certificate} and {key}:" in printed.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tls-key", "a"], "--tls-certificate and --tls-key go together."),
+        (["--tls-certificate", "a"], "--tls-certificate and --tls-key go together."),
+        (["--redirect-port", "80"], "--redirect-port needs --tls-certificate and --tls-key."),
+    ],
+)
+def test_half_of_what_tls_needs_is_refused(monkeypatch: pytest.MonkeyPatch, options: list[str], message: str) -> None:
+    assert run(monkeypatch, *options) == (None, message + "\n")

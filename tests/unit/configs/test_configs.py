@@ -119,7 +119,7 @@ def test_front_stands_on_the_pods_that_clients_reach_and_serves_proxy_on_another
         fronts = [container for container in pod["containers"] if container["name"] == "front"]
         assert len(fronts) == (group["groupName"] != "sandboxes")
         for front in fronts:
-            assert front["command"][:4] == ["manta", "front", "--port", "8000"]
+            assert front["command"][:5] == ["manta", "front", "--plain-http", "--port", "8000"]
             assert {"containerPort": 8000, "name": "serve"} in pod["containers"][0]["ports"]
             (mount,) = front["volumeMounts"]
             assert {"name": mount["name"], "emptyDir": {}} in pod["volumes"]

@@ -1,0 +1,87 @@
+"""The front's certificate: read from the operator's files, and given to the HAProxy processes when the files change.
+
+HAProxy takes a new certificate over its runtime socket, so no connection is lost. What it reads at its own start is a
+copy in the run directory, of a pair of files that belonged together when they were read: an operator's tools write one
+file after the other.
+"""
+
+import logging
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+from serve_app.front.files import write_private
+from serve_app.front.runtime import Runtime, RuntimeFailed
+from serve_app.front.settings import FrontSettings, TlsFiles
+
+logger = logging.getLogger(__name__)
+
+
+class CertificateFailed(Exception):
+    """The files cannot be read, or do not belong together; the message says which."""
+
+
+def read_certificate(files: TlsFiles) -> str:
+    """Return the chain and its key as one text in PEM, without empty lines.
+
+    Raises:
+        CertificateFailed: there is no such pair.
+    """
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files.certificate, files.key, password=_no_password)
+        text = Path(files.certificate).read_text() + "\n" + Path(files.key).read_text()
+    except ssl.SSLError as error:
+        reason = "is no certificate with its key" if error.reason is None else error.reason.lower().replace("_", " ")
+        raise CertificateFailed(f"{files.certificate} and {files.key}: {reason}.") from None
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise CertificateFailed(f"{files.certificate} and {files.key}: {reason}.") from None
+    return "\n".join(line for line in text.splitlines() if line.strip()) + "\n"
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted; give it without a password")
+
+
+class CertificateKeeper:
+    """Keeps a front's HAProxy processes at the certificate in the operator's files."""
+
+    def __init__(self, settings: FrontSettings, files: TlsFiles) -> None:
+        self._path = settings.certificate_path
+        self._files = files
+        self._seen: tuple[object, ...] = ()
+        self._pem = ""
+        self._stale: set[int] = set()
+
+    def keep(self, runtimes: Sequence[Runtime]) -> None:
+        """Give a certificate that has changed to every process; one that cannot be used is logged once."""
+        if (seen := self._look()) != self._seen:
+            self._seen = seen
+            try:
+                pem = read_certificate(self._files)
+            except CertificateFailed as error:
+                logger.error("The certificate stays as it is. %s", error)
+            else:
+                if pem != self._pem:
+                    write_private(self._path, pem)
+                    self._pem = pem
+                    self._stale = set(range(len(runtimes)))
+        for number in sorted(self._stale):
+            try:
+                runtimes[number].replace_certificate(self._path, self._pem)
+            except RuntimeFailed as error:
+                logger.warning("HAProxy %d does not take the certificate yet: %s", number, error)
+            else:
+                self._stale.discard(number)
+
+    def _look(self) -> tuple[object, ...]:
+        """Return what changes when one of the files does: a link to another file counts too."""
+        marks: list[object] = []
+        for path in (self._files.certificate, self._files.key):
+            try:
+                stat = Path(path).stat()
+            except OSError as error:
+                marks.append(error.errno)
+            else:
+                marks.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+        return tuple(marks)

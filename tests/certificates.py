@@ -1,0 +1,62 @@
+"""Certificates to test with, signed by an authority of the test's own."""
+
+import datetime
+import ssl
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+_DAY = datetime.timedelta(days=1)
+
+
+@dataclass
+class Authority:
+    """An authority that clients of a test believe."""
+
+    _key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
+
+    def __post_init__(self) -> None:
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Authority of a test")])
+        basic = x509.BasicConstraints(ca=True, path_length=0)
+        self._certificate = (
+            self._build(self._name, self._key).add_extension(basic, critical=True).sign(self._key, hashes.SHA256())
+        )
+
+    def context(self) -> ssl.SSLContext:
+        """What a client needs to believe it."""
+        return ssl.create_default_context(cadata=self._certificate.public_bytes(Encoding.PEM).decode())
+
+    def issue(self, certificate: Path, key: Path) -> int:
+        """Write a new certificate of 127.0.0.1 and localhost, and its key; return its serial number."""
+        own_key = ec.generate_private_key(ec.SECP256R1())
+        names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))])
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+        issued = self._build(name, own_key).add_extension(names, critical=False).sign(self._key, hashes.SHA256())
+        key.write_bytes(own_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        certificate.write_bytes(issued.public_bytes(Encoding.PEM) + self._certificate.public_bytes(Encoding.PEM))
+        return issued.serial_number
+
+    def _build(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _DAY)
+            .not_valid_after(now + _DAY)
+        )
+
+
+def serial_of(connection: ssl.SSLObject | ssl.SSLSocket) -> int:
+    """Return the serial number of the certificate that a server has shown."""
+    der = connection.getpeercert(binary_form=True)
+    assert der is not None
+    return x509.load_der_x509_certificate(der).serial_number
