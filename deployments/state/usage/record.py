@@ -7,7 +7,7 @@ CLIENT_CLOSED_REQUEST = 499
 """The status that records show for a client that left before its answer was complete; never sent to anyone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # Not frozen: a frozen one takes a microsecond and a half more to make, twice a request.
 class RequestRecord:
     """One line of the request log: a request without its content. `at` is in Unix seconds.
 

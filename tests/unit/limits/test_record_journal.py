@@ -13,7 +13,8 @@ def left(directory: Path) -> list[RequestRecord]:
     files = list(take_left_files(directory))
     for file in files:
         file.close()
-    return sorted({one for file in files for one in file.records}, key=lambda one: int(one.request_id[4:]))
+    by_number = {int(one.request_id[4:]): one for file in files for one in file.records}
+    return [by_number[number] for number in sorted(by_number)]
 
 
 def files_in(directory: Path) -> list[str]:
