@@ -15,6 +15,7 @@ from tests.drills.nodes import Node, end
 from tests.drills.roles import find
 from tests.drills.sockets import accepted_by
 
+SINGLE = ("gatekeeper", "coordinator")
 CHECK_S = 1.0
 """How long a load balancer in front of the nodes takes to see that one is away."""
 
@@ -72,10 +73,10 @@ def _note_connections(scene: Scene, process: psutil.Process) -> None:
 
 
 def lose_worker(back_after_s: float | None = None) -> Action:
-    """Return what takes the power of the first worker away, and gives it back so many seconds later."""
+    """Return what takes a worker's power away, and gives it back so many seconds later; see `_most_needed`."""
 
     async def act(scene: Scene) -> None:
-        node = scene.cluster.workers[0]
+        node = await asyncio.to_thread(_most_needed, scene.cluster)
         _note_node(scene, node)
         await asyncio.to_thread(node.kill)
         await asyncio.sleep(CHECK_S)
@@ -88,10 +89,10 @@ def lose_worker(back_after_s: float | None = None) -> Action:
 
 
 def cut_worker(for_s: float) -> Action:
-    """Return what cuts the first worker off the network, without a word to anybody, and heals the link later."""
+    """Return what cuts a worker off the network, without a word to anybody, and heals the link later."""
 
     async def act(scene: Scene) -> None:
-        node = scene.cluster.workers[0]
+        node = await asyncio.to_thread(_most_needed, scene.cluster)
         _note_node(scene, node)
         node.cut()
         await asyncio.sleep(CHECK_S)
@@ -118,9 +119,21 @@ def lose_head(away_s: float, *, is_replaced: bool = False) -> Action:
     return act
 
 
+def _most_needed(cluster: Cluster) -> Node:
+    """Return the worker with the gatekeeper, the first where none has it."""
+    homes = [node for node, _ in find(cluster, "gatekeeper") if node in cluster.workers]
+    return (homes or cluster.workers)[0]
+
+
 def _note_node(scene: Scene, node: Node) -> None:
+    """Note what goes with a node. Of what the cluster has one, another has to come elsewhere."""
     for process in node.processes():
         _note_connections(scene, process)
+    for role in SINGLE:
+        lost = find(scene.cluster, role, node)
+        if lost:
+            scene.roles_before[role] = 1
+            scene.victims |= {process.pid for _, process in lost}
     scene.nodes.add(node.name)
     scene.at = scene.load.now
 
@@ -146,7 +159,11 @@ async def replace_worker(scene: Scene) -> None:
 
 async def until_roles_are_back(scene: Scene, timeout_s: float) -> float | None:
     """Return how many seconds after the harm each role had as many processes as before, None if not in time."""
-    while scene.load.now - scene.at < timeout_s:
+    began = scene.load.now
+    while scene.load.now - max(began, scene.at) < timeout_s:
+        if not scene.victims:
+            await asyncio.sleep(0.05)
+            continue
         found = {role: await asyncio.to_thread(find, scene.cluster, role) for role in scene.roles_before}
         living = {role: {one.pid for _, one in processes} - scene.victims for role, processes in found.items()}
         if all(len(living[role]) >= num for role, num in scene.roles_before.items()):

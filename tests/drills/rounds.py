@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
+import httpx2
+
 from deployments.state.config import StateConfig
 from tests.drills.actions import Scene, until_roles_are_back
 from tests.drills.asks import ModelAsks, ScriptedAsks
@@ -21,6 +23,7 @@ LAST_MOMENTS_S = 5.0
 WARM_S = 4.0
 """Before the harm: as long as a stream takes, so that every client is amid something."""
 SPREADS = 4
+NEWCOMER_AFTER_S = 4.0
 CLEAN_END_S = {"begun": 1.0, "ray": 3.0, "node": 5.0}
 """So soon must a stream end whose ingress has died: by itself, with its node's Ray, or with its node, which ends no
 connection."""
@@ -45,7 +48,7 @@ class Played:
     replaced: int
     """How many replicas are others than before."""
     problem: str | None = None
-    """What kept the harm from being done."""
+    """What kept the harm from being done, or was wrong beside the load."""
     batch: str = ""
     """What became of the batch that ran meanwhile, "" where none did; see `batches.check_batch`."""
 
@@ -118,19 +121,25 @@ class Stage:
         scene = Scene(self.cluster, load)
         back_s, problem = None, None
         await asyncio.sleep(WARM_S)
+        coming_back = asyncio.create_task(until_roles_are_back(scene, drill.watch_s))
+        newcomer = asyncio.create_task(self._ask_with_new_key(scene)) if drill.has_newcomer else None
         try:
             ends_at = load.now + drill.watch_s
             await drill.action(scene)
-            back_s = await until_roles_are_back(scene, drill.watch_s)
             await asyncio.sleep(max(0.0, ends_at - load.now))
+            back_s = await coming_back
         except (LookupError, RuntimeError, AssertionError) as error:
             problem = f"{type(error).__name__}: {error}"
+            coming_back.cancel()
+        if newcomer is not None:
+            problem = await newcomer or problem
         history = await load.finish()
         rest_s, unrest = await self.rest()
         said = await batch.check() if batch is not None else ""
         self._learn(drill, history)
-        charged = await self.read(key_id, history)
         gone = before - replicas_of(self.cluster)
+        await self.is_ready()  # What a killed ingress has written down is handed over by the next one on its node.
+        charged = await self.read(key_id, history)
         return Played(drill, history, self.answers, charged, scene, back_s, rest_s, unrest, len(gone), problem, said)
 
     async def begin(self, account: str) -> tuple[str, Load]:
@@ -150,6 +159,19 @@ class Stage:
     async def read(self, key_id: str, history: list[Exchange]) -> Charged:
         """Return what is written down about a key's requests, once all of them are."""
         return await self._ledger.read(key_id, sum(one.request_id is not None for one in history))
+
+    async def _ask_with_new_key(self, scene: Scene) -> str:
+        """Return what is wrong with the answer to a key that was made after the harm."""
+        await asyncio.sleep(NEWCOMER_AFTER_S)
+        secret = await self.issue("newcomer")
+        door = next(one for one in self._doors if one.node not in scene.nodes)
+        body, headers = self._asks.next("whole", 0).body, {"authorization": f"Bearer {secret}"}
+        try:
+            async with httpx2.AsyncClient(timeout=30) as http:
+                answer = await http.post(f"{door.url}/v1/chat/completions", json=body, headers=headers)
+        except httpx2.TransportError as error:
+            return f"a new key: {type(error).__name__}"
+        return "" if answer.status_code == 200 else f"a new key: {answer.status_code}, {answer.text[:200]}"
 
     async def rest(self) -> tuple[float | None, str]:
         """Return how many seconds it took until the service was at rest; None, and why, if it does not come to it."""

@@ -4,7 +4,7 @@ A row that does not hold yet says so (`is_held`): it is run, its numbers are pri
 Once it holds, the run says that too, and the row is changed here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tests.drills.actions import (
@@ -45,7 +45,7 @@ class Drill:
 
     `num_workers` is the cluster that it needs: of two and more workers, the head has the control processes alone, else
     it serves too. `watch_s` is how long the load goes on after the harm has begun. A batch of `batch_lines` lines runs
-    meanwhile.
+    meanwhile. `has_newcomer` says that somebody asks with a key which was made after the harm.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Drill:
     is_quick: bool = False
     needs_redis: bool = False
     batch_lines: int = 0
+    has_newcomer: bool = False
 
     @property
     def setting(self) -> str:
@@ -72,7 +73,8 @@ _STAYS = Promise(keeps_replicas=True)
 _GATEKEEPER = Promise(extra_wait_s=1.5)
 _HAPROXY = Promise(may_fail="connections", back_s=1.0)
 _INGRESS = Promise(may_fail="begun")
-_RAY = Promise(may_fail="ray")
+_RAY = Promise(may_fail="ray", extra_wait_s=2.0)
+"""The gatekeeper may have been there, too."""
 _NO_BREAK = Promise(extra_wait_s=3.0)
 _NODE = Promise(may_fail="node", extra_wait_s=3.0)
 _ONLY_NODE = Promise(may_fail="only node", extra_wait_s=None)
@@ -83,6 +85,12 @@ _HEAD = Promise(extra_wait_s=1.0)
 def undisturbed(num_workers: int, engine: Literal["scripted", "vllm"]) -> Drill:
     """Return the round with which the others of a cluster are compared."""
     return Drill(UNDISTURBED, nothing, _NOTHING_FAILS, num_workers, engine)
+
+
+def _away(name: str, action: Action, promise: Promise, watch_s: float, *, needs_redis: bool = False) -> Drill:
+    """Return a row in which a node is away: a batch runs meanwhile, and somebody comes with a new key."""
+    drill = Drill(name, action, promise, watch_s=watch_s, is_held=False, needs_redis=needs_redis)
+    return replace(drill, batch_lines=1500, has_newcomer=True)
 
 
 DRILLS: tuple[Drill, ...] = (
@@ -107,17 +115,12 @@ DRILLS: tuple[Drill, ...] = (
     Drill("model replica", kill("model replica"), _NO_BREAK, is_held=False),
     Drill("ingress replica", kill("ingress replica"), _INGRESS, is_held=False),
     Drill("raylet of a worker", kill("raylet"), _RAY, watch_s=40, is_held=False),
-    Drill("worker node", lose_worker(back_after_s=30), _NODE, watch_s=45, is_held=False),
-    Drill("worker node cut off for 60 s", cut_worker(60), _NODE, watch_s=75, is_held=False),
+    _away("worker node", lose_worker(back_after_s=30), _NODE, 45),
+    _away("worker node cut off for 60 s", cut_worker(60), _NODE, 75),
     Drill("gcs_server", kill("gcs_server"), _HEAD, watch_s=30, is_held=False, needs_redis=True),
-    Drill("head node for 60 s", lose_head(60), _HEAD, watch_s=90, is_held=False, needs_redis=True),
-    Drill(
-        "head node, replaced at another address",
-        lose_head(5, is_replaced=True),
-        _HEAD,
-        watch_s=60,
-        is_held=False,
-        needs_redis=True,
+    _away("head node for 60 s", lose_head(60), _HEAD, 90, needs_redis=True),
+    _away(
+        "head node, replaced at another address", lose_head(5, is_replaced=True), _HEAD, watch_s=60, needs_redis=True
     ),
     Drill("nothing: a new configuration is deployed", deploy_change, _NOTHING_FAILS, watch_s=40, is_held=False),
     Drill("nothing: a worker is drained and replaced", replace_worker, _NOTHING_FAILS, watch_s=60, is_held=False),
