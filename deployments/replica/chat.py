@@ -14,7 +14,7 @@ from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.entrypoints.serve.utils.api_utils import get_max_tokens
 from vllm.parser.abstract_parser import Parser
-from vllm.sampling_params import SamplingParams
+from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from deployments.channel.server import Reply
@@ -24,7 +24,9 @@ from deployments.replica.refusals import check_prompt_logprobs, refusal_of, refu
 from deployments.replica.resume.written import WrittenTokens
 from deployments.replica.runners import RunnerContext
 from deployments.replica.scheduling.preparing import Preparing
-from deployments.replica.schemas.budget import SchemaCompiler, schemas_to_compile
+from deployments.replica.schemas.budget import SchemaCompiler
+from deployments.replica.schemas.requested import forms_to_compile
+from deployments.replica.schemas.white_space import bound_white_space
 from deployments.replica.submit import generate
 
 
@@ -44,6 +46,7 @@ class ChatRunner:
         self._serving = serving
         self._model_id = model_id
         self._preparing = preparing
+        self._bounds_white_space = engine.vllm_config.structured_outputs_config.disable_any_whitespace
         self._has_reasoning = bool(
             serving.online_renderer.parser and serving.online_renderer.parser.reasoning_parser_cls
         )
@@ -55,8 +58,8 @@ class ChatRunner:
             EngineError: it does not run, or breaks off.
         """
         fields = orjson.loads(body)
-        for param, schema in schemas_to_compile(fields):
-            await self._schemas.check(schema, param)
+        for param, text, form in forms_to_compile(fields):
+            await self._schemas.check(text, param, form)
         async with self._preparing.turn(header["priority"]):
             engine_input, params, answer = await self._prepare(header, fields, reply)
         written = answer.written.groups(0, len(answer.finish_reasons))
@@ -90,6 +93,9 @@ class ChatRunner:
             rendered = await self._serving.render_chat_request(request)
         if isinstance(rendered, ErrorResponse):
             raise refusal_of(rendered, "messages")
+        form = request.structured_outputs  # Of the body, or made of its tools.
+        if self._bounds_white_space and form is not None and form.structural_tag is not None:
+            form.structural_tag = bound_white_space(form.structural_tag)
         conversation, (engine_input,) = rendered
         prompt_token_ids = engine_input.get("prompt_token_ids") or []
         check_prompt_logprobs(request.prompt_logprobs, len(prompt_token_ids))
@@ -102,7 +108,10 @@ class ChatRunner:
                 len(prompt_token_ids),
                 self._serving.default_sampling_params,
             )
-            return engine_input, request.to_sampling_params(max_tokens, self._serving.default_sampling_params), answer
+            params = request.to_sampling_params(max_tokens, self._serving.default_sampling_params)
+        if answer.takes_steps:
+            params.output_kind = RequestOutputKind.DELTA
+        return engine_input, params, answer
 
     def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
         fields["model"] = self._model_id

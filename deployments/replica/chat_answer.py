@@ -22,14 +22,12 @@ from deployments.models.contract.events import (
     Finished,
     FinishReason,
     Logprobs,
-    ReasoningDelta,
     TextDelta,
     TokenIds,
-    ToolArgumentsDelta,
-    ToolCallStart,
 )
 from deployments.models.contract.render import ChatBody, ChatChunks, Renderer
 from deployments.models.contract.steps import PromptTokens, Written, pack_prompt, pack_step
+from deployments.replica.calls import ChoiceParser
 from deployments.replica.runners import end_with
 
 _LEAST_LOGPROB = -9999.0
@@ -59,7 +57,7 @@ class ChatAnswer:
         self._request = request
         self._renderer = renderer
         self._reply = reply
-        self._parsers = parsers
+        self._parsers = [ChoiceParser(parser, request) for parser in parsers]
         self._prompt_token_ids = prompt_token_ids
         self._echo = echo
         self._echoed: set[int] = set()
@@ -76,15 +74,19 @@ class ChatAnswer:
         self.usage = Usage(prompt_tokens=len(prompt_token_ids), cached_tokens=num_cached)
         self.finish_reasons: list[str] = [""] * num_choices
         self._token_ids: list[list[int]] = [[] for _ in range(num_choices)]
-        self._called: set[tuple[int, int]] = set()
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether this must get every step of the engine, even if the answer is not streamed."""
+        return bool(self._parsers)
 
     def reasoning_arguments(self) -> dict[str, Any]:
         """Return the engine's arguments about reasoning that the prompt may have begun already."""
-        if not self._parsers or self._parsers[0].reasoning_parser is None:
+        if not self._parsers or self._parsers[0].parser.reasoning_parser is None:
             return {}
         kwargs = self._serving._effective_chat_template_kwargs(self._request)
         return {
-            "reasoning_ended": self._parsers[0].is_reasoning_end(self._prompt_token_ids),
+            "reasoning_ended": self._parsers[0].parser.is_reasoning_end(self._prompt_token_ids),
             "reasoning_parser_kwargs": {"chat_template_kwargs": kwargs},
         }
 
@@ -131,7 +133,7 @@ class ChatAnswer:
     def _events(self, part: CompletionOutput, prompt_token_ids: list[int] | None) -> list[Event]:
         if self._parsers:
             self._token_ids[part.index].extend(part.token_ids)
-            events = self._streamed(part, prompt_token_ids) if self._request.stream else self._whole(part)
+            events: list[Event] = self._parsers[part.index].parse(part, prompt_token_ids)
         else:
             events = [TextDelta("text", part.index, part.text)] if part.text or not self._request.stream else []
         if self._echo and part.index not in self._echoed:
@@ -145,49 +147,6 @@ class ChatAnswer:
             reason = self._reason(part)
             self.finish_reasons[part.index] = reason
             events.append(Finished("finished", part.index, reason))
-        return events
-
-    def _streamed(self, part: CompletionOutput, prompt_token_ids: list[int] | None) -> list[Event]:
-        delta = self._parsers[part.index].parse_delta(
-            delta_text=part.text,
-            delta_token_ids=list(part.token_ids),
-            request=self._request,
-            prompt_token_ids=prompt_token_ids,
-            finished=part.finish_reason is not None,
-        )
-        events: list[Event] = []
-        if delta is None:
-            return events
-        if delta.reasoning:
-            events.append(ReasoningDelta("reasoning", part.index, delta.reasoning))
-        if delta.content:
-            events.append(TextDelta("text", part.index, delta.content))
-        for call in delta.tool_calls or ():
-            events.extend(self._call(part.index, call.index, call.id, call.function))
-        return events
-
-    def _whole(self, part: CompletionOutput) -> list[Event]:
-        reasoning, content, calls = self._parsers[part.index].parse(
-            part.text, self._request, enable_auto_tools=True, model_output_token_ids=part.token_ids
-        )
-        events: list[Event] = []
-        if reasoning and self._request.include_reasoning:
-            events.append(ReasoningDelta("reasoning", part.index, reasoning))
-        if content:
-            events.append(TextDelta("text", part.index, content))
-        for number, call in enumerate(calls or ()):
-            events.extend(self._call(part.index, number, call.id, call))
-        return events
-
-    def _call(self, choice: int, call: int, call_id: str | None, function: Any) -> list[Event]:
-        if call > 0 and self._request.parallel_tool_calls is False:
-            return []
-        events: list[Event] = []
-        if (choice, call) not in self._called and function is not None and function.name:
-            self._called.add((choice, call))
-            events.append(ToolCallStart("tool_call", choice, call, call_id or _new_call_id(), function.name))
-        if function is not None and function.arguments:
-            events.append(ToolArgumentsDelta("tool_arguments", choice, call, function.arguments))
         return events
 
     def _logprobs(self, part: CompletionOutput) -> Logprobs:
@@ -204,7 +163,7 @@ class ChatAnswer:
     def _reason(self, part: CompletionOutput) -> FinishReason:
         if part.finish_reason == "error":
             raise EngineDied("The engine failed while it ran the request.")
-        has_called = any(choice == part.index for choice, _ in self._called)
+        has_called = bool(self._parsers) and self._parsers[part.index].has_called
         is_named = isinstance(self._request.tool_choice, ChatCompletionNamedToolChoiceParam)
         if has_called and not is_named and part.finish_reason == "stop":
             return "tool_calls"
@@ -221,9 +180,8 @@ class ChatAnswer:
         self._reply.end(self._summary())
 
     def _count_reasoning(self) -> None:
-        self.usage.reasoning_tokens = sum(
-            parser.count_reasoning_tokens(ids) for parser, ids in zip(self._parsers, self._token_ids, strict=False)
-        )
+        counted = zip(self._parsers, self._token_ids, strict=False)
+        self.usage.reasoning_tokens = sum(choice.parser.count_reasoning_tokens(ids) for choice, ids in counted)
 
     def _summary(self) -> dict[str, Any]:
         usage = self.usage
@@ -248,9 +206,3 @@ def prompt_logprobs_to_wire(prompt_logprobs: Any) -> list[dict[str, dict[str, An
         }
         for of_one in prompt_logprobs
     ]
-
-
-def _new_call_id() -> str:
-    from vllm.entrypoints.chat_utils import make_tool_call_id
-
-    return str(make_tool_call_id())

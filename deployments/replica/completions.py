@@ -18,13 +18,21 @@ from deployments.replica.gather import GatheringClient
 from deployments.replica.refusals import check_prompt_logprobs, refusal_of, refused
 from deployments.replica.runners import RunnerContext, end_with
 from deployments.replica.scheduling.preparing import Preparing
+from deployments.replica.schemas.budget import SchemaCompiler
+from deployments.replica.schemas.requested import forms_to_compile
+from deployments.replica.schemas.white_space import bound_white_space
 from deployments.replica.stepping import SteppingClient
 
 
 class CompletionRunner:
     """Runs legacy completions on one engine."""
 
-    def __init__(self, serving: OpenAIServingCompletion, preparing: Preparing, model_id: str) -> None:
+    def __init__(
+        self, serving: OpenAIServingCompletion, schemas: SchemaCompiler, preparing: Preparing, model_id: str
+    ) -> None:
+        self._schemas = schemas
+        config = serving.engine_client.vllm_config
+        self._bounds_white_space = config.structured_outputs_config.disable_any_whitespace
         self._serving = copy(serving)
         self._serving.render_completion_request = self._render
         self._render_at_once = serving.render_completion_request
@@ -47,7 +55,20 @@ class CompletionRunner:
             EngineError: it does not run, or breaks off.
         """
         fields = orjson.loads(body)
+        for param, text, form in forms_to_compile(fields):
+            await self._schemas.check(text, param, form)
         options = fields.pop("stream_options", None) or {}
+        with refused("prompt"):
+            request = self._parse(header, fields)
+            if not header["stream"]:
+                await self._run_whole(request, header, reply)
+                return
+            await self._run_stream(request, header, reply, options)
+
+    def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> CompletionRequest:
+        wanted = fields.get("structured_outputs") or {}
+        if wanted.get("structural_tag") and self._bounds_white_space:
+            wanted["structural_tag"] = bound_white_space(wanted["structural_tag"])
         fields["model"] = self._model_id
         fields["stream"] = header["stream"]
         fields["request_id"] = header["request_id"].removeprefix("req_")
@@ -60,12 +81,7 @@ class CompletionRunner:
                 fields[name] = 1.0
         if fields.get("max_tokens") is None:
             fields["max_tokens"] = 16  # OpenAI's default for this route.
-        with refused("prompt"):
-            request = CompletionRequest.model_validate(fields)
-            if not header["stream"]:
-                await self._run_whole(request, header, reply)
-                return
-            await self._run_stream(request, header, reply, options)
+        return CompletionRequest.model_validate(fields)
 
     async def _run_stream(
         self, request: CompletionRequest, header: dict[str, Any], reply: Reply, options: dict[str, Any]
@@ -122,7 +138,9 @@ class CompletionRunner:
 def create_runner(context: RunnerContext) -> CompletionRunner | None:
     """Return what runs completions on an engine, None where its model writes none."""
     serving = context.find_serving("completion")
-    return None if serving is None else CompletionRunner(serving, context.preparing, context.model_id)
+    if serving is None:
+        return None
+    return CompletionRunner(serving, context.start_compiler(), context.preparing, context.model_id)
 
 
 class _Stream:

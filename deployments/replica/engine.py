@@ -65,7 +65,9 @@ class ReplicaEngine:
         return getattr(self._engine, f"_oai_serving_{name}")
 
     def _start_compiler(self) -> SchemaCompiler:
-        """Return the compiler that tries schemas with this engine's vocabulary."""
+        """Return the compiler that tries schemas with this engine's vocabulary; started once."""
+        if self._schemas is not None:
+            return self._schemas
         config = self._engine._engine_client.vllm_config
         tokenizer = self._engine._oai_serving_chat.renderer.tokenizer
         self._schemas = SchemaCompiler(

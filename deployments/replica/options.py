@@ -55,9 +55,11 @@ def _engine_kwargs(model: ModelConfig) -> dict[str, Any]:
         "max_num_seqs": model.max_concurrent_requests,
         "max_model_len": model.context_tokens,
         **model.engine_kwargs,
-        # Schemas are tried with this compiler before the engine gets them; another might fail on them.
+        # Schemas are tried with this compiler before the engine gets them; another might fail on them. A model that is
+        # unsure would fill an answer with white space where that is allowed.
         "structured_outputs_config": {
             "backend": "xgrammar",
+            "disable_any_whitespace": True,
             **model.engine_kwargs.get("structured_outputs_config", {}),
         },
         "enable_log_requests": False,

@@ -18,7 +18,7 @@ from vllm.v1.engine.detokenizer import IncrementalDetokenizer
 from vllm.v1.engine.output_processor import RequestOutputCollector
 from vllm.v1.engine.parallel_sampling import ParentRequest
 
-from deployments.models.contract.errors import EngineDied
+from deployments.models.contract.errors import EngineDied, RequestRejected
 from deployments.replica.resume.written import WrittenTokens, add_request, append, replay
 
 Sink = Callable[[RequestOutput], None]
@@ -27,9 +27,11 @@ Sink = Callable[[RequestOutput], None]
 class Generation(RequestOutputCollector):  # type: ignore[misc]  # vLLM is not typed here.
     """One request inside the engine: calls its sink with every output, and can be awaited for its end."""
 
-    def __init__(self, params: SamplingParams, request_id: str, sink: Sink) -> None:
+    def __init__(self, params: SamplingParams, request_id: str, sink: Sink, *, is_begun: bool = False) -> None:
+        """Take whether the answer goes on after tokens that were written before."""
         super().__init__(params.output_kind, request_id)
         self._sink = sink
+        self._is_guided = params.structured_outputs is not None and not is_begun
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, output: RequestOutput | Exception) -> None:
@@ -41,6 +43,8 @@ class Generation(RequestOutputCollector):  # type: ignore[misc]  # vLLM is not t
             return
         try:
             if output is not STREAM_FINISHED:
+                if self._is_guided:
+                    _check_kept(output)
                 self._sink(output)
         except Exception as error:
             self._end.set_exception(error)
@@ -55,6 +59,22 @@ class Generation(RequestOutputCollector):  # type: ignore[misc]  # vLLM is not t
             Exception: what the engine or the sink raised.
         """
         await self._end
+
+
+def _check_kept(output: RequestOutput) -> None:
+    """Check that the engine could keep an answer to its grammar.
+
+    Raises:
+        RequestRejected: another engine could not either: following the grammar takes too long, or other fields of the
+            request forbid every token that it allows.
+    """
+    if any(part.finish_reason == "error" for part in output.outputs):
+        raise RequestRejected(
+            "The answer could not be kept to the form that was asked for: to follow it takes too long, or other "
+            "parameters forbid every token that it allows.",
+            None,
+            "invalid_value",
+        )
 
 
 async def generate(
@@ -84,7 +104,7 @@ async def generate(
     request.reasoning_parser_kwargs = reasoning_parser_kwargs
     engine.input_processor.assign_request_id(request)
     engine._run_output_handler()
-    generation = Generation(request.params, request.request_id, sink)
+    generation = Generation(request.params, request.request_id, sink, is_begun=written is not None)
     parent = ParentRequest(request) if request.params.n > 1 else None
     choices = [_Choice(0, request)] if parent is None else _choices_of(request, parent)
     if written is not None:

@@ -33,12 +33,14 @@ from serve_app.schemas.base import (
     refusal,
 )
 from serve_app.schemas.chat_dialect import DROPPED, needs_rewrite, rewrite
-from serve_app.schemas.engine_options import REFUSED_IN_CHAT, ChatOptions
+from serve_app.schemas.engine_options import ChatOptions
 from serve_app.schemas.formats import JsonSchemaFormat, ResponseFormat
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.messages import IMAGE_TOKENS, Messages, check_conversation, num_images, texts_of
+from serve_app.schemas.refused_options import REFUSED_IN_CHAT
 from serve_app.schemas.tools import (
     AllowedToolsChoice,
+    FunctionName,
     FunctionTool,
     LegacyFunctionCall,
     LegacyFunctions,
@@ -118,6 +120,7 @@ class ChatRequest(ChatOptions):
         self.check_options(REFUSED_IN_CHAT, stream=self.is_stream, logprobs=bool(self.logprobs))
         self.check_lengths(self.max_tokens_bound())
         self.check_prompt_end()
+        self._check_form_beside_tools()
         self._check_supported()
         self._check_functions()
         self._check_schemas()
@@ -130,6 +133,17 @@ class ChatRequest(ChatOptions):
                 "unsupported_value",
                 "Unsupported value: '{param}' does not support 'audio' with this model. Supported values are: 'text'.",
                 "modalities",
+            )
+
+    def _check_form_beside_tools(self) -> None:
+        forms = [name for name in self.forms() if name != "response_format"]
+        is_forced = self.tool_choice not in (None, "auto", "none") or isinstance(self.function_call, FunctionName)
+        is_strict = any(isinstance(tool, FunctionTool) and tool.function.strict for tool in self.tools or ())
+        if forms and self.has_tools and (is_forced or is_strict):
+            raise refusal(
+                "invalid_parameter_combination",
+                "Setting '{param}' and tools that are forced or strict at the same time is not supported.",
+                forms[0],
             )
 
     def _check_functions(self) -> None:
@@ -222,7 +236,7 @@ class ChatRequest(ChatOptions):
         given = self.model_fields_set
         if not given.isdisjoint(DROPPED) or any(getattr(self, name) is None for name in given):
             return False
-        if self.functions is not None or self.function_call is not None:
+        if self.functions is not None or self.function_call is not None or self.has_foreign_form:
             return False
         if not (self.tool_choice is None or isinstance(self.tool_choice, NamedToolChoice)) and (
             self.tools is None or isinstance(self.tool_choice, AllowedToolsChoice)

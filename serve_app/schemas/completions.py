@@ -21,8 +21,12 @@ from serve_app.schemas.base import (
     check_stream_options,
     refusal,
 )
-from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, REFUSED_IN_COMPLETIONS, GenerationOptions
+from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE, GenerationOptions
+from serve_app.schemas.formats import JsonSchemaFormat, ResponseFormat
+from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.prompts import Input, count_inputs, count_tokens, texts_in
+from serve_app.schemas.refused_options import REFUSED_IN_COMPLETIONS
+from serve_app.schemas.structured_outputs import drop_nulls, rewrite_guided
 
 AFFINITY_CHARS = 1024
 MAX_CHOICES = 128
@@ -51,6 +55,7 @@ class CompletionRequest(GenerationOptions):
     echo: bool | None = False
     seed: Seed | None = None
     suffix: str | None = None
+    response_format: ResponseFormat | None = None
     user: str | None = None
 
     # Known, and refused when set.
@@ -73,6 +78,9 @@ class CompletionRequest(GenerationOptions):
         check_stream_options(self.stream_options, self.stream)
         self.check_options(REFUSED_IN_COMPLETIONS, stream=self.is_stream, logprobs=self.logprobs is not None)
         self.check_lengths(self.max_tokens_bound())
+        if isinstance(self.response_format, JsonSchemaFormat):
+            wanted = self.response_format.json_schema
+            check_json_schema(wanted.definition, "response_format.json_schema.schema", strict=bool(wanted.strict))
         if self.max_tokens == 0 and not self.echo:
             raise refusal(
                 "integer_below_min_value",
@@ -127,6 +135,7 @@ class CompletionRequest(GenerationOptions):
             is_greedy_choice
             or has_obfuscation
             or self.top_p == 0
+            or self.has_foreign_form
             or not given.isdisjoint(_DROPPED)
             or any(getattr(self, name) is None for name in given)
         ):
@@ -136,6 +145,8 @@ class CompletionRequest(GenerationOptions):
             body["temperature"] = SMALLEST_TEMPERATURE
         if self.top_p == 0:
             body["top_p"] = SMALLEST_TOP_P
+        rewrite_guided(body)
+        drop_nulls(body)
         if has_obfuscation:
             del body["stream_options"]["include_obfuscation"]
         return orjson.dumps(body)

@@ -7,8 +7,9 @@ from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
 from serve_app.schemas.base import ModelId, refusal
-from serve_app.schemas.engine_options import REFUSED_IN_EMBEDDINGS, EmbeddingOptions, check_refused
+from serve_app.schemas.engine_options import EmbeddingOptions
 from serve_app.schemas.prompts import Input, count_tokens, texts_in
+from serve_app.schemas.refused_options import REFUSED_IN_EMBEDDINGS, check_refused
 
 MAX_TOKENS = 300_000
 

@@ -1,7 +1,7 @@
 """vLLM's own options of a request, which OpenAI's schema does not have, with the bounds that this service sets.
 
-`docs/guides/options.md` names every field. A field that would let one account harm another is refused by name, with
-the reason. Nothing here reads a tokenizer: whether a token exists, the engine says.
+`docs/guides/options.md` names every field. Those that are refused are in
+`refused_options`. Nothing here reads a tokenizer: whether a token exists, the engine says.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,6 +12,17 @@ from pydantic import AfterValidator, Field, model_validator
 
 from serve_app.schemas.base import OperationRequest, WireModel, refusal
 from serve_app.schemas.prompts import check_tokens
+from serve_app.schemas.refused_options import check_refused
+from serve_app.schemas.structured_outputs import (
+    GUIDED,
+    Choice,
+    Grammar,
+    JsonForm,
+    Regex,
+    StructuredOutputs,
+    check_one_form,
+    has_nulls,
+)
 
 MAX_STOP_TOKENS = 128
 MAX_ALLOWED_TOKENS = 32_768
@@ -31,36 +42,6 @@ LARGEST_REPETITION_PENALTY = 100.0
 
 NOT_FOR_THE_ENGINE = frozenset({"cache_salt", "priority", "session_id"})
 """Options that the service acts on itself."""
-
-_ENGINE_INSIDE = "it reaches into the engine, which all accounts share"
-_ANY_MEMORY = "it could take any amount of the engine's memory, which all accounts share"
-_RENDER_ONLY = "no answer of this endpoint would show it"
-REFUSED: Mapping[str, tuple[Any, str]] = {
-    "use_beam_search": (False, "the engine keeps no order of priorities for it, nor the limits of a key"),
-    "length_penalty": (1.0, "it only means something in a beam search, which is not offered"),
-    "kv_transfer_params": (None, _ENGINE_INSIDE),
-    "ec_transfer_params": (None, _ENGINE_INSIDE),
-    "vllm_xargs": (None, _ENGINE_INSIDE),
-    "request_id": (None, "the service numbers requests itself"),
-    "mm_processor_kwargs": (None, _ANY_MEMORY),
-    "routed_experts_prompt_start": (0, _RENDER_ONLY),
-    "return_token_offsets": (False, _RENDER_ONLY),
-}
-"""Fields of all requests that are refused: the value that changes nothing, and why another one is refused."""
-REFUSED_IN_CHAT: Mapping[str, tuple[Any, str]] = {
-    **REFUSED,
-    "chat_template": (None, "templates are programs. Send 'chat_template_kwargs' to the model's own template"),
-    "media_io_kwargs": (None, _ANY_MEMORY),
-    "return_assistant_tokens_mask": (False, _RENDER_ONLY),
-}
-REFUSED_IN_COMPLETIONS: Mapping[str, tuple[Any, str]] = {**REFUSED, "prompt_embeds": (None, _ENGINE_INSIDE)}
-REFUSED_IN_EMBEDDINGS: Mapping[str, tuple[Any, str]] = {
-    name: REFUSED[name] for name in ("request_id", "mm_processor_kwargs")
-} | {
-    "messages": (None, "only texts and tokens are embedded. Send them as 'input'"),
-    "padding": ("do_not_pad", "every input would take the model's whole context"),
-    "priority": (0, "embeddings are not put in an order"),
-}
 
 # What the service or the engine gives to a template itself.
 _OWN_TEMPLATE_ARGUMENTS = frozenset(
@@ -82,16 +63,6 @@ _OWN_TEMPLATE_ARGUMENTS = frozenset(
         "truncation",
     }
 )
-
-
-def check_refused(request: WireModel, refused: Mapping[str, tuple[Any, str]]) -> None:
-    """Check that fields which are refused are left out, or have the value that changes nothing."""
-    for name in request.model_fields_set & refused.keys():
-        value, (harmless, reason) = getattr(request, name), refused[name]
-        if value is not None and value != harmless:
-            raise refusal(
-                "unsupported_parameter", f"Unsupported parameter: '{{param}}' is not supported: {reason}.", name
-            )
 
 
 def _check_words(words: list[str]) -> list[str]:
@@ -196,6 +167,10 @@ class SamplingOptions(OperationRequest):
     spaces_between_special_tokens: bool | None = None
     repetition_detection: RepetitionDetection | None = None
 
+    def sampling_options(self) -> dict[str, Any]:
+        """Return those of these options that are given, as JSON values."""
+        return self.model_dump(include=set(SamplingOptions.model_fields), exclude_none=True)
+
     def check_lengths(self, max_tokens: int | None) -> None:
         """Check that an answer can have as many tokens as it must have."""
         if self.min_tokens and max_tokens is not None and self.min_tokens > max_tokens:
@@ -239,6 +214,11 @@ class GenerationOptions(SamplingOptions, PromptOptions):
     stream_interval: Annotated[int, Field(ge=1, le=MAX_STREAM_INTERVAL)] | None = None
     priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY)] | None = None
     session_id: Annotated[str, Field(max_length=1024)] | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: JsonForm | None = None
+    guided_regex: Regex | None = None
+    guided_choice: Choice | None = None
+    guided_grammar: Grammar | None = None
 
     # Known, and refused when set.
     use_beam_search: Any = None
@@ -246,8 +226,21 @@ class GenerationOptions(SamplingOptions, PromptOptions):
     kv_transfer_params: Any = None
     ec_transfer_params: Any = None
     vllm_xargs: Any = None
+    guided_decoding_backend: Any = None
+    guided_whitespace_pattern: Any = None
     routed_experts_prompt_start: Any = None
     return_token_offsets: Any = None
+
+    def forms(self) -> list[str]:
+        """Return the names of the fields that hold the answer to a form."""
+        wanted = getattr(self, "response_format", None)
+        first = [] if wanted is None or wanted.type == "text" else ["response_format"]
+        return first + [name for name in ("structured_outputs", *GUIDED) if getattr(self, name) is not None]
+
+    @property
+    def has_foreign_form(self) -> bool:
+        """Whether the form of the answer must be said in other words for the engine."""
+        return any(getattr(self, name) is not None for name in GUIDED) or has_nulls(self.structured_outputs)
 
     def shown_tokens_field(self) -> str | None:
         """Return the field that asks for the answer's tokens or the prompt's beside the text, None where none does."""
@@ -257,6 +250,7 @@ class GenerationOptions(SamplingOptions, PromptOptions):
     def check_options(self, refused: Mapping[str, tuple[Any, str]], *, stream: bool, logprobs: bool) -> None:
         """Check the options that depend on others of the request."""
         check_refused(self, refused)
+        check_one_form(self.forms())
         if self.prompt_logprobs is not None and stream:
             raise refusal(
                 "invalid_value", "The '{param}' parameter is only allowed when 'stream' is off.", "prompt_logprobs"

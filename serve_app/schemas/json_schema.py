@@ -130,13 +130,22 @@ class _Budget:
     def _check_pattern(self, pattern: Any) -> None:
         if not isinstance(pattern, str):
             raise _refuse(self._at, "'pattern' must be a string")
-        if len(pattern) > MAX_PATTERN_CHARS:
-            raise _refuse(self._at, f"a pattern has more than {MAX_PATTERN_CHARS} characters")
+        check_pattern(pattern, self._at)
         self._pattern_chars += len(pattern)
         if self._pattern_chars > MAX_ALL_PATTERNS_CHARS:
             raise _refuse(self._at, f"its patterns have more than {MAX_ALL_PATTERNS_CHARS} characters")
-        if pattern_size(pattern) > MAX_PATTERN_SIZE:
-            raise _refuse(self._at, "a pattern repeats too much")
+
+
+def check_pattern(pattern: str, at: str) -> None:
+    """Check that a regular expression is within bounds; `at` is the path of the value that it is in.
+
+    Raises:
+        PydanticCustomError: it is not; the error names the path.
+    """
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise _refuse(at, f"a pattern has more than {MAX_PATTERN_CHARS} characters")
+    if pattern_size(pattern) > MAX_PATTERN_SIZE:
+        raise _refuse(at, "a pattern repeats too much")
 
 
 def _patterns(node: Schema) -> list[Any]:

@@ -57,9 +57,19 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "stop": {"stop": ["x" * 1_000_000]},
     "five-stops": {"stop": ["a", "b", "c", "d", "e"]},
     "seed": {"seed": 10**40},
-    "cache-salt": {"cache_salt": "mine"},
+    "cache-salt": {"cache_salt": "x" * 1025},
     "priority": {"priority": -100},
     "chat-template": {"chat_template": "{{ 1 }}"},
+    "arguments-of-the-template": {"chat_template_kwargs": {"messages": []}},
+    "kv-transfer": {"kv_transfer_params": {"do_remote_prefill": True}},
+    "bad-words": {"bad_words": ["x"] * 400_000},
+    "token-lists": {"stop_token_ids": [1] * 1_000_000, "allowed_token_ids": [1] * 1_000_000},
+    "token-off-the-vocabulary": {"allowed_token_ids": [999_999_999]},
+    "least-length": {"min_tokens": 2**31 - 1},
+    "repetition-penalty": {"repetition_penalty": 1e-300},
+    "regex-that-explodes": {"structured_outputs": {"regex": "(a*)*b"}},
+    "grammar-that-explodes": {"structured_outputs": {"grammar": 'root ::= root root | "a"'}},
+    "regex-that-is-none": {"guided_regex": "(a"},
     "image": {
         "messages": [
             {

@@ -22,6 +22,7 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request, RequestStatus
 
+from deployments.replica.scheduling.grammar_time import use_timed_grammars
 from deployments.replica.scheduling.notice import Notice
 from deployments.replica.scheduling.pieces import PiecewiseScheduler
 from deployments.replica.scheduling.preparing import QUIET_S
@@ -56,6 +57,7 @@ class InteractiveFirst(PiecewiseScheduler):
     _steps_until_next = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        use_timed_grammars()
         super().__init__(*args, **kwargs)
         self._notice = Notice.find()
         self._times = StepTimes()

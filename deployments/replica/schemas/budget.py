@@ -1,8 +1,9 @@
-"""Refuses JSON schemas whose grammar would cost an engine too much, before the engine sees them.
+"""Refuses schemas, regular expressions and grammars that would cost an engine too much, before the engine sees them.
 
-A schema of a few hundred bytes can take a grammar compiler minutes or gigabytes, in the process that generates
-for every request. So each new schema is first compiled in a process of its own, with little time and memory. The
-content of schemas is validated, and their size bounded, by the ingress.
+A schema of a few hundred bytes can take a grammar compiler minutes or gigabytes, and a regular expression of ten can
+take seconds for each token, in the process that generates for every request. So each new one is first compiled and
+followed for some tokens in a process of its own, with little time and memory. The content of schemas is validated, and
+the size of all bounded, by the ingress.
 """
 
 import asyncio
@@ -15,18 +16,16 @@ from typing import Any
 from deployments.bounded_process import ENVIRONMENT, Bounds, command
 from deployments.models.contract.errors import Overloaded, RequestRejected
 from deployments.replica.schemas.process import HEADER, INVALID, OK, TOO_COSTLY
-
-DEFAULT_PARAM = "response_format.json_schema.schema"
+from deployments.replica.schemas.requested import DEFAULT_PARAM, Form
 
 _MAX_REMEMBERED = 4096
 _MAX_WAITING = 64
 _MESSAGES = {
-    INVALID: "Invalid schema for '{param}': it cannot be turned into a grammar.",
-    TOO_COSTLY: (
-        "Invalid schema for '{param}': it takes too much time or memory to turn into a grammar. Use fewer properties, "
-        "shorter enums, and no bounds on the length of strings (maxLength, minLength)."
-    ),
+    INVALID: "Invalid {noun} for '{param}': it cannot be turned into a grammar.",
+    TOO_COSTLY: "Invalid {noun} for '{param}': it takes too much time or memory to turn into a grammar. {advice}",
 }
+_SCHEMA_ADVICE = "Use fewer properties, shorter enums, and no bounds on the length of strings (maxLength, minLength)."
+_ADVICE = "Use fewer repetitions, and none inside another that could match the same text in several ways."
 
 
 class SchemaCompiler:
@@ -66,21 +65,22 @@ class SchemaCompiler:
             if self._process is None or self._process.has_ended:
                 self._process = await _Process.start(self._config)
 
-    async def check(self, schema_json: str, param: str = DEFAULT_PARAM) -> None:
-        """Check that a schema can be compiled within the budget; `param` names it in errors.
+    async def check(self, text: str, param: str = DEFAULT_PARAM, form: Form = "json") -> None:
+        """Check that a schema or another form can be compiled within the budget; `param` names it in errors.
 
         Raises:
             RequestRejected: it cannot.
             Overloaded: too many others are being tried, or the process ended meanwhile.
         """
-        digest = hashlib.sha256(schema_json.encode()).digest()
+        asked = f"{form}\n{text}".encode()
+        digest = hashlib.sha256(asked).digest()
         verdict = self._verdicts.get(digest)
         if verdict is None:
             trial = self._trials.get(digest)
             if trial is None:
                 if len(self._trials) >= _MAX_WAITING:
                     raise Overloaded("Too many new JSON schemas are being compiled. Please try again later.")
-                trial = asyncio.create_task(self._try(digest, schema_json))
+                trial = asyncio.create_task(self._try(digest, asked))
                 self._trials[digest] = trial
                 trial.add_done_callback(lambda done: self._forget(digest, done))
             # A caller that is cancelled must not end the trial for others that wait for it.
@@ -88,7 +88,9 @@ class SchemaCompiler:
         else:
             self._verdicts.move_to_end(digest)
         if verdict != OK:
-            raise RequestRejected(_MESSAGES[verdict].format(param=param), param=param, code="invalid_value")
+            noun, advice = ("schema", _SCHEMA_ADVICE) if form == "json" else ("value", _ADVICE)
+            message = _MESSAGES[verdict].format(noun=noun, param=param, advice=advice)
+            raise RequestRejected(message, param=param, code="invalid_value")
 
     async def aclose(self) -> None:
         """End the process."""
@@ -103,13 +105,13 @@ class SchemaCompiler:
         if not trial.cancelled():
             trial.exception()
 
-    async def _try(self, digest: bytes, schema_json: str) -> str:
+    async def _try(self, digest: bytes, asked: bytes) -> str:
         async with self._places:
             await self.start()
             process = self._process
             if process is None:
                 raise Overloaded("The JSON schema could not be compiled. Please try again.")
-            verdict = await process.ask(schema_json.encode())
+            verdict = await process.ask(asked)
         self._verdicts[digest] = verdict
         if len(self._verdicts) > _MAX_REMEMBERED:
             self._verdicts.popitem(last=False)
@@ -156,8 +158,8 @@ class _Process:
         self._reader = asyncio.create_task(self._read_answers(process.stdout))
         return self
 
-    async def ask(self, schema: bytes) -> str:
-        """Return the verdict on a schema.
+    async def ask(self, asked: bytes) -> str:
+        """Return the verdict on a form and its text.
 
         Raises:
             Overloaded: the process ended before it answered.
@@ -170,7 +172,7 @@ class _Process:
         self._answers[number] = answer
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(HEADER.pack(number, len(schema)) + schema)
+            self._process.stdin.write(HEADER.pack(number, len(asked)) + asked)
             await self._process.stdin.drain()
             return await answer
         except (BrokenPipeError, ConnectionResetError):
@@ -205,42 +207,3 @@ def describe_tokenizer(tokenizer: Any, vocab_size: int) -> str:
 
     described: str = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size).serialize_json()
     return described
-
-
-def schemas_to_compile(body: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the path and the JSON text of each schema in a chat body that an engine would compile.
-
-    Those are the response format's, and the tools': where the choice forces a call, and otherwise where a tool is
-    strict, since a call that the model then makes by itself is held to its schema.
-    """
-    found = []
-    response_format = body.get("response_format") or {}
-    if response_format.get("type") == "json_schema":
-        found.append((DEFAULT_PARAM, json.dumps(response_format["json_schema"].get("schema", {}))))
-    choice = body.get("tool_choice")
-    tools = body.get("tools") or []
-    if isinstance(choice, dict):
-        wanted = choice.get("function", {}).get("name")
-        tools = [tool for tool in tools if tool["function"]["name"] == wanted]
-    elif choice == "none":
-        tools = []
-    elif choice != "required":
-        tools = [tool for tool in tools if tool["function"].get("strict")]
-    if tools:
-        calls = [
-            {
-                "type": "object",
-                "properties": {
-                    "name": {"enum": [tool["function"]["name"]]},
-                    "parameters": tool["function"].get("parameters") or {"type": "object", "properties": {}},
-                },
-                "required": ["name", "parameters"],
-            }
-            for tool in tools
-        ]
-        definitions: dict[str, Any] = {}
-        for tool in tools:
-            definitions.update((tool["function"].get("parameters") or {}).get("$defs") or {})
-        wrapped = {"type": "array", "minItems": 1, "items": {"type": "object", "anyOf": calls}}
-        found.append(("tools", json.dumps({**wrapped, "$defs": definitions} if definitions else wrapped)))
-    return found

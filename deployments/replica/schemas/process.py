@@ -1,10 +1,12 @@
-"""A process that tries out whether a JSON schema can be turned into a grammar cheaply; `budget` starts it.
+"""A process that tries out whether a form can be turned into a grammar cheaply, and followed; `budget` starts it.
 
-It loads xgrammar once and then forks a child for each schema. The child compiles within bounds of time and memory,
-and its exit status is the verdict: a schema that is a bomb ends a child and nothing else. Knows nothing of requests.
+It loads xgrammar once and then forks a child for each form: a JSON schema, a regular expression and so on. The child
+compiles it and follows it for some tokens within bounds of time and memory, and its exit status is the verdict: a form
+that is a bomb ends a child and nothing else. Knows nothing of requests.
 
 In: one line of JSON with the bounds and the tokenizer, then frames of an id, a length (both four bytes, little
-endian) and that many bytes of schema. Out: "ready", then a line "ID VERDICT" for each. Ends when its input ends.
+endian) and that many bytes: the name of the form, a line break, its text. Out: "ready", then a line "ID VERDICT" for
+each. Ends when its input ends.
 """
 
 import io
@@ -14,6 +16,7 @@ import selectors
 import signal
 import struct
 import sys
+import time
 from typing import Any, BinaryIO
 
 from deployments.bounded_process import Bounds
@@ -26,6 +29,11 @@ TOO_COSTLY = "too_costly"
 _EXIT_INVALID = 3
 _EXIT_TOO_COSTLY = 4
 _VERDICTS = {0: OK, _EXIT_INVALID: INVALID}
+_WALKS = 4
+_STEPS_PER_WALK = 512
+_CHOICES_PER_WALK = 64
+_WALKING_S = 0.25
+"""CPU time of all tokens together. Most grammars take 1 to 5 microseconds for one, those that explode milliseconds."""
 _SMALL_VOCABULARY = [bytes([byte]) for byte in range(256)]
 
 
@@ -42,7 +50,7 @@ def main() -> None:
         )
     else:
         tokenizer = xgrammar.TokenizerInfo.deserialize_json(config["tokenizer_info"])
-    _compile(tokenizer, '{"type": "object"}', any_whitespace=True)
+    _try(tokenizer, "json", '{"type": "object"}', any_whitespace=True)
     _say(sink, "ready")
     _serve(source, sink, config, tokenizer)
     os._exit(0)  # Taking the interpreter down takes most of a second, and nothing is left to do.
@@ -66,10 +74,10 @@ def _serve(source: BinaryIO, sink: BinaryIO, config: dict[str, Any], tokenizer: 
                 if header is None:
                     return
                 number, length = HEADER.unpack(header)
-                schema = _read_exactly(source, length)
-                if schema is None:
+                asked = _read_exactly(source, length)
+                if asked is None:
                     return
-                running[_fork(schema, config, tokenizer)] = number
+                running[_fork(asked, config, tokenizer)] = number
             _reap(running, sink)
 
 
@@ -81,7 +89,7 @@ def _reap(running: dict[int, int], sink: BinaryIO) -> None:
             _say(sink, f"{running.pop(pid)} {verdict}")
 
 
-def _fork(schema: bytes, config: dict[str, Any], tokenizer: Any) -> int:
+def _fork(asked: bytes, config: dict[str, Any], tokenizer: Any) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -91,8 +99,9 @@ def _fork(schema: bytes, config: dict[str, Any], tokenizer: Any) -> int:
         os.close(0)
         os.close(1)
         Bounds(**config["bounds"]).set()
-        _compile(tokenizer, schema.decode(), any_whitespace=config["any_whitespace"])
-        status = 0
+        form, _, text = asked.decode().partition("\n")
+        if _try(tokenizer, form, text, any_whitespace=config["any_whitespace"]):
+            status = 0
     except MemoryError:
         pass
     except Exception as error:
@@ -102,12 +111,78 @@ def _fork(schema: bytes, config: dict[str, Any], tokenizer: Any) -> int:
         os._exit(status)
 
 
-def _compile(tokenizer: Any, schema: str, *, any_whitespace: bool) -> None:
+def _try(tokenizer: Any, form: str, text: str, *, any_whitespace: bool) -> bool:
+    """Return whether a form can be followed quickly once it is compiled.
+
+    Raises:
+        Exception: it cannot be compiled.
+    """
     import xgrammar
 
     # One thread: those of a pool would not survive the fork, and the budget is of CPU time.
     compiler = xgrammar.GrammarCompiler(tokenizer, max_threads=1, cache_enabled=False)
-    compiler.compile_json_schema(schema, any_whitespace=any_whitespace)
+    if form == "json":
+        grammar = compiler.compile_json_schema(text, any_whitespace=any_whitespace)
+    elif form == "regex":
+        grammar = compiler.compile_regex(text)
+    elif form == "grammar":
+        grammar = compiler.compile_grammar(text)
+    else:
+        grammar = _compile_tag(compiler, json.loads(text), text)
+    mask = xgrammar.allocate_token_bitmask(1, tokenizer.vocab_size)
+    white = [token for token, text in enumerate(tokenizer.decoded_vocab) if text.isspace()]
+    left_s = _WALKING_S
+    for number in range(_WALKS):
+        left_s -= _walk(xgrammar.GrammarMatcher(grammar), mask, white, number, left_s)
+    return left_s > 0
+
+
+def _compile_tag(compiler: Any, tag: dict[str, Any], text: str) -> Any:
+    if "structures" not in tag:
+        return compiler.compile_structural_tag(text)
+    import xgrammar
+
+    items = [
+        xgrammar.StructuralTagItem(begin=one["begin"], schema=json.dumps(one["schema"]), end=one["end"])
+        for one in tag["structures"]
+    ]
+    return compiler.compile_structural_tag(items, tag["triggers"])
+
+
+def _walk(matcher: Any, mask: Any, white: list[int], number: int, most_s: float) -> float:
+    """Return the CPU time that one way through a grammar takes; it ends when it takes more than `most_s`.
+
+    A grammar that can match a text in many ways gets slower with each token of it. So a walk repeats its token as long
+    as it may, and then takes another; walks differ in which. None takes a token that ends the answer, or one of the
+    `white` ones, of which there may be any number in a row, if there is another.
+    """
+    token, num_choices, taken_s = -1, 0, 0.0
+    for _ in range(_STEPS_PER_WALK):
+        started = time.process_time()
+        is_accepted = token >= 0 and matcher.accept_token(token)
+        taken_s += time.process_time() - started
+        if taken_s > most_s:
+            break
+        if is_accepted:
+            continue
+        matcher.fill_next_token_bitmask(mask, 0)
+        allowed = _allowed(mask, matcher.stop_token_ids, white)
+        num_choices += 1
+        if num_choices > _CHOICES_PER_WALK or not len(allowed):
+            break
+        token = int(allowed[len(allowed) * number // _WALKS])
+    return taken_s
+
+
+def _allowed(mask: Any, stops: list[int], white: list[int]) -> Any:
+    import numpy
+
+    bits = numpy.unpackbits(mask[0].numpy().view(numpy.uint8), bitorder="little")
+    bits[stops] = 0
+    all_allowed = numpy.flatnonzero(bits)
+    bits[white] = 0
+    allowed = numpy.flatnonzero(bits)
+    return allowed if len(allowed) else all_allowed
 
 
 def _read_exactly(source: BinaryIO, size: int) -> bytes | None:

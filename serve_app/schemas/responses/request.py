@@ -28,6 +28,7 @@ from serve_app.schemas.base import (
     check_unsupported,
     refusal,
 )
+from serve_app.schemas.engine_options import SamplingOptions
 from serve_app.schemas.formats import JsonObjectFormat, TextFormat
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.responses.items import Input
@@ -129,7 +130,7 @@ class PromptedRequest(OperationRequest):
         return self.conversation
 
 
-class ResponseRequest(PromptedRequest):
+class ResponseRequest(SamplingOptions, PromptedRequest):
     """A request for a response, within the bounds of the specification."""
 
     temperature: Temperature | None = 1.0
@@ -167,6 +168,7 @@ class ResponseRequest(PromptedRequest):
             raise refusal("missing_required_parameter", "Missing required parameter: '{param}'.", "input")
         check_unsupported(self, ("prompt", "moderation", "context_management"), "by this service")
         check_stream_options(self.stream_options, self.stream)
+        self.check_lengths(self.max_output_tokens)
         if self.background and self.store is False:
             raise refusal(
                 "invalid_parameter_combination",

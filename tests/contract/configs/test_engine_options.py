@@ -32,6 +32,8 @@ for file in sys.argv[1:]:
         if unknown:
             sys.exit(f"{file}: {model.id}: vLLM has no option {sorted(unknown)}")
         config, ours = llm_config_of(model), deployment_options(model)
+        if model.task == "generate" and not config.engine_kwargs["structured_outputs_config"]["disable_any_whitespace"]:
+            sys.exit(f"{file}: {model.id}: guided answers may be filled with white space")
         config.deployment_config["ray_actor_options"] = {"num_cpus": 0, **model.ray_actor_options}
         rays = LLMServer.get_deployment_options(config)
         for name in ("placement_group_bundles", "placement_group_strategy"):

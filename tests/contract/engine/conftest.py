@@ -111,3 +111,13 @@ def trained_engine():
     """An engine with the model that makes sense: it thinks, and calls tools."""
     with running_engine("demo:trained", reasoning_parser="qwen3", block_size=BLOCK) as engine:
         yield engine
+
+
+@pytest.fixture(scope="session")
+def compiler(real_engine):
+    """What tries schemas and other forms; one for the whole package."""
+    from deployments.replica.schemas.budget import SchemaCompiler
+
+    compiler = SchemaCompiler(any_whitespace=False)
+    yield compiler
+    real_engine.run(compiler.aclose())

@@ -20,11 +20,11 @@ BODIES = {
 
 
 @pytest.fixture
-def ask(real_engine):
+def ask(real_engine, compiler):
     from deployments.replica.completions import CompletionRunner
     from deployments.replica.scheduling.preparing import Preparing
 
-    runner = CompletionRunner(real_engine.completions, Preparing(), real_engine.model)
+    runner = CompletionRunner(real_engine.completions, compiler, Preparing(), real_engine.model)
 
     async def ask(body, reply, *, stream=False, **more):
         header = {"request_id": "req_1", "stream": stream, "cache_salt": "", "priority": 0, **more}

@@ -1,6 +1,8 @@
 """vLLM's own options through the real engine: what each of them changes in the answer."""
 
 import json
+import re
+import time
 
 import pytest
 
@@ -10,15 +12,6 @@ from tests.contract.engine.replies import Collected
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 
 HELLO = [{"role": "user", "content": "hello there"}]
-
-
-@pytest.fixture(scope="module")
-def compiler(real_engine):
-    from deployments.replica.schemas.budget import SchemaCompiler
-
-    compiler = SchemaCompiler(any_whitespace=False)
-    yield compiler
-    real_engine.run(compiler.aclose())
 
 
 def asker(engine, compiler):
@@ -51,16 +44,20 @@ def ask(real_engine, compiler):
 
 
 @pytest.fixture(scope="module")
-def ask_trained(trained_engine, compiler):
-    return asker(trained_engine, compiler)
+def ask_trained(trained_engine):
+    from deployments.replica.schemas.budget import SchemaCompiler
+
+    compiler = SchemaCompiler(any_whitespace=False)  # In the loop of its engine.
+    yield asker(trained_engine, compiler)
+    trained_engine.run(compiler.aclose())
 
 
 @pytest.fixture(scope="module")
-def complete(real_engine):
+def complete(real_engine, compiler):
     from deployments.replica.completions import CompletionRunner
     from deployments.replica.scheduling.preparing import Preparing
 
-    runner = CompletionRunner(real_engine.completions, Preparing(), real_engine.model)
+    runner = CompletionRunner(real_engine.completions, compiler, Preparing(), real_engine.model)
 
     def complete(*, stream=False, priority=0, **fields):
         reply = Collected()
@@ -342,3 +339,174 @@ def test_prompts_of_tokens_and_several_at_once_are_continued(complete):
 
 def test_a_request_of_later_priority_is_answered_the_same(complete):
     assert complete(priority=7)["choices"] == complete()["choices"]
+
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer", "minimum": 0, "maximum": 99}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+TAG = {
+    "format": {
+        "type": "tag",
+        "begin": "<person>",
+        "content": {"type": "json_schema", "json_schema": PERSON},
+        "end": "</person>",
+    }
+}
+FORMS = {
+    "json": ({"json": PERSON}, r'{"name": "[^"]{0,5}", "age": \d+}'),
+    "json as text": ({"json": json.dumps(PERSON)}, r'{"name": "[^"]{0,5}", "age": \d+}'),
+    "json object": ({"json_object": True}, r"\{[^\0]*"),
+    "regex": ({"regex": "[ab]{3}-[0-9]{2}"}, "[ab]{3}-[0-9]{2}"),
+    "choice": ({"choice": ['say "yes"', "no\\"]}, r'say "yes"|no\\'),
+    "grammar": ({"grammar": 'root ::= "one " rest\nrest ::= "two" | "three"'}, "one (two|three)"),
+    "structural tag": (
+        {"structural_tag": json.dumps(TAG)},
+        r'<person>{\s?"name"\s?:\s?"[^"]{0,5}"\s?,\s?"age"\s?:\s?\d+\s?}</person>',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_an_answer_is_held_to_its_form(ask, complete, name):
+    form, pattern = FORMS[name]
+    assert re.fullmatch(pattern, text(ask(structured_outputs=form, max_tokens=60)))
+    assert re.fullmatch(pattern, complete(structured_outputs=form, max_tokens=60)["choices"][0]["text"])
+
+
+def test_completions_have_a_response_format(complete):
+    wanted = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
+    assert set(json.loads(complete(response_format=wanted, max_tokens=60)["choices"][0]["text"])) == {"name", "age"}
+
+
+HOSTILE = {
+    "a repetition of a repetition": {"regex": "(a*)*b"},
+    "the same in a group": {"regex": "x((a|a)*)*y"},
+    "a rule that is itself twice": {"grammar": 'root ::= root root | "a"'},
+    "the same in a tag": {
+        "structural_tag": json.dumps({"format": {"type": "regex", "pattern": "(a*)*b"}}),
+    },
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_form_that_explodes_is_refused_before_the_engine_gets_it(ask, complete, name):
+    for make in (ask, complete):
+        with pytest.raises(RequestRejected) as caught:
+            make(structured_outputs=HOSTILE[name])
+        assert "too much time" in caught.value.message
+        assert caught.value.param.startswith("structured_outputs.")
+
+
+INVALID = {
+    "regex": {"regex": "(a"},
+    "grammar": {"grammar": "root ::= nowhere"},
+    "structural_tag": {"structural_tag": '{"format": {"type": "nothing"}}'},
+    "choice": {"choice": ["line\nbreak"]},
+}
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_a_form_that_is_none_is_refused_by_name(ask, name):
+    with pytest.raises(RequestRejected) as caught:
+        ask(structured_outputs=INVALID[name])
+    assert caught.value.param == f"structured_outputs.{name}"
+
+
+class Lenient:
+    """A compiler that lets every form through."""
+
+    async def check(self, *_):
+        return None
+
+
+def test_a_grammar_that_explodes_where_nobody_looked_ends_its_request_and_delays_no_other(real_engine, ask):
+    """The same as if the trial had not found the way on which a grammar is slow."""
+    lenient = asker(real_engine, Lenient())
+    (letter,) = real_engine.serving.renderer.tokenizer.encode("a", add_special_tokens=False)
+    started = time.monotonic()
+    with pytest.raises(RequestRejected) as caught:
+        lenient(structured_outputs={"regex": "(a*)*b"}, logit_bias={str(letter): 100}, max_tokens=900, stream=True)
+    assert "could not be kept" in caught.value.message
+    assert time.monotonic() - started < 20
+    assert text(ask())
+
+
+def test_an_answer_goes_on_past_its_form_only_where_the_end_is_ignored(ask):
+    form = {"choice": ["yes"]}
+    assert text(ask(structured_outputs=form, min_tokens=10)) == "yes"
+    longer = ask(structured_outputs=form, ignore_eos=True)
+    assert text(longer).startswith("yes")
+    assert longer["usage"]["completion_tokens"] == 12
+
+
+def test_options_that_forbid_every_token_of_a_form_end_the_request_alone(real_engine, ask, complete):
+    (letter,) = real_engine.serving.renderer.tokenizer.encode("q", add_special_tokens=False)
+    for make in (ask, complete):
+        for stream in (False, True):
+            with pytest.raises(RequestRejected, match="could not be kept"):
+                make(structured_outputs={"choice": ["yes"]}, allowed_token_ids=[letter], stream=stream)
+    assert text(ask())
+
+
+UNIT = {
+    "type": "function",
+    "function": {
+        "name": "set_unit",
+        "description": "Set the unit of temperatures.",
+        "parameters": {
+            "type": "object",
+            "properties": {"unit": {"type": "string", "enum": ["celsius", "fahrenheit", "kelvin"]}},
+            "required": ["unit"],
+            "additionalProperties": False,
+        },
+    },
+}
+FORCED = {
+    "messages": [{"role": "user", "content": "Use kelvin."}],
+    "tools": [UNIT],
+    "tool_choice": {"type": "function", "function": {"name": "set_unit"}},
+}
+
+
+@pytest.mark.parametrize("choice", [FORCED["tool_choice"], "required"], ids=["named", "required"])
+def test_a_forced_call_wastes_no_tokens_on_white_space(ask_trained, choice):
+    answer = ask_trained(**{**FORCED, "tool_choice": choice}, max_tokens=200)
+    (call,) = answer["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"unit": "kelvin"}
+    assert answer["usage"]["completion_tokens"] < 60
+
+
+def test_a_model_that_is_unsure_wastes_no_tokens_on_white_space_either(ask):
+    answer = ask(**FORCED, max_tokens=200)
+    (call,) = answer["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"])["unit"] in ("celsius", "fahrenheit", "kelvin")
+    assert answer["usage"]["completion_tokens"] < 60
+
+
+def test_json_wastes_no_tokens_on_white_space(ask):
+    wanted = {"type": "json_schema", "json_schema": {"name": "unit", "schema": UNIT["function"]["parameters"]}}
+    answer = ask(response_format=wanted, max_tokens=100)
+    assert re.fullmatch('{"unit": "[a-z]+"}', text(answer))
+    assert not re.search(r"\s\s", text(ask(response_format={"type": "json_object"}, max_tokens=60)))
+
+
+def test_a_forced_call_says_the_same_whole_and_streamed_wherever_it_is_cut(ask_trained):
+    length = ask_trained(**FORCED, max_tokens=100)["usage"]["completion_tokens"]
+    for max_tokens in range(1, length + 1):
+        whole = ask_trained(**FORCED, max_tokens=max_tokens)["choices"][0]
+        message, reason = whole["message"], whole["finish_reason"]
+        told = [call["function"] for call in message.get("tool_calls", [])]
+        said, content = {"name": "", "arguments": ""}, ""
+        for chunk in ask_trained(**FORCED, max_tokens=max_tokens, stream=True):
+            delta = chunk["choices"][0]["delta"]
+            content += delta.get("content") or ""
+            for call in delta.get("tool_calls", ()):
+                for field, more in call["function"].items():
+                    said[field] += more
+        assert content == (message["content"] or "") == ""
+        assert told == ([said] if said["name"] else [])
+        assert reason == ("stop" if max_tokens == length else "length")
+    assert json.loads(said["arguments"]) == {"unit": "kelvin"}

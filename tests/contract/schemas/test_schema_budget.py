@@ -9,7 +9,8 @@ import time
 import pytest
 
 from deployments.models.contract.errors import Overloaded, RequestRejected
-from deployments.replica.schemas.budget import DEFAULT_PARAM, SchemaCompiler, describe_tokenizer, schemas_to_compile
+from deployments.replica.schemas.budget import DEFAULT_PARAM, SchemaCompiler, describe_tokenizer
+from deployments.replica.schemas.requested import forms_to_compile
 
 STRING = {"type": "string"}
 SMALL = json.dumps({"type": "object", "properties": {"a": STRING}, "required": ["a"]})
@@ -55,10 +56,11 @@ def verdict(loop, compiler, schema, **options):
         {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 1_000},
         {"$defs": {"n": {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"},
         {"type": "string", "pattern": "^([a-z0-9]+-)*[a-z0-9]+$"},
+        {"type": "string", "pattern": "^(a*)*b$"},  # Patterns of schemas become automata, which are as quick as any.
         {"type": "string", "maxLength": 500},
         {"enum": [f"value {i}" for i in range(200)]},
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_ordinary_schema_is_accepted(loop, compiler, schema):
     assert verdict(loop, compiler, schema) is None
@@ -70,6 +72,51 @@ def test_bomb_is_refused_as_too_costly(loop, compiler, schema):
     assert error is not None
     assert "too much time or memory" in error.message
     assert (error.param, error.code) == (DEFAULT_PARAM, "invalid_value")
+
+
+# Each is compiled at once, and then takes 10 to 1,000 ms for each token.
+SLOW = {
+    "repetition in a repetition": ("regex", "(a*)*b"),
+    "three of them": ("regex", "((a*)*)*"),
+    "after a beginning": ("regex", "hello ((a|aa)*)*!"),
+    "rule that is itself twice": ("grammar", 'root ::= root root | "a"'),
+    "rules that are nothing": ("grammar", 'root ::= s s s s s s\ns ::= "a" s | s "a" | ""'),
+    "tag": ("structural_tag", '{"format": {"type": "regex", "pattern": "(a*)*b"}}'),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_is_slow_to_follow_is_refused_as_too_costly(loop, compiler, name):
+    form, text = SLOW[name]
+    error = verdict(loop, compiler, text, param="field", form=form)
+    assert error is not None
+    assert error.message.startswith("Invalid value for 'field': it takes too much time")
+
+
+ORDINARY = {
+    "date": ("regex", r"\d{4}-\d{2}-\d{2}"),
+    "words": ("regex", "([a-z]+ )*[a-z]+"),
+    "e-mail": ("regex", r"[\w.]+@[\w.]+\.com\n"),
+    "sums": ("grammar", 'root ::= term ("+" term)*\nterm ::= [0-9]+ | "(" root ")"'),
+    "SQL": ("grammar", 'root ::= "SELECT " name (", " name)* " FROM " name\nname ::= [a-z]+'),
+    "tag": (
+        "structural_tag",
+        '{"structures": [{"begin": "<f>", "schema": {"type": "object"}, "end": "</f>"}], "triggers": ["<f>"]}',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_forms_are_accepted(loop, compiler, name):
+    form, text = ORDINARY[name]
+    assert verdict(loop, compiler, text, form=form) is None
+
+
+@pytest.mark.parametrize(("form", "text"), [("regex", "(a"), ("grammar", "root ::= nowhere"), ("structural_tag", "{}")])
+def test_a_form_that_is_none_is_refused_as_such(loop, compiler, form, text):
+    error = verdict(loop, compiler, text, param="field", form=form)
+    assert error is not None
+    assert error.message == "Invalid value for 'field': it cannot be turned into a grammar."
 
 
 @pytest.mark.parametrize("schema", [{"type": "foo"}, {"$ref": "#/nowhere"}, "not json", "[]", '{"type":'])
@@ -190,6 +237,11 @@ STRICT = {"type": "function", "function": {**TOOL["function"], "strict": True}}
         ({}, []),
         ({"response_format": {"type": "json_object"}}, []),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}}, [DEFAULT_PARAM]),
+        ({"structured_outputs": {"regex": "a+"}}, ["structured_outputs.regex"]),
+        ({"structured_outputs": {"choice": ["a", 'say "b"']}}, ["structured_outputs.choice"]),
+        ({"structured_outputs": {"json": '{"type": "object"}'}}, ["structured_outputs.json"]),
+        ({"structured_outputs": {"grammar": 'root ::= "a"'}}, ["structured_outputs.grammar"]),
+        ({"structured_outputs": {"json_object": True}}, []),
         ({"tools": [TOOL]}, []),
         ({"tools": [TOOL], "tool_choice": "auto"}, []),
         ({"tools": [STRICT]}, ["tools"]),
@@ -200,14 +252,14 @@ STRICT = {"type": "function", "function": {**TOOL["function"], "strict": True}}
     ],
 )
 def test_schemas_that_an_engine_would_compile_are_found(loop, compiler, body, params):
-    found = schemas_to_compile(body)
-    assert [param for param, _ in found] == params
-    for param, text in found:
-        assert verdict(loop, compiler, text, param=param) is None
+    found = forms_to_compile(body)
+    assert [asked.param for asked in found] == params
+    for param, text, form in found:
+        assert verdict(loop, compiler, text, param=param, form=form) is None
 
 
 def test_definitions_of_tools_are_found(loop, compiler):
     parameters = {"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": STRING}}
     tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
-    [(_, text)] = schemas_to_compile({"tools": [tool], "tool_choice": "required"})
+    [(_, text, _)] = forms_to_compile({"tools": [tool], "tool_choice": "required"})
     assert verdict(loop, compiler, text) is None

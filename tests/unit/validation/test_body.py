@@ -183,7 +183,11 @@ def test_missing_parameter_is_named(missing):
     assert error.message == f"Missing required parameter: '{missing}'."
 
 
-@pytest.mark.parametrize("name", ["logits_processors", "extra_args", "raw_request", "__class__", "model_config"])
+@pytest.mark.parametrize(
+    "name",
+    ["logits_processors", "data_parallel_rank", "trace_decode_token_ids", "skip_reading_prefix_cache", "extra_args",
+     "__class__", "model_config"],
+)  # fmt: skip
 def test_engine_private_field_is_unknown(name):
     error = refuse({name: None})
     assert (error.code, error.param) == ("unknown_parameter", name)

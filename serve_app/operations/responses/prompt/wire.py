@@ -151,7 +151,7 @@ def _sampling_of(request: ResponseRequest) -> Item:
         sampling["max_completion_tokens"] = request.max_output_tokens
     if request.wants_logprobs:
         sampling |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
-    return sampling
+    return sampling | request.sampling_options()
 
 
 def _tools_of(request: PromptedRequest, offered: Sequence[OfferedFunction]) -> tuple[list[Item], Any]:

@@ -97,13 +97,13 @@ async def test_lines_meet_the_engine_as_requests_over_http_do(client, world):
 
 
 async def test_lines_take_the_engines_own_options(client, world):
-    own = {"top_k": 3, "ignore_eos": True, "priority": 5, "cache_salt": "x"}
+    own = {"top_k": 3, "ignore_eos": True, "priority": 5, "cache_salt": "x", "guided_choice": ["a"]}
     first = line(0)
     first["body"] |= own
     await finish(client, await submit(client, jsonl(first, line(1))))
     with_options, without = sorted(world.chat.requests, key=lambda request: b"top_k" not in request.body)
     sent = json.loads(with_options.body)
-    assert (sent["top_k"], sent["ignore_eos"]) == (3, True)
+    assert (sent["top_k"], sent["ignore_eos"], sent["structured_outputs"]) == (3, True, {"choice": ["a"]})
     assert with_options.priority == 15
     assert with_options.cache_salt != without.cache_salt
 

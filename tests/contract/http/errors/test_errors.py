@@ -178,8 +178,8 @@ async def test_missing_and_unknown_parameters_are_named(world, path):
         del body["model"]
         message = error_of(await http.post(path, json=body), 400, "missing_required_parameter", "model")
         assert message == "Missing required parameter: 'model'."
-        answer = await http.post(path, json={**BODIES[path], "chat_template": "x"})
-        error_of(answer, 400, "unknown_parameter", "chat_template")
+        answer = await http.post(path, json={**BODIES[path], "chat_templates": "x"})
+        error_of(answer, 400, "unknown_parameter", "chat_templates")
 
 
 async def test_out_of_range_is_said_with_the_bound(world):

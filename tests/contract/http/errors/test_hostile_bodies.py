@@ -49,7 +49,9 @@ HOSTILE = {
     "chat_template": chat(chat_template="{{ 1 }}"),
     "routing field": chat(data_parallel_rank=1),
     "kv transfer": chat(kv_transfer_params={"x": 1}),
-    "structured regex": chat(structured_outputs={"regex": "(a+)+b"}),
+    "structured regex": chat(structured_outputs={"regex": "((a{1,100}){1,100}){1,100}"}),
+    "guided grammar": chat(guided_grammar='root ::= "' + "a" * 20_000 + '"'),
+    "guided choice": chat(guided_choice=["x" * 100] * 100_000),
     "wide enum": chat(response_format=schema_format({"enum": [f"{n}" * 400 for n in range(2000)]})),
     "min items bomb": chat(
         response_format=schema_format(

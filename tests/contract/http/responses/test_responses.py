@@ -286,6 +286,17 @@ async def test_tool_choice_and_settings_reach_the_engine(world, responses):
     assert not {"metadata", "user", "input"} & asked.keys()
 
 
+async def test_the_engines_own_sampling_reaches_the_chat(world, responses):
+    own = {"top_k": 3, "min_p": 0.1, "ignore_eos": True, "min_tokens": 4, "stop_token_ids": [7], "bad_words": ["x"]}
+    await responses.create(model=MODEL, input="a", extra_body=own)
+    asked = orjson.loads(world.chat.requests[0].body)
+    assert {name: asked[name] for name in own} == own
+    for wrong, name in (({"top_k": -2}, "top_k"), ({"min_tokens": 9, "max_output_tokens": 5}, "min_tokens")):
+        with pytest.raises(openai.BadRequestError) as refused:
+            await responses.create(model=MODEL, input="a", extra_body=wrong)
+        assert refused.value.param == name
+
+
 async def test_input_tokens_are_what_the_engine_counts(world, responses):
     counted = await responses.input_tokens.count(model=MODEL, input="Say hello.", instructions="Be kind.")
     assert counted.input_tokens == USAGE.prompt_tokens

