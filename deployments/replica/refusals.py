@@ -25,7 +25,7 @@ _TOO_LONG = re.compile(
     re.DOTALL,
 )
 
-_NAMED = re.compile(r"`?([a-z_]+)`? must be ")
+_NAMED = re.compile(r"`?([a-z_]+)`? (?:must be|value is) ")
 """How vLLM begins where it names a field in its words alone."""
 _MAX_PROMPT_LOGPROBS_TOKENS = 2_048
 """The engine holds a number for each token of the vocabulary, for each token of such a prompt: here up to 2.5 GB."""
