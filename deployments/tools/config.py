@@ -156,11 +156,14 @@ class McpConfig(Section):
     """Remote MCP servers that requests name; `outbound` says where they may be.
 
     Args:
+        allowed_servers: the only servers that requests may name, by their addresses, wherever they are. An address
+            without a path stands for all of its host and port. Without this list any server that `outbound` allows.
         max_tools: how many tools of one server a response may use; those beyond are named in `allowed_tools`.
         timeout_s: how long a server may take for its list of tools, and for a call.
         max_answer_mib: how large one of its answers may be.
     """
 
+    allowed_servers: tuple[Address, ...] | None = None
     max_tools: int = Field(default=64, ge=1, le=128)
     timeout_s: float = Field(default=60.0, gt=0, le=600)
     max_answer_mib: int = Field(default=4, ge=1, le=64)

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.pages.blocks import programs
 from tests.ports import free_port
+from tests.service import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -28,7 +31,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     directory = tmp_path_factory.mktemp("serve")
     port = free_port()
     config = directory / "config.yaml"
-    config.write_text((ROOT / "configs" / "local.yaml").read_text().replace("port: 8000", f"port: {port}"))
+    local = (ROOT / "configs" / "local.yaml").read_text()
+    config.write_text(local.replace("port: 8000", f"port: {port}").replace("8765", str(free_port())))
     environment = {**os.environ, "MANTA_STATE_DIR": str(directory / "state")}
     environment.pop("RAY_ADDRESS", None)
     return config, environment, port
@@ -72,6 +76,28 @@ def stop(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
     assert [found for found in Path("/proc").glob("[0-9]*/environ") if mark in read_bytes(found)] == []
 
 
+def run_programs_of_mcp(config: Path, address: str, key: str) -> str:
+    """Return what the program of the guide to remote servers prints, with its server beside it."""
+    at = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", config.read_text())
+    assert at is not None
+    (server,), (client,) = programs("mcp-server"), programs("mcp")
+    with subprocess.Popen([sys.executable, "-c", server.code.replace("8765", at[1])]) as running:
+        try:
+            eventually(lambda: is_open(int(at[1])), 60, "the server answers")
+            code = client.code.replace("8765", at[1]).replace("http://127.0.0.1:8000", address)
+            code = code.replace("sk-manta-...", key)
+            ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+        finally:
+            running.kill()
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
 def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -96,6 +122,10 @@ def test_printed_lines_work_as_pasted_and_nothing_is_left_when_stopped(
         assert len(code.strip().splitlines()) == 6
         ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
         assert ran.stdout.strip() == "This is a test.", ran.stderr
+
+        tools = run_programs_of_mcp(config, f"http://127.0.0.1:{port}", key[1])
+        assert "It wants to call [('stock', '{\"thing\": " in tools
+        assert "('mcp_call', 'There are 7 " in tools
 
         second = subprocess.run(
             [*COMMAND, str(config)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import httpx2
@@ -18,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from deployments.tools.config import McpConfig
 from deployments.tools.mcp.messages import CallResult, ListedTool, McpFailure, ServerAddress
-from deployments.tools.mcp.transport import Notes, NotingTransport
+from deployments.tools.mcp.transport import AllowedServers, Notes, NotingTransport
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.outbound.errors import AddressRefused
 from deployments.tools.outbound.transport import GuardedTransport, Resolve, SystemResolver
@@ -54,7 +55,11 @@ class McpServers:
 
     def __init__(self, config: McpConfig, rules: AddressRules, resolve: Resolve | None = None) -> None:
         self.config = config
+        self._allowed: AllowedServers | None = None
         self._rules = rules
+        if config.allowed_servers is not None:
+            self._allowed = AllowedServers(config.allowed_servers)
+            self._rules = replace(rules, allowed_hosts=rules.allowed_hosts | self._allowed.hosts)
         self._resolver = SystemResolver()
         self._resolve = resolve or self._resolver
         self._tls = httpx2.create_ssl_context()  # Made once: it takes longer than most calls.
@@ -72,6 +77,8 @@ class McpServers:
         except (httpx2.InvalidURL, TypeError, ValueError):
             raise AddressRefused("The address is malformed.") from None
         self._rules.check_url(parsed)
+        if self._allowed is not None:
+            self._allowed.check(parsed)
 
     def session(self, address: ServerAddress) -> "McpSession":
         """Return a session with a server; nothing is sent yet."""
@@ -83,7 +90,7 @@ class McpServers:
         most = self.config.max_answer_bytes
         guarded = GuardedTransport(self._rules, most, self._resolve, self._tls)
         http = httpx2.AsyncClient(
-            transport=NotingTransport(guarded, notes),
+            transport=NotingTransport(guarded, notes, self._allowed),
             trust_env=False,
             headers=address.headers,
             timeout=httpx2.Timeout(self.config.timeout_s, connect=min(_CONNECT_S, self.config.timeout_s)),

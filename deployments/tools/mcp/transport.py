@@ -1,11 +1,37 @@
-"""Notes the outcome of requests to a server, which the library's own errors do not say."""
+"""Sends requests to allowed servers only, and notes their outcome, which the library's own errors do not say."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
 import httpx2
 
-from deployments.tools.outbound.errors import OutboundError
+from deployments.tools.outbound.errors import AddressRefused, OutboundError
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class AllowedServers:
+    """The servers that an operator allows, by their addresses; `hosts` are their hosts."""
+
+    def __init__(self, addresses: Iterable[str]) -> None:
+        self._places = {_place_of(httpx2.URL(address)) for address in addresses}
+        self.hosts = frozenset(host.rstrip(".") for (_, host, _), _ in self._places)
+
+    def check(self, url: httpx2.URL) -> None:
+        """Check that a server is allowed.
+
+        Raises:
+            AddressRefused: it is not.
+        """
+        origin, path = _place_of(url)
+        if not {(origin, b"/"), (origin, path)} & self._places:
+            raise AddressRefused("The operator of this service allows other servers only.")
+
+
+def _place_of(url: httpx2.URL) -> tuple[tuple[str, str, int | None], bytes]:
+    """Return the scheme, host and port of an address, and its path as it is sent."""
+    path = url.raw_path.partition(b"?")[0]
+    return (url.scheme, url.host, url.port or _DEFAULT_PORTS.get(url.scheme)), path
 
 
 @dataclass(slots=True)
@@ -21,11 +47,12 @@ class Notes:
 
 
 class NotingTransport(httpx2.AsyncBaseTransport):
-    """Sends requests through another transport, and notes their outcome."""
+    """Sends requests through another transport, to `allowed` servers if they are listed, and notes their outcome."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, notes: Notes) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, notes: Notes, allowed: AllowedServers | None = None) -> None:
         self._inner = inner
         self._notes = notes
+        self._allowed = allowed
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request and return the answer, its content still to be read.
@@ -34,6 +61,8 @@ class NotingTransport(httpx2.AsyncBaseTransport):
             OutboundError: it may not be sent, or failed.
         """
         try:
+            if self._allowed is not None:  # A redirect may lead elsewhere.
+                self._allowed.check(request.url)
             response = await self._inner.handle_async_request(request)
         except OutboundError as error:
             self._notes.failure = error

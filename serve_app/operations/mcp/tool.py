@@ -63,8 +63,10 @@ class RemoteMcp:
         try:
             self._servers.check(address.url)
         except AddressRefused as refused:
+            is_listed = self._servers.config.allowed_servers is not None
+            advice = "Ask the operator." if is_listed else "Send the address of a server on the public internet."
             raise BadRequest(
-                f"Invalid 'server_url': {refused.message} Send the address of a server on the public internet.",
+                f"Invalid 'server_url': {refused.message} {advice}",
                 param=f"{context.param}.server_url",
                 code="invalid_value",
             ) from None

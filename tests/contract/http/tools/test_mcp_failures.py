@@ -82,6 +82,26 @@ async def test_private_addresses_are_not_reached(world, mcp_server):
     assert mcp_server.requests == []
 
 
+@pytest.mark.parametrize("path", ["", "/mcp"])
+async def test_servers_of_the_operators_list_are_reached_wherever_they_are_and_no_others(world, mcp_server, path):
+    config = McpConfig.model_validate({"allowed_servers": [mcp_server.url.removesuffix("/mcp") + path]})
+    world.built_ins["mcp"] = RemoteMcp(McpServers(config, OutboundConfig().rules))
+    script(world, NAILS, said("There are 7."))
+    final = await respond(world, tools=[{**tool(mcp_server), "server_url": f"{mcp_server.url}?key=1"}])
+    assert [call["output"] for call in of_type(final, "mcp_call")] == ["There are 7 nails."]
+    mcp_server.requests.clear()
+    port = int(mcp_server.url.rpartition(":")[2].partition("/")[0])
+    others = ["https://store.example/mcp", mcp_server.url.replace(f":{port}", f":{port + 1}")]
+    others += [mcp_server.url.replace("127.0.0.1", "localhost"), mcp_server.url.replace("http:", "https:")]
+    if path:
+        others += [f"{mcp_server.url}/", f"{mcp_server.url}/../admin", f"{mcp_server.url}%2F..%2Fadmin"]
+    for url in others:
+        status, error = await refused(world, tools=[{**tool(mcp_server), "server_url": url}])
+        assert (status, error["param"]) == (400, "tools[0].server_url")
+        assert "allows other servers only. Ask the operator." in error["message"]
+    assert mcp_server.requests == []
+
+
 async def test_more_tools_than_a_response_may_use_are_to_be_named(world, mcp_server):
     world.built_ins["mcp"] = RemoteMcp(
         McpServers(McpConfig(max_tools=2), OutboundConfig.model_validate({"allowed_networks": ["127.0.0.0/8"]}).rules)
