@@ -71,6 +71,11 @@ class ChannelServer:
         self._idle = asyncio.Event()
         self._idle.set()
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether more requests are here than run at once, so that one of them waits."""
+        return self.num_ongoing > self._capacity.running
+
     async def start(self, host: str, socket_path: str) -> dict[str, Any]:
         """Start to listen; return the `Address` for `connect`, secret included."""
         loop = asyncio.get_running_loop()

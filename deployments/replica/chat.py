@@ -172,12 +172,15 @@ class ChatRunner:
             shown["prompt_token_ids"] = engine_input.get("prompt_token_ids")
         if request.return_prompt_text:
             shown["prompt_text"] = engine_input.get("prompt")
-        fingerprint = self._serving.system_fingerprint
+        said: Any = {
+            "fingerprint": self._serving.system_fingerprint,
+            "service_tier": header.get("service_tier", "default"),
+            "shown": shown,
+        }
         if not header["stream"]:
-            return ChatBody(*head, fingerprint=fingerprint, shown=shown)
+            return ChatBody(*head, **said)
         options = request.stream_options
-        include_usage = bool(options and options.include_usage)
-        return ChatChunks(*head, include_usage=include_usage, fingerprint=fingerprint, shown=shown)
+        return ChatChunks(*head, include_usage=bool(options and options.include_usage), **said)
 
 
 def create_runner(context: RunnerContext) -> ChatRunner | None:

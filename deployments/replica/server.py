@@ -15,7 +15,7 @@ from deployments.channel.address import socket_path
 from deployments.channel.server import Capacity, ChannelServer, Reply, Runner
 from deployments.log_handlers import keep_handlers_open
 from deployments.models.config import VLLM, ModelConfig
-from deployments.models.contract.errors import EngineError, RequestRejected, to_channel
+from deployments.models.contract.errors import EngineError, Overloaded, RequestRejected, to_channel
 from deployments.replica.children import Guard
 from deployments.routing.autoscaling import ONGOING
 
@@ -51,11 +51,12 @@ def find_engine(name: str) -> Callable[[ModelConfig], Awaitable[RunningEngine]]:
 
 
 class OperationRunner:
-    """Sends each request to the runner of its operation."""
+    """Sends each request to the runner of its operation, but no flex request that would have to wait."""
 
-    def __init__(self, runners: dict[str, Runner], model_id: str) -> None:
+    def __init__(self, runners: dict[str, Runner], model_id: str, has_waiting: Callable[[], bool]) -> None:
         self._runners = runners
         self._model_id = model_id
+        self._has_waiting = has_waiting
 
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
         """Carry out one request.
@@ -73,6 +74,8 @@ class OperationRunner:
         if runner is None:
             message = f"The model `{self._model_id}` does not support this operation."
             raise RequestRejected(message, "model", "unsupported_value")
+        if header.get("service_tier") == "flex" and self._has_waiting():
+            raise Overloaded("Every place is taken.")
         await runner.run(header, body, reply)
 
 
@@ -90,12 +93,15 @@ class ModelReplica:
         self._engine = await find_engine(model.engine)(model)
         self._guard.add_children()
         capacity = Capacity(model.max_concurrent_requests, model.max_queued_requests)
-        self._channel = ChannelServer(OperationRunner(self._engine.runners, model.id), capacity)
+        self._channel = ChannelServer(OperationRunner(self._engine.runners, model.id, self._has_waiting), capacity)
         path = socket_path(serve.get_replica_context().replica_id.unique_id)
         self._address = await self._channel.start(ray.util.get_node_ip_address(), path)
         gc.collect()
         gc.freeze()  # The engine's classes stay for good; the collector need not walk them for every request.
         gc.set_threshold(*_GC_THRESHOLDS)
+
+    def _has_waiting(self) -> bool:
+        return self._channel is not None and self._channel.has_waiting
 
     async def record_replica_metadata(self) -> dict[str, Any]:
         """Return where this replica listens; Serve hands it to every handle (called by Serve, once)."""

@@ -27,7 +27,7 @@ def show_usage(
     if as_json:
         print_json(rows)
         return
-    columns = ("day", "key", "account", "model", "requests", "errors", "prompt", "completion", "cached")
+    columns = ("day", "key", "account", "model", "requests", "errors", "prompt", "completion", "cached", "discount")
     cells = [
         (
             row.day.isoformat(),
@@ -39,6 +39,7 @@ def show_usage(
             row.prompt_tokens,
             row.completion_tokens,
             row.cached_tokens,
+            row.discounted_tokens,
         )
         for row in rows
     ]

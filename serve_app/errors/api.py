@@ -20,6 +20,7 @@
     ├── UnsupportedMediaType        415  the body is not of the type that the path takes
     ├── RateLimited                 429  the key's minute is used up
     ├── QuotaExceeded               429  the account's quota is used up
+    ├── ResourceUnavailable         429  there is no place for a flex request
     ├── ClientGone                  499  the client took the request back
     ├── Unavailable                 503  something the service needs is away; try again
     │   ├── EngineOverloaded        503  every place in the engine is taken
@@ -316,6 +317,21 @@ class QuotaExceeded(ApiError):
     def __init__(self, message: str = "", code: str = "insufficient_quota") -> None:
         message = message or "You exceeded your current quota. Please ask the operator for more."
         super().__init__(message, code=code, headers={"x-should-retry": "false"})
+
+
+class ResourceUnavailable(ApiError):
+    """There is no place for a flex request, which is the first to be refused; nothing was counted."""
+
+    status = 429
+    default_type = "resource_unavailable"
+
+    def __init__(self, retry_after_s: float = 1.0) -> None:
+        super().__init__(
+            "Resource unavailable: the model has no place for flex requests right now. Please try again later, or "
+            "leave 'service_tier' out.",
+            code="resource_unavailable",
+            headers=retry_headers(retry_after_s),
+        )
 
 
 class ClientGone(ApiError):

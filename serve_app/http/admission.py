@@ -11,6 +11,7 @@ from typing import Self
 from deployments.limits.contract import Denied, Gatekeeper, Granted, Quota
 from deployments.models.contract.engine import Usage
 from deployments.state.identity.principal import Principal
+from deployments.state.identity.tiers import weighted
 from serve_app.errors.api import RateLimited
 from serve_app.errors.text import render_duration
 from serve_app.operations.outcome import Cost
@@ -121,6 +122,7 @@ class Ticket:
         "_is_detached",
         "_principal",
         "_prompts",
+        "_token_weight",
         "reserved_tokens",
     )
 
@@ -133,6 +135,7 @@ class Ticket:
         self._principal = principal
         self._cost: Cost | None = None
         self._granted: Granted | None = None
+        self._token_weight = 1.0
         self.reserved_tokens = 0
         self._is_detached = False
 
@@ -145,13 +148,13 @@ class Ticket:
         if not self._is_detached:
             self.refund()
 
-    async def reserve(self, cost: Cost) -> None:
-        """Hold the tokens that the request may take; a ticket reserves once.
+    async def reserve(self, cost: Cost, token_weight: float = 1.0) -> None:
+        """Hold the tokens that the request may take, each counted `token_weight` times; a ticket reserves once.
 
         Raises:
             RateLimited: the key's tokens of this minute do not suffice, or a whole minute's never would.
         """
-        tokens = self._worth(cost)
+        tokens = weighted(self._worth(cost), token_weight)
         limit = self._principal.tokens_per_minute
         if tokens > limit:
             used = limit - self._gatekeeper.quota(self._principal).remaining_tokens
@@ -161,6 +164,7 @@ class Ticket:
         if isinstance(decision, Denied):
             raise RateLimited(decision, self._principal.organization, cost.model)
         self._cost, self._granted, self.reserved_tokens = cost, decision, tokens
+        self._token_weight = token_weight
 
     def _worth(self, cost: Cost) -> int:
         """Return the tokens to hold.
@@ -188,7 +192,11 @@ class Ticket:
         """Correct what is held to what was used; None, for a request that never ran, gives all of it back."""
         if usage is None:
             self.refund()
-        elif self._close(usage.total_tokens) and self._cost is not None and self._cost.max_completion_tokens:
+        elif (
+            self._close(weighted(usage.total_tokens, self._token_weight))
+            and self._cost is not None
+            and self._cost.max_completion_tokens
+        ):
             key_id, model = self._principal.key_id, self._cost.model
             self._completions.learn(key_id, model, usage.completion_tokens)
             if usage.prompt_tokens:

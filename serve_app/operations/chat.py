@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, ModelCard
+from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, ModelCard, ServiceTier
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer, parse_events
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
@@ -10,6 +10,7 @@ from serve_app.errors.api import BadRequest
 from serve_app.operations.generation import GenerationOperation
 from serve_app.operations.routing import unsupported_parameter
 from serve_app.operations.safety.policy import SafetyPolicy
+from serve_app.operations.service_tiers import in_tier
 from serve_app.schemas.chat import ChatRequest
 
 
@@ -34,13 +35,16 @@ class ChatOperation(GenerationOperation[ChatRequest]):
         *,
         request_id: str,
         priority: int = 0,
+        service_tier: ServiceTier = "default",
     ) -> EngineStream:
         """Return an answer for an operation that makes something else of it: its pieces are for `parse_events`."""
-        request = self._request(body, raw, principal, request_id=request_id, priority=priority)
+        request = self._request(
+            body, raw, principal, request_id=request_id, priority=priority, service_tier=service_tier
+        )
         policy = self._policies.get(engine.card.id)
         if policy is None:
-            return engine.run(replace(request, render="events"))
-        return self._run_safely(engine, policy, request, body, EventLines())
+            return in_tier(engine.run(replace(request, render="events")), service_tier)
+        return in_tier(self._run_safely(engine, policy, request, body, EventLines()), service_tier)
 
     def _engine(self, body: ChatRequest, principal: Principal) -> Engine:
         engine = super()._engine(body, principal)

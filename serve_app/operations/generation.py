@@ -7,7 +7,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, ModelCard, ModelDirectory
+from deployments.models.contract.engine import (
+    Engine,
+    EngineRequest,
+    EngineStream,
+    ModelCard,
+    ModelDirectory,
+    ServiceTier,
+)
 from deployments.models.contract.events import Event
 from deployments.models.contract.render import Renderer
 from deployments.operations import Operation
@@ -16,6 +23,7 @@ from serve_app.operations.outcome import Cost, Outcome
 from serve_app.operations.routing import CacheSalt, affinity_of, find_engine, salt_of, unsupported_parameter
 from serve_app.operations.safety.policy import SafetyPolicy
 from serve_app.operations.safety.stream import SafeStream, Watched
+from serve_app.operations.service_tiers import ENGINE_PRIORITY, in_tier
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.completions import CompletionRequest
 
@@ -53,25 +61,44 @@ class GenerationOperation(Generic[Body]):
             raise unsupported_parameter(shown)  # Tokens are not checked as the text is.
         return cost_of(body, card)
 
-    def run(self, body: Body, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0) -> Outcome:
+    def run(
+        self,
+        body: Body,
+        raw: bytes,
+        principal: Principal,
+        *,
+        request_id: str,
+        priority: int = 0,
+        service_tier: ServiceTier = "default",
+    ) -> Outcome:
         """Return the answer to a body, not begun yet; `raw` are the bytes that the body was parsed from.
 
         Raises:
             ApiError: this key may not use the model, or the model cannot do what the body asks.
         """
         engine = self._engine(body, principal)
-        request = self._request(body, raw, principal, request_id=request_id, priority=priority)
+        request = self._request(
+            body, raw, principal, request_id=request_id, priority=priority, service_tier=service_tier
+        )
         policy = self._policies.get(engine.card.id)
         if policy is None:
-            return Outcome(engine.run(request), body.is_stream)
-        renderer = self._renderer(body, engine.card.id, request_id)
-        return Outcome(self._run_safely(engine, policy, request, body, renderer), body.is_stream)
+            return Outcome(in_tier(engine.run(request), service_tier), body.is_stream)
+        renderer = self._renderer(body, engine.card.id, request)
+        stream = self._run_safely(engine, policy, request, body, renderer)
+        return Outcome(in_tier(stream, service_tier), body.is_stream)
 
     def _engine(self, body: Body, principal: Principal) -> Engine:
         return find_engine(self._directory, body.model, self.name, principal)
 
     def _request(
-        self, body: Body, raw: bytes, principal: Principal, *, request_id: str, priority: int
+        self,
+        body: Body,
+        raw: bytes,
+        principal: Principal,
+        *,
+        request_id: str,
+        priority: int,
+        service_tier: ServiceTier = "default",
     ) -> EngineRequest:
         return EngineRequest(
             operation=self.name,
@@ -79,8 +106,9 @@ class GenerationOperation(Generic[Body]):
             body=body.to_engine_body(raw),
             stream=body.is_stream,
             cache_salt=salt_of(self._salt(principal.account), body.cache_salt),
-            priority=priority + (body.priority or 0),
+            priority=priority + ENGINE_PRIORITY[service_tier] + (body.priority or 0),
             affinity=affinity_of(principal.account, body.affinity_prefix()),
+            service_tier=service_tier,
         )
 
     def _run_safely(
@@ -95,11 +123,13 @@ class GenerationOperation(Generic[Body]):
         )
         return SafeStream(engine, policy, watched)
 
-    def _renderer(self, body: Body, model: str, request_id: str) -> Renderer:
-        head: tuple[Any, ...] = self._id_prefix + request_id.removeprefix("req_"), model, int(time.time())
+    def _renderer(self, body: Body, model: str, request: EngineRequest) -> Renderer:
+        head: tuple[Any, ...] = self._id_prefix + request.request_id.removeprefix("req_"), model, int(time.time())
+        tier = {} if request.service_tier == "default" else {"service_tier": request.service_tier}
         if not body.is_stream:
-            return self._whole(*head)
-        return self._chunks(*head, include_usage=bool(body.stream_options and body.stream_options.include_usage))
+            return self._whole(*head, **tier)
+        include_usage = bool(body.stream_options and body.stream_options.include_usage)
+        return self._chunks(*head, include_usage=include_usage, **tier)
 
 
 def cost_of(body: ChatRequest | CompletionRequest, card: ModelCard) -> Cost:

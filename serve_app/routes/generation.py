@@ -7,6 +7,7 @@ from starlette.types import ASGIApp
 
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.registry import Body, DescribedOperation, RunnableOperation
+from serve_app.operations.service_tiers import find_terms
 from serve_app.routes.access import caller, services_of, trace_of
 from serve_app.routes.contract import answers
 from serve_app.validation.body import parse_json_body
@@ -26,11 +27,14 @@ def create_endpoint(operation: DescribedOperation) -> Callable[[Request], Awaita
 async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:
     principal = await caller(request, operation.name)
     trace = trace_of(request)
-    async with await services_of(request).admission.admit(principal) as ticket:
+    services = services_of(request)
+    async with await services.admission.admit(principal) as ticket:
         raw = await request.body()
         body = parse_json_body(raw, operation.schema)
         cost = operation.cost(body, principal)
+        terms = find_terms(body, principal, services.tiers)
         trace.model, trace.stream = cost.model, body.is_stream
-        await ticket.reserve(cost)
-        outcome = operation.run(body, raw, principal, request_id=trace.request_id)
+        trace.service_tier, trace.token_weight = terms
+        await ticket.reserve(cost, terms.token_weight)
+        outcome = operation.run(body, raw, principal, request_id=trace.request_id, **terms.options)
         return OutcomeResponse(outcome, ticket.detach(), trace)

@@ -20,6 +20,7 @@ from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.queries import PromptQuery
 from serve_app.operations.responses.resume.replay import replay
+from serve_app.operations.service_tiers import find_terms
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query
@@ -41,11 +42,13 @@ async def create_response(request: Request) -> ASGIApp:
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
         body = parse_json_body(raw, ResponseRequest)
-        turn = await operation.preparation.begin(body, raw, principal, request_id=trace.request_id)
+        terms = find_terms(body, principal, services_of(request).tiers)
+        turn = await operation.preparation.begin(body, raw, principal, request_id=trace.request_id, **terms.options)
         chat = operation.first_chat(turn)
         cost = operation.cost_of_turn(turn, chat)
         trace.model, trace.stream = cost.model, body.is_stream
-        await ticket.reserve(cost)
+        trace.service_tier, trace.token_weight = terms
+        await ticket.reserve(cost, terms.token_weight)
         if body.background:
             return await _start(request, turn, raw, ticket)
         answer = operation.answer(turn, chat, lambda: _note_failure(trace))

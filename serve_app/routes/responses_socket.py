@@ -22,6 +22,7 @@ from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prompt.reading import RememberedResponse
 from serve_app.operations.responses.run.answer import ResponseAnswer
 from serve_app.operations.scopes import check_operation
+from serve_app.operations.service_tiers import find_terms
 from serve_app.schemas.responses.request import ResponseRequest
 from serve_app.services import Services
 from serve_app.telemetry.log import api_error_for
@@ -114,15 +115,17 @@ class _Session:
         trace.principal = principal
         async with await self._services.admission.admit(principal) as ticket:
             body, raw, is_generated = _read(raw)
+            terms = find_terms(body, principal, self._services.tiers)
             turn = await operation.preparation.begin(
-                body, raw, principal, request_id=trace.request_id, remembered=self._remembered
+                body, raw, principal, request_id=trace.request_id, remembered=self._remembered, **terms.options
             )
+            trace.service_tier, trace.token_weight = terms
             trace.model = turn.engine.card.id
             chat = None
             if turn.messages:  # There is nothing to check in a turn that only says which tools there will be.
                 chat = operation.first_chat(turn)
                 if is_generated:
-                    await ticket.reserve(operation.cost_of_turn(turn, chat))
+                    await ticket.reserve(operation.cost_of_turn(turn, chat), terms.token_weight)
             turn = replace(turn, is_generated=is_generated)
             answer = operation.answer(turn, chat, lambda: None)
             try:

@@ -6,6 +6,7 @@ from typing import Any
 
 from deployments.models.contract.engine import Usage
 from deployments.state.identity.principal import Principal
+from deployments.state.identity.tiers import weighted
 from deployments.state.usage.record import RequestRecord
 
 
@@ -17,7 +18,8 @@ class RequestTrace:
     model that exists, never to the text that a client sent. `server_send` is the server's own send: once the head of an
     answer has passed the middleware, the rest may go there directly. `write_ahead` takes the request down as it is, to
     be called before the last byte of its answer is sent. A request that `goes_on` after its answer is recorded where it
-    ends. One that `is_repeated` was taken by another replica before, which records it.
+    ends. One that `is_repeated` was taken by another replica before, which records it. Each of its tokens counts
+    `token_weight` times against limits.
     """
 
     request_id: str
@@ -32,6 +34,8 @@ class RequestTrace:
     code: str | None = None
     stream: bool = False
     usage: Usage | None = None
+    service_tier: str = "default"
+    token_weight: float = 1.0
     first_piece_at: float | None = None
     goes_on: bool = False
     is_repeated: bool = False
@@ -61,4 +65,6 @@ def record_of(trace: RequestTrace, *, route: str, ended: float) -> RequestRecord
         ttft_s=round(first - trace.started, 6) if first is not None else None,
         total_s=round(ended - trace.started, 6),
         batch_id=trace.batch_id,
+        service_tier=None if trace.service_tier == "default" else trace.service_tier,
+        discounted_tokens=usage.total_tokens - weighted(usage.total_tokens, trace.token_weight),
     )

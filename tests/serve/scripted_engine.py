@@ -232,11 +232,11 @@ class ChatRunner:
         if header["render"] == "events":
             return EventLines()
         completion_id = "chatcmpl-" + header["request_id"].removeprefix("req_")
-        created = header.get("created") or int(time.time())
+        created, tier = header.get("created") or int(time.time()), header.get("service_tier", "default")
         if not header["stream"]:
-            return ChatBody(completion_id, self._model.id, created)
+            return ChatBody(completion_id, self._model.id, created, service_tier=tier)
         include_usage = bool((fields.get("stream_options") or {}).get("include_usage"))
-        return ChatChunks(completion_id, self._model.id, created, include_usage=include_usage)
+        return ChatChunks(completion_id, self._model.id, created, include_usage=include_usage, service_tier=tier)
 
 
 class CompletionRunner:

@@ -22,6 +22,7 @@ MAX_KEPT = 100_000
 _INTERVAL_S = 0.5
 _BATCH = 1_000
 _to_row = attrgetter(*RequestRecord.__slots__)
+_NUM_USUAL = RequestRecord.__slots__.index("service_tier")
 
 
 class ShippedRequestLog:
@@ -64,7 +65,9 @@ class ShippedRequestLog:
         """Buffer a record for shipping; never waits and never raises."""
         if self._journal is not None:
             self._journal.write(self._first + len(self._kept), record)
-        self._kept.append(_to_row(record))
+        row = _to_row(record)
+        # A gatekeeper of the version before knows no service tiers; most requests have none.
+        self._kept.append(row[:_NUM_USUAL] if record.service_tier is None else row)
         if len(self._kept) > MAX_KEPT:
             self._kept.popleft()
             self._first += 1

@@ -95,7 +95,7 @@ class RemoteStream:
 
     def _header(self) -> dict[str, Any]:
         request = self._request
-        return {
+        header: dict[str, Any] = {
             "operation": request.operation,
             "request_id": request.request_id,
             "created": self._created,
@@ -106,6 +106,9 @@ class RemoteStream:
             "takes_notes": True,
             "written": unpack(request.written + self.summary.written),
         }
+        if request.service_tier != "default":
+            header["service_tier"] = request.service_tier
+        return header
 
     def _take_summary(self, stream: ChannelStream) -> None:
         reported = stream.summary

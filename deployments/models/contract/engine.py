@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 from deployments.operations import Operation
 
 Render = Literal["wire", "events"]
+ServiceTier = Literal["default", "flex", "priority"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class EngineRequest:
     `written`, for streams only, has the notes of all pieces that were sent before, from `Summary.written`. The answer
     then begins after them, as if one engine had made all of it, and its usage counts them. If the answer ends with
     them, nothing is left but the end of the stream.
+    `service_tier` is named in the answer. A replica refuses a "flex" request that would have to wait for a place.
     """
 
     operation: Operation
@@ -58,6 +60,7 @@ class EngineRequest:
     priority: int = 0
     affinity: str | None = None
     written: bytes = b""
+    service_tier: ServiceTier = "default"
 
 
 @dataclass(slots=True)

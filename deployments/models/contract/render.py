@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
-from deployments.models.contract.engine import Usage
+from deployments.models.contract.engine import ServiceTier, Usage
 from deployments.models.contract.events import EVENT_TYPES, Event, Logprobs, TokenIds
 
 DONE: Final = b"data: [DONE]\n\n"
@@ -63,6 +63,7 @@ class ChatChunks:
         include_usage: bool,
         fingerprint: str | None = None,
         shown: dict[str, Any] | None = None,
+        service_tier: ServiceTier = "default",
     ) -> None:
         envelope = orjson.dumps(
             {
@@ -70,7 +71,7 @@ class ChatChunks:
                 "object": "chat.completion.chunk",
                 "created": created,
                 "model": model,
-                "service_tier": "default",
+                "service_tier": service_tier,
                 "system_fingerprint": fingerprint,
             }
         )
@@ -183,6 +184,7 @@ class ChatBody:
         created: int,
         *,
         fingerprint: str | None = None,
+        service_tier: ServiceTier = "default",
         shown: dict[str, Any] | None = None,
     ) -> None:
         self.shown = shown or {}
@@ -190,6 +192,7 @@ class ChatBody:
         self._model = model
         self._created = created
         self._fingerprint = fingerprint
+        self._service_tier = service_tier
         self._choices: dict[int, _Choice] = {}
 
     def text(self, choice: int, text: str) -> bytes:
@@ -231,7 +234,7 @@ class ChatBody:
                 "model": self._model,
                 "choices": [choice.to_wire(index) for index, choice in sorted(self._choices.items())],
                 "usage": usage_to_wire(usage),
-                "service_tier": "default",
+                "service_tier": self._service_tier,
                 "system_fingerprint": self._fingerprint,
                 **self.shown,
             }

@@ -74,6 +74,8 @@ request_log = Table(
     Column("cached_tokens", BigInteger, nullable=False),
     Column("ttft_s", Double),
     Column("total_s", Double, nullable=False),
+    Column("service_tier", String(16)),
+    Column("discounted_tokens", BigInteger, nullable=False, server_default="0"),
     Index("ix_request_log_key", "key_id", "at"),
 )
 
@@ -89,6 +91,7 @@ usage = Table(
     Column("prompt_tokens", BigInteger, nullable=False),
     Column("completion_tokens", BigInteger, nullable=False),
     Column("cached_tokens", BigInteger, nullable=False),
+    Column("discounted_tokens", BigInteger, nullable=False, server_default="0"),
     Index("ix_usage_account", "account", "day"),
     Index("ix_usage_day", "day"),
 )

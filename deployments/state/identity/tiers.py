@@ -1,5 +1,6 @@
 """Tiers: named sets of limits. They are data: adding one to the configuration needs no change of code."""
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -20,12 +21,15 @@ class TierLimits(Section):
 
     Each key may use `requests_per_minute` and `tokens_per_minute` in any 60 seconds; None means that each key needs
     limits of its own. The unfinished batches of an account may hold `enqueued_tokens` together, beside the limits of
-    its keys; None means any number.
+    its keys; None means any number. With `priority`, requests may go before others with `service_tier: priority`;
+    without, they are served as usual. Each token of a request with `service_tier: flex` counts `flex_token_weight`.
     """
 
     requests_per_minute: RequestsPerMinute | None
     tokens_per_minute: TokensPerMinute | None
     enqueued_tokens: Annotated[int, Field(ge=1)] | None
+    priority: bool = False
+    flex_token_weight: Annotated[float, Field(gt=0, le=1)] = 0.5
 
 
 _DEFAULTS = {
@@ -61,6 +65,11 @@ class Tiers(RootModel[dict[TierName, TierLimits]]):
     def of(self, name: str) -> TierLimits:
         """Return the limits of a tier; for a tier that is no longer configured, the lowest limits."""
         return self.root.get(name, _LEAST)
+
+
+def weighted(tokens: int, token_weight: float) -> int:
+    """Return what so many tokens count against limits, where each counts `token_weight` times."""
+    return tokens if token_weight == 1.0 else math.ceil(tokens * token_weight)
 
 
 def _over_default(name: Any, limits: Any) -> Any:

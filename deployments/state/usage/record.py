@@ -11,7 +11,8 @@ CLIENT_CLOSED_REQUEST = 499
 class RequestRecord:
     """One line of the request log: a request without its content. `at` is in Unix seconds.
 
-    `batch_id` is the batch that the request was a line of, None for a request over HTTP.
+    `batch_id` is the batch that the request was a line of, None for a request over HTTP. `service_tier` is the one
+    that was served, None for the usual one; `discounted_tokens` of its tokens did not count against limits.
     """
 
     request_id: str
@@ -31,6 +32,8 @@ class RequestRecord:
     ttft_s: float | None
     total_s: float
     batch_id: str | None = None
+    service_tier: str | None = None
+    discounted_tokens: int = 0
 
 
 class RequestLog(Protocol):

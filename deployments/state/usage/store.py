@@ -24,7 +24,7 @@ _SECONDS_PER_DAY = 86_400
 _DROPPED_AT_ONCE = 5_000  # A statement must be much faster than the database's timeout.
 _TRIM_SPEED = 24  # After a month without a service, or with half the days to keep, trimming takes a day.
 _USAGE_KEY = ["key_id", "day", "model"]
-_COUNTS = ("num_requests", "num_errors", "prompt_tokens", "completion_tokens", "cached_tokens")
+_COUNTS = ("num_requests", "num_errors", "prompt_tokens", "completion_tokens", "cached_tokens", "discounted_tokens")
 _COLUMNS = [column.name for column in request_log.c if column.name != "record_id"]
 _MAX_ID = 64
 _TEXT_COLUMNS = {column.name: column.type.length for column in request_log.c if hasattr(column.type, "length")}
@@ -43,6 +43,7 @@ class UsageRow:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    discounted_tokens: int = 0
 
 
 class UsageStore:

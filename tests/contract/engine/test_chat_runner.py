@@ -224,3 +224,14 @@ def test_plain_events_are_the_text_alone_and_notes_are_its_tokens(real_engine, a
     assert all(piece.startswith(b'[["text",0,"') for piece in reply.pieces[:-1])
     assert reply.pieces[-1].endswith(b'["finished",0,"length"]]')
     assert [len(token_ids) for token_ids in reply.groups] == [1] * 12
+
+
+@pytest.mark.parametrize(("tier", "priority"), [("flex", 1), ("priority", -1)])
+def test_the_engine_runs_every_service_tier_and_names_it(real_engine, ask, tier, priority):
+    body = body_of({"max_tokens": 4})
+    usual = real_engine.run(ask(body, stream=True))
+    reply = real_engine.run(ask(body, stream=True, service_tier=tier, priority=priority))
+    assert {chunk["service_tier"] for chunk in chunks_of(reply.pieces)} == {tier}
+    assert folded(chunks_of(reply.pieces)) == folded(chunks_of(usual.pieces))
+    whole = real_engine.run(ask(body, stream=False, service_tier=tier, priority=priority))
+    assert json.loads(b"".join(whole.pieces))["service_tier"] == tier

@@ -45,9 +45,10 @@ def pieces(request: EngineRequest, events: list[list[Event]], usage: Usage = USA
     elif request.render == "events":
         renderer = EventLines()
     elif request.stream:
-        renderer = ChatChunks(completion_id, MODEL, 1, include_usage=include_usage)
+        tier = request.service_tier
+        renderer = ChatChunks(completion_id, MODEL, 1, include_usage=include_usage, service_tier=tier)
     else:
-        renderer = ChatBody(completion_id, MODEL, 1)
+        renderer = ChatBody(completion_id, MODEL, 1, service_tier=request.service_tier)
     rendered = [renderer.events(piece) for piece in events]
     if request.render == "events":
         return [Noted([number], piece) for number, piece in enumerate(rendered)][len(written_of(request)) :]

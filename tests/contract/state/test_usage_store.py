@@ -11,6 +11,7 @@ from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.messages import TransportDown
 from deployments.state.database.clock import PastClock
 from deployments.state.database.connection import Database
+from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import LogTrim, UsageRow, UsageStore
 from tests.contract.state.processes import DirectTransport, kill, resolved, start
 from tests.contract.state.records import NOON, record
@@ -39,6 +40,24 @@ async def test_usage_adds_up_by_key_day_and_model(database: Database) -> None:
     assert [row.key_id for row in await store.by_day(account="other")] == ["key_2"]
     assert [row.day.day for row in await store.by_day(since=date(2023, 11, 16))] == [16]
     assert await store.count() == 7
+
+
+async def test_tokens_that_did_not_count_are_kept_and_added_up(database: Database) -> None:
+    store = UsageStore(database)
+    flex = record(1, service_tier="flex", discounted_tokens=7)
+    await store.add([flex, record(2)])
+    (row,) = await store.by_day()
+    assert (row.prompt_tokens, row.completion_tokens, row.discounted_tokens) == (20, 10, 7)
+    assert set(await store.last_requests("key_1")) == {flex, record(2)}
+
+
+def test_of_usual_requests_no_more_is_shipped_than_the_version_before_reads() -> None:
+    log = ShippedRequestLog(None, background=False)  # type: ignore[arg-type]
+    flex = record(service_tier="flex", discounted_tokens=7)
+    for one in (record(), flex):
+        log.record(one)
+    assert [len(row) for row in log._kept] == [17, 19]
+    assert [RequestRecord(*row) for row in log._kept] == [record(), flex]  # type: ignore[arg-type]
 
 
 async def test_a_record_that_arrives_twice_is_counted_once(database: Database) -> None:

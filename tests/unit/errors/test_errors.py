@@ -187,6 +187,14 @@ GOLDEN = [
         None,
         "You exceeded your current quota.",
     ),
+    (
+        api.ResourceUnavailable(),
+        429,
+        "resource_unavailable",
+        "resource_unavailable",
+        None,
+        "Resource unavailable: the model has no place for flex requests right now.",
+    ),
     (api.ClientGone(), 499, "invalid_request_error", "request_cancelled", None, "The request was cancelled"),
     (api.Unavailable("The state is away."), 503, "server_error", None, None, "The state is away."),
     (

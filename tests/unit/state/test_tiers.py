@@ -16,8 +16,11 @@ def service(**parts: Any) -> ServiceConfig:
     return ServiceConfig.model_validate({"models": [MODEL], **parts})
 
 
+LIMITS = ("requests_per_minute", "tokens_per_minute", "enqueued_tokens")
+
+
 def limits(*values: int | None) -> TierLimits:
-    return TierLimits(**dict(zip(TierLimits.model_fields, values, strict=True)))
+    return TierLimits(**dict(zip(LIMITS, values, strict=True)))
 
 
 def test_three_tiers_are_there_by_default():

@@ -14,6 +14,7 @@ import orjson
 from deployments.limits.contract import Gatekeeper, Granted
 from deployments.models.contract.engine import Usage
 from deployments.state.identity.principal import principal_of, principal_to_row
+from deployments.state.identity.tiers import weighted
 from deployments.state.responses.values import ClaimedResponse, Item, LeaseLost
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
 from deployments.waiting import wait_at_most
@@ -73,6 +74,8 @@ class BackgroundRunner:
         job: Item = {"body": body, "principal": principal_to_row(turn.principal), "request": turn.request_id}
         if lacks_secrets:
             job["runs_here_only"] = True
+        if trace.token_weight != 1.0:
+            job["token_weight"] = trace.token_weight
         epoch = await self._store.start(
             turn.principal.account,
             run.stored_turn(),
@@ -124,13 +127,16 @@ class BackgroundRunner:
             await give_up(self._store, claimed, error.message)
             return
 
+        token_weight: float = claimed.job.get("token_weight", 1.0)
+
         def settle(usage: Usage | None) -> None:
             if usage is not None:  # Nothing is reserved: that was lost with the process which began it.
-                used = usage.total_tokens
+                used = weighted(usage.total_tokens, token_weight)
                 self._gatekeeper.settle(principal, granted=Granted(time.time()), reserved=0, used=used)
 
         trace = RequestTrace(request_id, "POST", time.time(), time.perf_counter(), principal=principal)
         trace.model = turn.response["model"]
+        trace.service_tier, trace.token_weight = turn.service_tier, token_weight
         self._observer.begin()
         run = self._operation.start_journaled(turn, journal, self._retries, emitted)
         running = RunningResponse(

@@ -5,7 +5,7 @@ The first step of a request: `operation` calls it, `run` runs the turn. Nothing 
 
 from collections.abc import Callable, Sequence
 
-from deployments.models.contract.engine import Engine, ModelCard, ModelDirectory
+from deployments.models.contract.engine import Engine, ModelCard, ModelDirectory, ServiceTier
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.values import Item, StoredTurn
@@ -49,6 +49,7 @@ class Preparation:
         *,
         request_id: str,
         priority: int = 0,
+        service_tier: ServiceTier = "default",
         remembered: RememberedResponse | None = None,
         is_batch: bool = False,
     ) -> Turn:
@@ -74,6 +75,7 @@ class Preparation:
         response = create_response(
             request, response_id, engine.card.id, int(self._storage.clock()), stored=expires_at is not None
         )
+        response["service_tier"] = service_tier
         return Turn(
             request=request,
             response=response,
@@ -87,6 +89,7 @@ class Preparation:
             is_stream=request.is_stream or bool(request.background),
             seal_reasoning=await self._seal(request, principal),
             priority=priority,
+            service_tier=service_tier,
             tools=tools,
         )
 
@@ -121,6 +124,7 @@ class Preparation:
             expires_at=self._storage.clock(),  # Its row says when; this only says that it is stored.
             is_stream=True,
             seal_reasoning=await self._seal(request, principal),
+            service_tier=stored.response.get("service_tier") or "default",
             tools=tools,
         )
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from deployments.models.contract.engine import Engine
+from deployments.models.contract.engine import Engine, ServiceTier
 from deployments.state.identity.principal import Principal
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.prompt.history import Message, ServerRun
@@ -40,6 +40,7 @@ class Turn:
     is_stream: bool
     seal_reasoning: Callable[[str], str] | None = None
     priority: int = 0
+    service_tier: ServiceTier = "default"
     before: PastConversation = field(default_factory=PastConversation)
     tools: ToolSet = field(default_factory=ToolSet)
     is_generated: bool = True

@@ -268,6 +268,7 @@ class ResponseRun:
             turn.principal,
             request_id=turn.request_id if number == 1 else f"{turn.request_id}-{number}",
             priority=turn.priority,
+            service_tier=turn.service_tier,
         )
         self._tools.begin_check()  # The model is asked first.
         try:

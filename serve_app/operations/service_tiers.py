@@ -1,0 +1,84 @@
+"""Service tiers: what `service_tier` asks for, what a key gets of it, and how a flex request is refused.
+
+`flex` runs behind other requests, before the lines of batches, is refused where it would have to wait for a place, and
+counts for less. `priority`, also called `fast`, goes before other requests; a key whose tier lacks the right is served
+as `default`. Answers name the tier that was served.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from deployments.models.contract.engine import EngineStream, ServiceTier
+from deployments.models.contract.errors import Overloaded
+from deployments.state.identity.principal import Principal
+from deployments.state.identity.tiers import Tiers
+from serve_app.errors.api import ResourceUnavailable
+from serve_app.schemas.base import OperationRequest
+
+ENGINE_PRIORITY: Final[Mapping[ServiceTier, int]] = {"priority": -1, "default": 0, "flex": 1}
+"""vLLM's, where lower goes first; lines of batches have 10, if the configuration does not say otherwise."""
+
+
+class Terms(NamedTuple):
+    """How one request is served; each of its tokens counts `token_weight` times against the key's limits."""
+
+    tier: ServiceTier = "default"
+    token_weight: float = 1.0
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The arguments for `run` and `begin` of an operation whose body can name a tier."""
+        return {} if self.tier == "default" else {"service_tier": self.tier}
+
+
+DEFAULT_TERMS: Final = Terms()
+
+
+def find_terms(body: OperationRequest, principal: Principal, tiers: Tiers) -> Terms:
+    """Return how the request is served."""
+    asked = getattr(body, "service_tier", None)
+    if asked == "flex":
+        return Terms("flex", tiers.of(principal.tier).flex_token_weight)
+    if asked in ("priority", "fast") and tiers.of(principal.tier).priority:
+        return Terms("priority")
+    return DEFAULT_TERMS
+
+
+def in_tier(stream: EngineStream, tier: ServiceTier) -> EngineStream:
+    """Return the answer as its tier has it."""
+    return FlexStream(stream) if tier == "flex" else stream
+
+
+class FlexStream:
+    """The answer to a flex request, which has an error of its own where there is no place. Keeps EngineStream."""
+
+    def __init__(self, stream: EngineStream) -> None:
+        self.summary = stream.summary
+        self._stream = stream
+        self._pieces: AsyncGenerator[bytes] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the pieces of the answer.
+
+        Raises:
+            ResourceUnavailable: there is no place for it.
+            EngineError: as the answer's own stream.
+        """
+        self._pieces = self._run()
+        return self._pieces
+
+    async def _run(self) -> AsyncGenerator[bytes]:
+        try:
+            async for piece in self._stream:
+                yield piece
+        except Overloaded as error:
+            raise ResourceUnavailable(error.retry_after_s) from None
+        finally:
+            self.summary = self._stream.summary
+
+    async def aclose(self) -> None:
+        """Abort the generation if it still runs."""
+        if self._pieces is not None:
+            await self._pieces.aclose()
+        await self._stream.aclose()
+        self.summary = self._stream.summary
