@@ -37,6 +37,8 @@ COMMAND = [sys.executable, "-c", "from serve_app.cli import main; main()"]
 CHAT, SMALL, LONG, EMBED = "manta/demo-chat", "manta/demo-small", "manta/demo-long", "all-minilm-l6-v2"
 TRAINED = "manta/demo-trained"
 """The chat model of local.yaml, which makes sense; the others have random weights, and write until they must stop."""
+ADAPTERS = ("one", "two")
+"""Adapters of SMALL that everybody sees."""
 CANARY = "Kanarienvogel-93f1"
 """Content that must be found nowhere: what requests say that are cut short, and that test_privacy looks for."""
 COLOUR = {

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, WithJsonSchema, model_validator
 
 from deployments.config import Section
-from deployments.models.contract.engine import ModelCard
+from deployments.models.adapters import AdapterConfig, AdapterName
+from deployments.models.contract.engine import Adapter, ModelCard
 from deployments.operations import MODEL_OPERATIONS, Operation, Task, operations_of
 
 RELEASED = 1767225600  # `created` of a model that does not say: the first day of 2026, so that it never changes.
@@ -51,6 +52,9 @@ class ModelConfig(Section):
         chat_template: a template in place of the model's own.
         has_images: whether prompts may hold images.
         dimensions: the sizes of vectors that clients may ask for.
+        adapters: LoRA adapters by name; clients name one `ID:NAME`. `engine_kwargs` may set vLLM's `max_loras`,
+            `max_cpu_loras` and `max_lora_rank`.
+        adapters_from: the directory or bucket's address with a folder for each adapter that names no source.
         env: environment variables of the engine's processes.
         max_concurrent_requests: how many requests run in one replica's engine at once.
         max_queued_requests: how many more may wait for a replica.
@@ -96,6 +100,8 @@ class ModelConfig(Section):
     chat_template: str | None = None
     has_images: bool = False
     dimensions: tuple[int, ...] | None = None
+    adapters: dict[AdapterName, AdapterConfig] = {}
+    adapters_from: str | None = Field(default=None, min_length=1)
 
     @model_validator(mode="after")
     def _operations_fit_the_task(self) -> "ModelConfig":
@@ -108,6 +114,20 @@ class ModelConfig(Section):
             if name in self.engine_kwargs:
                 raise ValueError(f"engine_kwargs.{name}: is set by the service itself")
         return self
+
+    @model_validator(mode="after")
+    def _adapters_have_a_source(self) -> "ModelConfig":
+        if self.adapters and self.task != "generate":
+            raise ValueError("adapters: only a model whose task is generate can have them")
+        if self.adapters_from is None:
+            lost = ", ".join(name for name, adapter in self.adapters.items() if adapter.source is None)
+            if lost:
+                raise ValueError(f"adapters: {lost} need a source, or the model needs adapters_from")
+        return self
+
+    def adapter_source(self, name: str) -> str:
+        """Return where the files of an adapter are."""
+        return self.adapters[name].source or f"{(self.adapters_from or '').rstrip('/')}/{name}"
 
     @property
     def context_tokens(self) -> int | None:
@@ -139,6 +159,10 @@ class ModelConfig(Section):
             has_images=self.has_images,
             reads_pairs=self.task == "score",
             dimensions=self.dimensions,
+            adapters=tuple(
+                Adapter(name, None if adapter.accounts is None else frozenset(adapter.accounts))
+                for name, adapter in self.adapters.items()
+            ),
         )
 
 

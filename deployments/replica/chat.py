@@ -19,10 +19,11 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from deployments.channel.server import Reply
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer
+from deployments.replica.adapters import Adapters
 from deployments.replica.chat_answer import ChatAnswer
 from deployments.replica.refusals import check_prompt_logprobs, refusal_of, refused
 from deployments.replica.resume.written import WrittenTokens
-from deployments.replica.runners import RunnerContext
+from deployments.replica.runners import RunnerContext, find_lora, model_named
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
 from deployments.replica.schemas.requested import forms_to_compile
@@ -40,8 +41,10 @@ class ChatRunner:
         schemas: SchemaCompiler,
         preparing: Preparing,
         model_id: str,
+        adapters: Adapters | None = None,
     ) -> None:
         self._engine = engine
+        self._adapters = adapters
         self._schemas = schemas
         self._serving = serving
         self._model_id = model_id
@@ -58,6 +61,7 @@ class ChatRunner:
             EngineError: it does not run, or breaks off.
         """
         fields = orjson.loads(body)
+        lora = await find_lora(self._adapters, header)
         for param, text, form in forms_to_compile(fields):
             await self._schemas.check(text, param, form)
         async with self._preparing.turn(header["priority"]):
@@ -72,6 +76,7 @@ class ChatRunner:
                     header["request_id"],
                     answer.take,
                     priority=header["priority"],
+                    lora_request=lora,
                     written=WrittenTokens(written, answer.take_again) if written else None,
                     **answer.reasoning_arguments(),
                 )
@@ -166,7 +171,7 @@ class ChatRunner:
         if header["render"] == "events":
             return EventLines()
         completion_id = "chatcmpl-" + header["request_id"].removeprefix("req_")
-        head = completion_id, self._model_id, header.get("created") or int(time.time())
+        head = completion_id, model_named(self._model_id, header), header.get("created") or int(time.time())
         shown: dict[str, Any] = {}
         if request.return_token_ids:
             shown["prompt_token_ids"] = engine_input.get("prompt_token_ids")
@@ -188,4 +193,5 @@ def create_runner(context: RunnerContext) -> ChatRunner | None:
     serving = context.find_serving("chat")
     if serving is None:
         return None
-    return ChatRunner(context.client, serving, context.start_compiler(), context.preparing, context.model_id)
+    compiler = context.start_compiler()
+    return ChatRunner(context.client, serving, compiler, context.preparing, context.model_id, context.adapters)

@@ -8,15 +8,17 @@ import orjson
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest, CompletionResponse
 from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+from vllm.lora.request import LoRARequest
 
 from deployments.channel.server import Reply
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.errors import EngineDied
 from deployments.models.contract.render import DONE, usage_to_wire
 from deployments.models.contract.steps import Written, pack_prompt, pack_step
+from deployments.replica.adapters import Adapters
 from deployments.replica.gather import GatheringClient
 from deployments.replica.refusals import check_prompt_logprobs, refusal_of, refused
-from deployments.replica.runners import RunnerContext, end_with
+from deployments.replica.runners import RunnerContext, end_with, find_lora, model_named
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
 from deployments.replica.schemas.requested import forms_to_compile
@@ -28,8 +30,14 @@ class CompletionRunner:
     """Runs legacy completions on one engine."""
 
     def __init__(
-        self, serving: OpenAIServingCompletion, schemas: SchemaCompiler, preparing: Preparing, model_id: str
+        self,
+        serving: OpenAIServingCompletion,
+        schemas: SchemaCompiler,
+        preparing: Preparing,
+        model_id: str,
+        adapters: Adapters | None = None,
     ) -> None:
+        self._adapters = adapters
         self._schemas = schemas
         config = serving.engine_client.vllm_config
         self._bounds_white_space = config.structured_outputs_config.disable_any_whitespace
@@ -55,15 +63,16 @@ class CompletionRunner:
             EngineError: it does not run, or breaks off.
         """
         fields = orjson.loads(body)
+        lora = await find_lora(self._adapters, header)
         for param, text, form in forms_to_compile(fields):
             await self._schemas.check(text, param, form)
         options = fields.pop("stream_options", None) or {}
         with refused("prompt"):
             request = self._parse(header, fields)
             if not header["stream"]:
-                await self._run_whole(request, header, reply)
+                await self._run_whole(request, header, reply, lora)
                 return
-            await self._run_stream(request, header, reply, options)
+            await self._run_stream(request, header, reply, options, lora)
 
     def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> CompletionRequest:
         wanted = fields.get("structured_outputs") or {}
@@ -84,26 +93,33 @@ class CompletionRunner:
         return CompletionRequest.model_validate(fields)
 
     async def _run_stream(
-        self, request: CompletionRequest, header: dict[str, Any], reply: Reply, options: dict[str, Any]
+        self,
+        request: CompletionRequest,
+        header: dict[str, Any],
+        reply: Reply,
+        options: dict[str, Any],
+        lora: LoRARequest | None,
     ) -> None:
         serving = copy(self._serving)
         written, num_choices = Written(header.get("written") or ()), request.n or 1
-        serving.engine_client = client = SteppingClient(self._serving.engine_client, written, num_choices)
+        serving.engine_client = client = SteppingClient(self._serving.engine_client, written, num_choices, lora)
         answer = await serving.create_completion(request)
         if isinstance(answer, ErrorResponse):
             raise refusal_of(answer, "prompt")
         stream = _Stream(header, reply, client, num_choices, options)
         try:
             async for line in answer:
-                stream.take(line, self._model_id)
+                stream.take(line, model_named(self._model_id, header))
         except asyncio.CancelledError:
             reply.end(_summary(stream.tally.usage, []))  # The tokens of a client that left still count.
             raise
         stream.end()
 
-    async def _run_whole(self, request: CompletionRequest, header: dict[str, Any], reply: Reply) -> None:
+    async def _run_whole(
+        self, request: CompletionRequest, header: dict[str, Any], reply: Reply, lora: LoRARequest | None
+    ) -> None:
         serving = copy(self._serving)
-        serving.engine_client = gathering = GatheringClient(self._serving.engine_client)
+        serving.engine_client = gathering = GatheringClient(self._serving.engine_client, lora)
         task = asyncio.current_task()
         try:
             answer = await serving.create_completion(request)
@@ -125,7 +141,7 @@ class CompletionRunner:
                 "id": body["id"],
                 "object": "text_completion",
                 "created": header.get("created") or body["created"],
-                "model": self._model_id,
+                "model": model_named(self._model_id, header),
                 "choices": choices,
                 "usage": usage_to_wire(usage),
                 "system_fingerprint": body.get("system_fingerprint"),
@@ -140,7 +156,7 @@ def create_runner(context: RunnerContext) -> CompletionRunner | None:
     serving = context.find_serving("completion")
     if serving is None:
         return None
-    return CompletionRunner(serving, context.start_compiler(), context.preparing, context.model_id)
+    return CompletionRunner(serving, context.start_compiler(), context.preparing, context.model_id, context.adapters)
 
 
 class _Stream:

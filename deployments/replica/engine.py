@@ -12,6 +12,7 @@ from ray.serve.llm.deployment import LLMServer
 from deployments.channel.server import Runner
 from deployments.models.config import ModelConfig
 from deployments.operations import ENGINE_OPERATIONS
+from deployments.replica.adapters import adapters_of
 from deployments.replica.engine_metrics import gather_engine_metrics
 from deployments.replica.malloc import keep_freed_memory
 from deployments.replica.options import llm_config_of, runs_in_one_process
@@ -42,7 +43,9 @@ class ReplicaEngine:
         prepare_short_at_once(self._engine._engine_client.renderer)
         preparing = Preparing(notice)
         client = self._engine._engine_client
-        context = RunnerContext(model.id, client, self._find_serving, self._start_compiler, preparing)
+        context = RunnerContext(
+            model.id, client, self._find_serving, self._start_compiler, preparing, adapters_of(client, model)
+        )
         for operation in ENGINE_OPERATIONS:
             if (runner := create_runner(operation, context)) is not None:
                 self.runners[operation] = runner

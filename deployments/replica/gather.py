@@ -6,6 +6,7 @@ vLLM gathers them internally, and reports no usage of a request that is aborted.
 from collections.abc import AsyncIterator
 from typing import Any
 
+from vllm.lora.request import LoRARequest
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -17,8 +18,9 @@ from deployments.replica.submit import generate
 class GatheringClient:
     """Replaces the engine while one request's answers are made; `usage` counts their tokens so far."""
 
-    def __init__(self, engine: AsyncLLM) -> None:
+    def __init__(self, engine: AsyncLLM, lora: LoRARequest | None = None) -> None:
         self._engine = engine
+        self._lora = lora
         self._answers: list[GatheredAnswer] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -35,7 +37,9 @@ class GatheringClient:
         answer = GatheredAnswer()
         self._answers.append(answer)
         params.output_kind = RequestOutputKind.DELTA
-        await generate(self._engine, engine_input, params, request_id, answer.take, priority=priority)
+        await generate(
+            self._engine, engine_input, params, request_id, answer.take, priority=priority, lora_request=self._lora
+        )
         yield answer.output()
 
     @property

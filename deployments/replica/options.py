@@ -8,6 +8,8 @@ from ray.serve.llm import LLMConfig
 from deployments.models.config import ModelConfig, deployment_name
 from deployments.models.demo.sources import resolve_source
 
+_MAX_LORAS, _MAX_CPU_LORAS = 4, 32
+"""How many adapters run at once and are in memory, at most, where `engine_kwargs` does not say it."""
 _WORKER_EXTENSION = "deployments.replica.resume.worker.ResumingWorker"
 
 
@@ -64,6 +66,10 @@ def _engine_kwargs(model: ModelConfig) -> dict[str, Any]:
         },
         "enable_log_requests": False,
     }
+    if model.adapters:
+        options["enable_lora"] = True
+        options.setdefault("max_loras", min(len(model.adapters), _MAX_LORAS))
+        options.setdefault("max_cpu_loras", max(options["max_loras"], min(len(model.adapters), _MAX_CPU_LORAS)))
     if model.task == "generate":
         options["worker_extension_cls"] = _WORKER_EXTENSION
     if model.task in ("embed", "score"):

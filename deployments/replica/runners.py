@@ -5,8 +5,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
 
+from vllm.lora.request import LoRARequest
+
 from deployments.channel.server import Reply, Runner
+from deployments.models.contract.errors import RequestRejected
 from deployments.operations import Operation
+from deployments.replica.adapters import Adapters
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
 
@@ -27,6 +31,7 @@ class RunnerContext:
     find_serving: Callable[[str], Any]
     start_compiler: Callable[[], SchemaCompiler]
     preparing: Preparing
+    adapters: Adapters | None = None
 
 
 def end_with(reply: Reply, header: dict[str, Any], summary: dict[str, Any], last: bytes) -> None:
@@ -37,6 +42,26 @@ def end_with(reply: Reply, header: dict[str, Any], summary: dict[str, Any], last
     if last:
         reply.write(last)
     reply.end(summary)
+
+
+async def find_lora(adapters: Adapters | None, header: dict[str, Any]) -> LoRARequest | None:
+    """Return the adapter that a request is for, loaded; None where it is for the model itself.
+
+    Raises:
+        EngineError: there is no such adapter, or it cannot be loaded.
+    """
+    name: str | None = header.get("adapter")
+    if name is None:
+        return None
+    if adapters is None:
+        raise RequestRejected("The model has no adapters.", "model", "model_not_found")
+    return await adapters.use(name)
+
+
+def model_named(model_id: str, header: dict[str, Any]) -> str:
+    """Return the name of the model in the answer to a request, which names its adapter."""
+    name: str | None = header.get("adapter")
+    return model_id if name is None else f"{model_id}:{name}"
 
 
 def create_runner(operation: Operation, context: RunnerContext) -> Runner | None:

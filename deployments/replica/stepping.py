@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
+from vllm.lora.request import LoRARequest
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -32,7 +33,10 @@ class SteppingClient:
     `prompts` has the prompts whose answers have begun, by number; `error` what ended an answer before its time.
     """
 
-    def __init__(self, engine: AsyncLLM, written: Written, choices_per_prompt: int) -> None:
+    def __init__(
+        self, engine: AsyncLLM, written: Written, choices_per_prompt: int, lora: LoRARequest | None = None
+    ) -> None:
+        self._lora = lora
         self.prompts = dict(written.prompts)
         self.error: Exception | None = None
         self._engine = engine
@@ -87,6 +91,7 @@ class SteppingClient:
             request_id,
             take,
             priority=priority,
+            lora_request=self._lora,
             written=WrittenTokens(groups, take_again) if groups else None,
         )
         task = asyncio.create_task(work)

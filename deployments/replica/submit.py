@@ -11,6 +11,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
+from vllm.lora.request import LoRARequest
 from vllm.outputs import STREAM_FINISHED, RequestOutput
 from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -85,6 +86,7 @@ async def generate(
     sink: Sink,
     *,
     priority: int = 0,
+    lora_request: LoRARequest | None = None,
     reasoning_ended: bool | None = None,
     reasoning_parser_kwargs: dict[str, Any] | None = None,
     written: WrittenTokens | None = None,
@@ -98,7 +100,12 @@ async def generate(
     """
     engine.check_admission(params.n, request_id)
     request = engine.input_processor.process_inputs(
-        request_id, engine_input, params, supported_tasks=await engine.get_supported_tasks(), priority=priority
+        request_id,
+        engine_input,
+        params,
+        supported_tasks=await engine.get_supported_tasks(),
+        lora_request=lora_request,
+        priority=priority,
     )
     request.reasoning_ended = reasoning_ended
     request.reasoning_parser_kwargs = reasoning_parser_kwargs

@@ -11,7 +11,7 @@ from deployments.models.contract.engine import Engine, ModelDirectory
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import BadRequest, ModelNotFound
-from serve_app.operations.scopes import may_use_model
+from serve_app.operations.scopes import may_see
 
 CacheSalt = Callable[[str], str]
 
@@ -24,7 +24,7 @@ def find_engine(directory: ModelDirectory, model: str, operation: Operation, pri
         BadRequest: the model is there, but for other operations.
     """
     engine = directory.find(model)
-    if engine is None or not may_use_model(principal, engine.card.id):
+    if engine is None or not may_see(principal, engine.card):
         raise ModelNotFound(model)
     if operation not in engine.card.operations:
         offered = ", ".join(f"'{name}'" for name in sorted(engine.card.operations))

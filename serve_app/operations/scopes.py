@@ -5,6 +5,7 @@ Routes, batch lines and tools check them here, so that a key can do the same at 
 
 from fnmatch import fnmatchcase
 
+from deployments.models.contract.engine import ModelCard
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import PermissionDenied
@@ -22,6 +23,11 @@ def check_operation(principal: Principal, operation: Operation) -> None:
             "operator to add it.",
             code="insufficient_permissions",
         )
+
+
+def may_see(principal: Principal, card: ModelCard) -> bool:
+    """Return whether a model or an adapter exists for this key: its scopes and its account allow it."""
+    return may_use_model(principal, card.id) and (card.accounts is None or principal.account in card.accounts)
 
 
 def may_use_model(principal: Principal, model_id: str) -> bool:

@@ -3,13 +3,15 @@
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
 
+from tests.adapters import make_adapter
 from tests.clients import async_client, client, http, key
-from tests.service import EMBED, TRAINED, Service, read_config, running_service
+from tests.service import ADAPTERS, EMBED, SMALL, TRAINED, Service, read_config, running_service
 from tests.twins.web import Web
 
 __all__ = ["async_client", "client", "http", "key"]
@@ -17,13 +19,19 @@ __all__ = ["async_client", "client", "http", "key"]
 QUICK = {"upscale_delay_s": 0.5, "downscale_delay_s": 5, "metrics_interval_s": 0.5, "look_back_period_s": 2}
 
 
-def main_config(search_url: str) -> dict[str, Any]:
-    """Return two_chat_models.yaml with tools and two more models, of which one sleeps until it is asked."""
+def main_config(search_url: str, adapters: Path) -> dict[str, Any]:
+    """Return two_chat_models.yaml with tools and two more models, of which one sleeps until it is asked.
+
+    The small model has adapters in a folder.
+    """
     config = read_config("two_chat_models.yaml")
     args = config["applications"][0]["args"]
     (long,) = read_config("long_context.yaml")["applications"][0]["args"]["models"]
     trained = read_config("local.yaml")["applications"][0]["args"]["models"][0] | {"id": TRAINED, "aliases": []}
     args["models"] += [long, trained]
+    (small,) = [model for model in args["models"] if model["id"] == SMALL]
+    small["adapters_from"] = str(adapters)
+    small["adapters"] = {**{name: {} for name in ADAPTERS}, "hidden": {"source": "org/none", "accounts": ["nobody"]}}
     for model in args["models"]:
         model["placement_group_config"] = {"bundles": [{"CPU": 0.15}]}
         model["autoscaling_config"] = {"min_replicas": 1, "max_replicas": 1}
@@ -65,9 +73,12 @@ def web() -> Iterator[Web]:
 
 
 @pytest.fixture(scope="package")
-def service(web: Web) -> Iterator[Service]:
+def service(web: Web, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The service that nearly every test uses."""
-    with running_service(main_config(f"http://127.0.0.1:{web.port}")) as service:
+    adapters = tmp_path_factory.mktemp("adapters")
+    for seed, name in enumerate(ADAPTERS):
+        make_adapter(adapters / name, "small", seed)
+    with running_service(main_config(f"http://127.0.0.1:{web.port}", adapters)) as service:
         yield service
 
 

@@ -108,6 +108,8 @@ class RemoteStream:
         }
         if request.service_tier != "default":
             header["service_tier"] = request.service_tier
+        if request.adapter is not None:
+            header["adapter"] = request.adapter
         return header
 
     def _take_summary(self, stream: ChannelStream) -> None:

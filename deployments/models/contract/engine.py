@@ -6,12 +6,19 @@ reached over its replicas' channels) and by the scripted twin in `tests`.
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from deployments.operations import Operation
 
 Render = Literal["wire", "events"]
 ServiceTier = Literal["default", "flex", "priority"]
+
+
+class Adapter(NamedTuple):
+    """A LoRA adapter of a model, by its own name; `accounts` see it, None where all do."""
+
+    name: str
+    accounts: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +27,8 @@ class ModelCard:
 
     `operations` are those that it offers, among them responses, though engines only know chats.
     `max_model_len` is its context size in tokens. `created` is in Unix seconds. `reads_pairs` says that it is a
-    cross-encoder: it reads the two texts of a pair together.
+    cross-encoder: it reads the two texts of a pair together. `base` is the model that an adapter belongs to. `accounts`
+    see it, None where all do. `adapters` are a model's.
     """
 
     id: str
@@ -32,6 +40,9 @@ class ModelCard:
     has_reasoning: bool = False
     has_images: bool = False
     reads_pairs: bool = False
+    base: str | None = None
+    accounts: frozenset[str] | None = None
+    adapters: tuple[Adapter, ...] = ()
     dimensions: tuple[int, ...] | None = None  # Matryoshka sizes that embeddings may be cut to.
 
 
@@ -49,6 +60,7 @@ class EngineRequest:
     then begins after them, as if one engine had made all of it, and its usage counts them. If the answer ends with
     them, nothing is left but the end of the stream.
     `service_tier` is named in the answer. A replica refuses a "flex" request that would have to wait for a place.
+    `adapter` is the model's adapter to run with, None for the model itself.
     """
 
     operation: Operation
@@ -61,6 +73,7 @@ class EngineRequest:
     affinity: str | None = None
     written: bytes = b""
     service_tier: ServiceTier = "default"
+    adapter: str | None = None
 
 
 @dataclass(slots=True)

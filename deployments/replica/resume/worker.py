@@ -17,6 +17,7 @@ import torch
 from vllm.v1.worker import gpu_model_runner
 from vllm.v1.worker.gpu_input_batch import CachedRequestState
 
+from deployments.replica.resume.bare_tokens import leave_bare_tokens
 from deployments.replica.resume.request import resumed_of
 
 
@@ -105,3 +106,4 @@ def use_resumed_states() -> None:
 
 
 use_resumed_states()
+leave_bare_tokens()

@@ -137,10 +137,13 @@ class Guard:
 
 
 def create_policies(configs: Mapping[str, SafetyConfig], directory: ModelDirectory) -> dict[str, SafetyPolicy]:
-    """Return the policies of those models that have one, by model id."""
+    """Return the policies of those models that have one, by model id, their adapters among them."""
     policies = {}
     for model_id, config in configs.items():
         guard = None if config.guard_model is None else Guard(config, config.guard_model, directory)
         matcher = compile_patterns(list(config.patterns)) if config.patterns else None
         policies[model_id] = SafetyPolicy(config, matcher, guard)
+    for card in directory.cards():  # What holds for a model holds for its adapters.
+        if card.base is not None and card.base in policies:
+            policies[card.id] = policies[card.base]
     return policies

@@ -252,3 +252,22 @@ def test_rays_router_can_choose_without_reserving():
     source = inspect.getsource(AsyncioRouter.choose_replica)
     assert 'request_kwargs.pop("_reserve", True)' in source
     assert "replica_metadata=replica.replica_metadata" in source
+
+
+def test_vllm_marks_tokens_without_an_adapter_by_a_negative_index_and_its_operations_for_cpus_miss_it():
+    import torch
+    from vllm.lora.ops.torch_ops import lora_ops
+    from vllm.lora.punica_wrapper import punica_cpu, utils
+
+    from deployments.replica.resume.bare_tokens import leave_bare_tokens
+
+    assert "if x > 0 else -1 for x in mapping.prompt_mapping" in inspect.getsource(utils)
+    leave_bare_tokens()
+    leave_bare_tokens()
+    inputs, weights = torch.ones(2, 3), torch.ones(2, 1, 4, 3)
+    for operation in (lora_ops.bgmv_shrink, punica_cpu.bgmv_shrink):
+        output = torch.zeros(2, 4)
+        operation(inputs, weights, output, torch.tensor([-1, 1]), 1.0)
+        assert output.tolist() == [[0.0] * 4, [3.0] * 4]
+    assert punica_cpu.bgmv_expand is lora_ops.bgmv_expand
+    assert punica_cpu.bgmv_expand_slice is lora_ops.bgmv_expand_slice

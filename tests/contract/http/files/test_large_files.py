@@ -1,7 +1,9 @@
 """A large file passes through memory in small pieces, up and down, over a real server and real object stores."""
 
 import asyncio
+import hashlib
 
+import httpx2
 import orjson
 import psutil
 import pytest
@@ -9,12 +11,14 @@ import pytest
 from deployments.state.files.store import FileStore
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.store import BucketStore
+from deployments.state.uploads.store import UploadStore
 from tests.contract.http.answers import SECRET
 from tests.contract.http.conftest import serve
 from tests.waiting import eventually
 
 MIB = 1024 * 1024
 SIZE = 200 * MIB
+PART = 8 * MIB
 HEAD = (
     b'--xyz\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
     b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="in.jsonl"\r\n\r\n'
@@ -115,6 +119,31 @@ def id_of(answer: bytes) -> str:
     """Return the id of the file that an upload made."""
     file_id: str = orjson.loads(answer.partition(b"\r\n\r\n")[2])["id"]
     return file_id
+
+
+async def test_a_file_that_comes_in_parts_is_put_together_in_little_memory(world, file_store, real_store, size):
+    world.uploads = UploadStore(file_store._database, real_store)
+    new = {"bytes": size, "filename": "large.bin", "mime_type": "x", "purpose": "user_data"}
+    digest = hashlib.md5()
+    async with serve(world.app()) as address, httpx2.AsyncClient(base_url=f"{address}/v1", timeout=120) as http:
+        http.headers["authorization"] = f"Bearer {SECRET}"
+        upload, parts = (await http.post("/uploads", json=new)).json()["id"], []
+        for letter in range(size // PART):
+            content = bytes([letter]) * PART
+            digest.update(content)
+            parts.append((await http.post(f"/uploads/{upload}/parts", files={"data": content})).json()["id"])
+        process = psutil.Process()
+        before = peak = process.memory_info().rss
+        told = {"part_ids": parts, "md5": digest.hexdigest()}
+        completing = asyncio.create_task(http.post(f"/uploads/{upload}/complete", json=told))
+        while not completing.done():
+            peak = max(peak, process.memory_info().rss)
+            await asyncio.sleep(0.005)
+        done = (await completing).json()
+        assert (done["status"], done["file"]["bytes"]) == ("completed", size)
+        assert peak - before <= 32 * MIB
+        span = {"range": f"bytes={PART - 1}-{PART}"}
+        assert (await http.get(f"/files/{done['file']['id']}/content", headers=span)).content == b"\0\1"
 
 
 async def test_one_byte_more_is_refused(world, directory_store):

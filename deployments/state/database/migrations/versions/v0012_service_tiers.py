@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "v0011_service_tiers"
-down_revision = "v0010_uploads"
+revision = "v0012_service_tiers"
+down_revision = "v0011_object_copies"
 
 
 def upgrade() -> None:
