@@ -43,7 +43,10 @@ QUESTIONS = [
     ("When is an object in the object store an orphan?", "an object without a row is an orphan"),
     ("How does a lease end if its holder's clock was ahead?", "nothing would end the lease of a dead holder"),
     ("What if two transactions want to write to SQLite at once?", "SQLite keeps one writer at a time"),
-    ("How is the service protected from JSON schemas that take too long to compile?", "a schema that is a bomb"),
+    (
+        "How is the service protected from JSON schemas that take too long to compile?",
+        "would take too much time or memory to compile",
+    ),
     (
         "How do messages cite files that the code interpreter has written?",
         "citations of the files that a message links to",
