@@ -1,7 +1,8 @@
 """vLLM's scheduler with one more rule: batch requests must not delay the first token of interactive requests.
 
-Batch requests ("the background") have a priority above 0. vLLM admits them last, but once they run, each of them makes
-every step longer, and so the time that a new prompt waits. Here the content of a step depends on interactive requests:
+Batch requests and those of the service tier flex ("the background") have a priority above 0. vLLM admits them last, but
+once they run, each of them makes every step longer, and so the time that a new prompt waits. Here the content of a step
+depends on interactive requests:
 
 - One is being read, or is on its way: the step holds interactive requests only.
 - Answers are being generated: the step also holds as much background as makes it 10 % longer, at least one token.

@@ -20,7 +20,7 @@ from deployments.config import ConfigError
 from deployments.state.database import connection as database_module
 from deployments.state.database.connection import Database, connect, head_revision
 from deployments.state.database.sqlite import create_sqlite
-from deployments.state.database.upload_tables import metadata
+from deployments.state.database.upload_tables import metadata  # With all tables.
 from tests.contract.state.postgres import PostgresServer
 
 MIGRATIONS = Path(database_module.__file__).parent / "migrations"
