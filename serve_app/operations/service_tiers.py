@@ -37,6 +37,8 @@ DEFAULT_TERMS: Final = Terms()
 def find_terms(body: OperationRequest, principal: Principal, tiers: Tiers) -> Terms:
     """Return how the request is served."""
     asked = getattr(body, "service_tier", None)
+    if asked is None:  # As most requests say.
+        return DEFAULT_TERMS
     if asked == "flex":
         return Terms("flex", tiers.of(principal.tier).flex_token_weight)
     if asked in ("priority", "fast") and tiers.of(principal.tier).priority:

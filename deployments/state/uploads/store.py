@@ -229,6 +229,7 @@ class UploadStore:
     async def sweep(self) -> int:
         """Delete the uploads that are past their time, with their parts; return how many."""
         query = select(uploads.c.upload_id).where(uploads.c.kept_until <= self._files.past()).limit(_SWEPT_AT_ONCE)
+        query = query.with_for_update()  # A part that is being added is there by then, or is refused.
         async with self._database.write() as connection:
             ids = (await connection.scalars(query)).all()
             dropped = await forget_parts(connection, ids)

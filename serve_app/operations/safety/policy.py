@@ -143,7 +143,7 @@ def create_policies(configs: Mapping[str, SafetyConfig], directory: ModelDirecto
         guard = None if config.guard_model is None else Guard(config, config.guard_model, directory)
         matcher = compile_patterns(list(config.patterns)) if config.patterns else None
         policies[model_id] = SafetyPolicy(config, matcher, guard)
-    for card in directory.cards():  # What holds for a model holds for its adapters.
+    for card in directory.cards() if policies else ():  # What holds for a model holds for its adapters.
         if card.base is not None and card.base in policies:
             policies[card.id] = policies[card.base]
     return policies
