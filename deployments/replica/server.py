@@ -84,6 +84,7 @@ class ModelReplica:
 
     _engine: RunningEngine | None = None
     _channel: ChannelServer | None = None
+    _is_sick = False
 
     async def __init__(self, model: ModelConfig) -> None:  # type: ignore[misc]  # Serve awaits it.
         """Start the engine, then listen."""
@@ -114,12 +115,21 @@ class ModelReplica:
     async def check_health(self) -> None:
         """Raise when this replica must be replaced (called by Serve, periodically)."""
         if self._engine is not None:
-            await self._engine.check_health()
+            try:
+                await self._engine.check_health()
+            except Exception:
+                self._is_sick = True
+                raise
+            self._is_sick = False
 
     async def __del__(self) -> None:
-        """Let running requests end, then stop the engine (called by Serve on shutdown)."""
+        """Let running requests end, then stop the engine (called by Serve on shutdown).
+
+        What runs in an engine that must be replaced may never end, and goes on elsewhere once the channel is closed.
+        """
         if self._channel is not None:
-            await self._channel.drain(self._drain_s)
+            if not self._is_sick:
+                await self._channel.drain(self._drain_s)
             await self._channel.close()
         if self._engine is not None:
             await self._engine.stop()

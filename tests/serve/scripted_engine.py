@@ -84,11 +84,15 @@ class Core:
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             for number in orjson.loads(line):
-                if (running := self._running.get(number)) is not None and running[0]():
+                take, end = self._running.get(number, (None, None))
+                if take is None or end is None or end.done():  # A request that was cancelled takes itself out later.
+                    continue
+                if take():
                     del self._running[number]
-                    running[1].set_result(None)
+                    end.set_result(None)
         for _, end in self._running.values():
-            end.set_exception(EngineDied("The engine failed while it ran the request."))
+            if not end.done():
+                end.set_exception(EngineDied("The engine failed while it ran the request."))
         self._running.clear()
 
     async def stop(self) -> None:

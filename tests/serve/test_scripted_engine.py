@@ -89,3 +89,13 @@ async def test_what_runs_fails_and_the_engine_is_sick_when_its_process_is_killed
         await engine.check_health()
     with pytest.raises(EngineDied):
         await ask(engine, reply)
+
+
+async def test_token_for_a_request_that_was_just_cancelled_ends_nothing(engine: ScriptedEngine) -> None:
+    core = engine._core
+    left = asyncio.get_running_loop().create_future()
+    left.cancel()
+    core._running[1_000] = (lambda: True), left
+    core._write(1_000, 1, 0)
+    await asyncio.wait_for(core.generate(3, 1, lambda: True), 5)
+    await engine.check_health()
