@@ -9,7 +9,8 @@ from serve_app.front.table import Server
 
 OWN_IS_FULL = 64
 """So many open requests on each replica of this node, and those of other nodes get as many as they."""
-SILENT_S = 3
+SILENT_S = 1
+"""So long must a replica have been down, after two checks that nobody answered: 2.5 seconds in all."""
 RETURN_S = 10.0
 """How long a replica is spared whose node was cut off. Ray may have given the node up meanwhile, and ends it then."""
 
