@@ -134,7 +134,7 @@ async def test_engine_that_ends_without_saying_so_still_ends_the_answer():
 
 
 async def test_summary_is_the_engines_with_the_filters_reason():
-    stream, engine = safe(Script([b"bad", b"x"], Usage(9, 9), usage_when_aborted=Usage(2, 1)), patterns=("ba",))
+    stream, engine = safe(Script([b"bad", b"more"], Usage(1, 1), usage_when_aborted=Usage(2, 1)), patterns=("ba",))
     assert b"".join([piece async for piece in stream]) == b"|3"
     assert stream.summary.finish_reasons == ["content_filter"]
     assert stream.summary.usage == Usage(2, 1)
