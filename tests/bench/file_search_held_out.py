@@ -3,7 +3,7 @@
 HELD_OUT = [
     (
         "How is a grammar kept from using up the engine's memory?",
-        "first compiled in a process of its own, with little time and memory",
+        "followed for some tokens in a process of its own, with little time and memory",
     ),
     ("Why does an answer have one request id only?", "Serve adds a second `x-request-id`"),
     ("What goes wrong with HAProxy when the client of a whole answer leaves?", "Splicing is off (`NO_SPLICING`)."),

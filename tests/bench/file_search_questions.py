@@ -45,7 +45,7 @@ QUESTIONS = [
     ("What if two transactions want to write to SQLite at once?", "SQLite keeps one writer at a time"),
     (
         "How is the service protected from JSON schemas that take too long to compile?",
-        "would take too much time or memory to compile",
+        "that is a bomb ends a child and nothing else",
     ),
     (
         "How do messages cite files that the code interpreter has written?",
