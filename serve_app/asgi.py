@@ -116,6 +116,8 @@ ROUTES = [
     Route("/docs", documentation.show_page),
     Route("/livez", health.report_liveness),
     Route("/readyz", health.report_readiness),
+    Route("/ping", health.report_health),
+    Route("/health", health.report_health),
     Route("/metrics", health.show_metrics),
 ]
 

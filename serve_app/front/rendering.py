@@ -86,7 +86,7 @@ defaults
     acl has_body req.hdr_val(content-length) gt 0
     acl has_large_body req.hdr_val(content-length) gt {max_repeated_bytes}
     acl has_no_replica nbsrv({main}) eq 0
-    acl asks_readiness path /readyz /readyz/
+    acl asks_readiness path /readyz /readyz/ /health /health/ /ping /ping/
     acl has_number var(txn.id) -m found
     acl is_numbered res.hdr(x-request-id) -m found
     http-request set-var(txn.number) uuid(),regsub(-,,g)

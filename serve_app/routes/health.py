@@ -1,4 +1,4 @@
-"""GET /livez, /readyz and /metrics: for operators; they need no key and contain nothing about clients."""
+"""Health and metrics, for operators; they need no key and contain nothing about clients."""
 
 import asyncio
 from typing import Any
@@ -32,6 +32,12 @@ async def report_readiness(request: Request) -> Response:
     is_ready = all(checks.values())
     report = {"status": "ok" if is_ready else "unavailable", "checks": checks, "models_starting": startup.num_starting}
     return json_response(report, 200 if is_ready else 503)
+
+
+@answers(dict[str, Any], statuses=(200, 503), needs_key=False)
+async def report_health(request: Request) -> Response:
+    """Say whether requests can be served, at the paths where clients of vLLM's own server ask."""
+    return await report_readiness(request)
 
 
 async def _gatekeeper_answers(request: Request) -> bool:

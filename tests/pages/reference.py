@@ -51,8 +51,8 @@ _API = """# API
 A running service describes itself: `GET /docs` is a page with every parameter, `GET /openapi.json` the same as an
 OpenAPI 3.1 document. Neither needs a key.
 
-The base URL of a client is the service's address followed by `/v1`. All paths but those two, `/livez`, `/readyz`
-and `/metrics` need the header `Authorization: Bearer KEY`.
+The base URL of a client is the service's address followed by `/v1`. All paths but those two, `/livez`, `/readyz`,
+`/health`, `/ping` and `/metrics` need the header `Authorization: Bearer KEY`.
 
 | method | path | does |
 |---|---|---|

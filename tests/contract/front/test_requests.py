@@ -226,6 +226,8 @@ async def test_front_without_a_replica_lives_and_is_not_ready(http: httpx2.Async
     assert (live.status_code, live.json()) == (200, {"status": "ok"})
     assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
     assert ready.json()["checks"] == {"ingress": False}
+    for path in ("/health", "/ping"):
+        assert (await http.get(path)).json() == ready.json()
     assert_is_told_to_retry(await http.post(CHAT, content=b"{}"))
 
 

@@ -22,7 +22,7 @@ MODELS = ("/v1/chat", "/v1/completions", "/v1/embeddings", "/v1/models")
 TOKENS = ("/tokenize", "/v1/tokenize", "/detokenize", "/v1/detokenize")
 MODERATIONS = "/v1/moderations"
 SCORES = ("/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score")
-PAGES = ("/openapi.json", "/docs", "/livez", "/readyz", "/metrics")
+PAGES = ("/openapi.json", "/docs", "/livez", "/readyz", "/health", "/ping", "/metrics")
 KEPT = (
     "/v1/responses",
     "/v1/conversations",
@@ -131,7 +131,8 @@ async def test_pages(call, world):
     for path in PAGES:
         await call("GET", path)
     world.gatekeeper.unavailable = True
-    await call("GET", "/readyz", 503)
+    for path in ("/readyz", "/health", "/ping"):
+        await call("GET", path, 503)
     call.has_had_every_answer(*PAGES)
 
 

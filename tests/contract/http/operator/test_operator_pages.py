@@ -31,6 +31,9 @@ async def test_liveness_needs_nothing(http, world):
 async def test_readiness_wants_gatekeeper_and_models(world):
     async with world.http() as http:
         assert (await http.get("/readyz")).status_code == 200
+        assert (
+            (await http.get("/health")).json() == (await http.get("/ping")).json() == (await http.get("/readyz")).json()
+        )
         world.gatekeeper.unavailable = True
         answer = await http.get("/readyz")
         assert (answer.status_code, answer.json()["checks"]) == (503, {"gatekeeper": False, "models": True})
