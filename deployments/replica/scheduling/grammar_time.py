@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from vllm.v1.structured_output import backend_xgrammar
 from vllm.v1.structured_output.backend_xgrammar import XgrammarGrammar
 
@@ -42,7 +41,7 @@ class TimedGrammar(XgrammarGrammar):  # type: ignore[misc]  # vLLM is not typed 
             accepted: list[int] = super().validate_tokens(tokens)
             return accepted
 
-    def fill_bitmask(self, bitmask: torch.Tensor, idx: int) -> None:
+    def fill_bitmask(self, bitmask: Any, idx: int) -> None:
         """Mark the tokens that may come next."""
         if self._left_s > 0:
             with self._timed():

@@ -17,6 +17,8 @@ import signal
 import struct
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, BinaryIO
 
 from deployments.bounded_process import Bounds
@@ -50,13 +52,14 @@ def main() -> None:
         )
     else:
         tokenizer = xgrammar.TokenizerInfo.deserialize_json(config["tokenizer_info"])
-    _try(tokenizer, "json", '{"type": "object"}', any_whitespace=True)
+    white = [token for token, text in enumerate(tokenizer.decoded_vocab) if text.isspace()]
+    _try(tokenizer, white, "json", '{"type": "object"}', any_whitespace=True)
     _say(sink, "ready")
-    _serve(source, sink, config, tokenizer)
+    _serve(source, sink, config, partial(_try, tokenizer, white))
     os._exit(0)  # Taking the interpreter down takes most of a second, and nothing is left to do.
 
 
-def _serve(source: BinaryIO, sink: BinaryIO, config: dict[str, Any], tokenizer: Any) -> None:
+def _serve(source: BinaryIO, sink: BinaryIO, config: dict[str, Any], trial: Callable[..., bool]) -> None:
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
@@ -77,7 +80,7 @@ def _serve(source: BinaryIO, sink: BinaryIO, config: dict[str, Any], tokenizer: 
                 asked = _read_exactly(source, length)
                 if asked is None:
                     return
-                running[_fork(asked, config, tokenizer)] = number
+                running[_fork(asked, config, trial)] = number
             _reap(running, sink)
 
 
@@ -89,7 +92,7 @@ def _reap(running: dict[int, int], sink: BinaryIO) -> None:
             _say(sink, f"{running.pop(pid)} {verdict}")
 
 
-def _fork(asked: bytes, config: dict[str, Any], tokenizer: Any) -> int:
+def _fork(asked: bytes, config: dict[str, Any], trial: Callable[..., bool]) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -100,7 +103,7 @@ def _fork(asked: bytes, config: dict[str, Any], tokenizer: Any) -> int:
         os.close(1)
         Bounds(**config["bounds"]).set()
         form, _, text = asked.decode().partition("\n")
-        if _try(tokenizer, form, text, any_whitespace=config["any_whitespace"]):
+        if trial(form, text, any_whitespace=config["any_whitespace"]):
             status = 0
     except MemoryError:
         pass
@@ -111,8 +114,8 @@ def _fork(asked: bytes, config: dict[str, Any], tokenizer: Any) -> int:
         os._exit(status)
 
 
-def _try(tokenizer: Any, form: str, text: str, *, any_whitespace: bool) -> bool:
-    """Return whether a form can be followed quickly once it is compiled.
+def _try(tokenizer: Any, white: list[int], form: str, text: str, *, any_whitespace: bool) -> bool:
+    """Return whether a form can be followed quickly once it is compiled; `white` are the tokens of white space.
 
     Raises:
         Exception: it cannot be compiled.
@@ -122,15 +125,16 @@ def _try(tokenizer: Any, form: str, text: str, *, any_whitespace: bool) -> bool:
     # One thread: those of a pool would not survive the fork, and the budget is of CPU time.
     compiler = xgrammar.GrammarCompiler(tokenizer, max_threads=1, cache_enabled=False)
     if form == "json":
-        grammar = compiler.compile_json_schema(text, any_whitespace=any_whitespace)
-    elif form == "regex":
+        # JSON says where each part begins, and the patterns of its strings become automata: none is slow to follow.
+        compiler.compile_json_schema(text, any_whitespace=any_whitespace)
+        return True
+    if form == "regex":
         grammar = compiler.compile_regex(text)
     elif form == "grammar":
         grammar = compiler.compile_grammar(text)
     else:
         grammar = _compile_tag(compiler, json.loads(text), text)
     mask = xgrammar.allocate_token_bitmask(1, tokenizer.vocab_size)
-    white = [token for token, text in enumerate(tokenizer.decoded_vocab) if text.isspace()]
     left_s = _WALKING_S
     for number in range(_WALKS):
         left_s -= _walk(xgrammar.GrammarMatcher(grammar), mask, white, number, left_s)
