@@ -157,7 +157,7 @@ STREAMS = {
             **SAMPLED,
             "n": 2,
             "structured_outputs": {"regex": "[ab]{60}"},
-            "repetition_detection": {"max_pattern_size": 1, "min_count": 5},
+            "repetition_detection": {"max_pattern_size": 1, "min_count": 3},
         },
         2,
     ),

@@ -24,7 +24,7 @@ from tests.waiting import eventually
 
 RUN_HERE = {
     "batch", "code-interpreter", "conversation", "embeddings", "file-search", "first-tool", "functions", "mcp",
-    "mcp-server", "moderations", "rerank", "responses", "snippet", "stream", "structured", "tokens", "upload",
+    "mcp-server", "moderations", "options", "rerank", "responses", "snippet", "stream", "structured", "tokens", "upload",
     "web-search",
 }  # fmt: skip
 
@@ -76,6 +76,12 @@ async def test_the_program_that_brings_functions(live, world, tmp_path):
 async def test_the_program_that_asks_for_json(live, world, tmp_path):
     script(world, said('{"name": "Ottilie", "age": 31}'))
     assert await run(one("structured"), live, tmp_path) == "{'name': 'Ottilie', 'age': 31}\n"
+
+
+async def test_the_program_that_sends_options_of_vllm(live, world, tmp_path):
+    assert await run(one("options"), live, tmp_path) == "Hello there!\n"
+    asked = json.loads(world.chat.requests[-1].body)
+    assert (asked["top_k"], asked["repetition_penalty"]) == (20, 1.1)
 
 
 async def test_the_program_that_compares_texts(live, tmp_path):
