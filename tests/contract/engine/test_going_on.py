@@ -154,9 +154,10 @@ STREAMS = {
     ),
     "repetitions that end one of two answers": (
         {
-            **SAMPLED,
             "n": 2,
-            "structured_outputs": {"regex": "[ab]{60}"},
+            "temperature": 2.0,
+            "seed": 7,
+            "allowed_token_ids": [40, 41, 42],
             "repetition_detection": {"max_pattern_size": 1, "min_count": 3},
         },
         2,
@@ -198,6 +199,14 @@ def test_the_bytes_of_a_stream_are_the_same_wherever_it_is_cut(trained_engine, a
                 parts[number] += [without_ids(piece) for piece in pieces if b'"index":%d' % choice in piece]
         assert parts[1] == parts[0]
         assert (rest.last, rest.summary) == (whole.last, whole.summary)
+
+
+def test_answers_that_repeat_themselves_end_at_different_times(trained_engine, ask):
+    asked, _ = STREAMS["repetitions that end one of two answers"]
+    written = Written(trained_engine.run(ask(asked)).numbers())
+    lengths = [sum(map(len, written.groups_of(choice))) for choice in range(2)]
+    assert lengths[0] != lengths[1]
+    assert max(lengths) < 200
 
 
 def test_seeds_and_penalties_change_what_is_said(trained_engine, ask):
