@@ -88,7 +88,10 @@ class GenerationOperation(Generic[Body]):
         return Outcome(in_tier(stream, service_tier), body.is_stream)
 
     def _engine(self, body: Body, principal: Principal) -> Engine:
-        return find_engine(self._directory, body.model, self.name, principal)
+        engine = find_engine(self._directory, body.model, self.name, principal)
+        if body.thinking_token_budget not in (None, -1) and not engine.card.has_reasoning:
+            raise unsupported_parameter("thinking_token_budget")
+        return engine
 
     def _request(
         self,

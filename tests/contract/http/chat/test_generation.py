@@ -72,6 +72,18 @@ async def test_a_request_may_only_make_itself_later(world):
     assert refused.value.param == "priority"
 
 
+async def test_a_budget_for_thoughts_needs_a_model_that_thinks(world):
+    client = world.client()
+    await client.chat.completions.create(model=MODEL, messages=MESSAGES, extra_body={"thinking_token_budget": -1})
+    for ask in (
+        lambda own: client.chat.completions.create(model=MODEL, messages=MESSAGES, extra_body=own),
+        lambda own: client.completions.create(model=MODEL, prompt="Say hello.", extra_body=own),
+    ):
+        with pytest.raises(openai.BadRequestError) as refused:
+            await ask({"thinking_token_budget": 5})
+        assert (refused.value.param, refused.value.code) == ("thinking_token_budget", "unsupported_parameter")
+
+
 async def test_embeddings_have_their_own_salt_too(world):
     client = world.client()
     for own in ({}, {"cache_salt": "x"}):
