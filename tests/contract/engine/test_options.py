@@ -1,6 +1,8 @@
 """vLLM's own options through the real engine: what each of them changes in the answer."""
 
+import inspect
 import json
+import logging
 import re
 import time
 
@@ -432,6 +434,22 @@ def test_a_grammar_that_explodes_where_nobody_looked_ends_its_request_and_delays
     assert "could not be kept" in caught.value.message
     assert time.monotonic() - started < 20
     assert text(ask())
+
+
+def test_the_log_does_not_say_which_tokens_a_grammar_refused(real_engine):
+    from vllm.v1.core.sched import scheduler
+    from vllm.v1.structured_output import backend_xgrammar
+
+    from deployments.replica.scheduling.grammar_time import use_timed_grammars
+
+    use_timed_grammars()  # As in the process of the engine.
+    for module, said in (
+        (scheduler, "Unexpected: grammar rejected tokens %s for request %s. Terminating request."),
+        (backend_xgrammar, "Failed to advance FSM for request %s for tokens %s. Please file an issue."),
+    ):
+        assert said in re.sub(r'"\s+"', "", inspect.getsource(module))
+        record = logging.LogRecord(module.__name__, logging.ERROR, "", 0, said, (1, 2), None)
+        assert not module.logger.filter(record)
 
 
 def test_an_answer_goes_on_past_its_form_only_where_the_end_is_ignored(ask):
