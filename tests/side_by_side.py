@@ -5,6 +5,7 @@ from xdist.scheduler import LoadScopeScheduling
 GROUPS = {
     "tests/contract/engine/": "engine",  # Importing vLLM and starting its engines take a minute.
     "tests/contract/schemas/test_engine_reads_dialect.py": "engine",
+    "tests/contract/schemas/test_engine_options.py": "engine",
     "tests/contract/schemas/test_schema_budget.py": "schemas",  # One process compiles the schemas of all of them.
     "tests/contract/sandbox/": "sandbox",  # Attempts to take more than a sandbox may, one at a time.
     "tests/contract/http/clients/test_node_": "node",  # npm installs into one folder.
