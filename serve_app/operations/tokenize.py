@@ -10,7 +10,9 @@ from serve_app.operations.whole import WholeOperation
 from serve_app.schemas.tokenization import TokenizeRequest, TokenList
 
 MAX_CONTEXTS = 16
-"""How many times the model's context a text may be long. A replica tokenizes one long text after the other."""
+MAX_TOKENS = 262_144
+"""A text may be longer than the model's context: so many times, up to so many tokens. A replica tokenizes one long text
+after the other, so more would keep others waiting."""
 
 
 class TokenizeOperation(WholeOperation[TokenizeRequest]):
@@ -41,10 +43,11 @@ def check_length(num_tokens: int, card: ModelCard, param: str) -> None:
     Raises:
         BadRequest: they are; the error names `param`.
     """
-    if num_tokens > MAX_CONTEXTS * card.max_model_len:
+    most = max(card.max_model_len, min(MAX_CONTEXTS * card.max_model_len, MAX_TOKENS))
+    if num_tokens > most:
         raise BadRequest(
-            f"Invalid '{param}': too long. Expected at most {MAX_CONTEXTS} times the model's context of "
-            f"{card.max_model_len} tokens, but got about {num_tokens} tokens. Send it in parts.",
+            f"Invalid '{param}': too long. Expected at most {most} tokens with this model, but got about {num_tokens}. "
+            "Send it in parts.",
             param=param,
             code="context_length_exceeded",
         )

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from deployments.models.config import ModelConfig
 
 _PLACEHOLDER = "YOUR_KEY"
+_RANKING = {"query": "What is a test?", "documents": ["This is a test.", "This is one."]}
 
 
 def render_welcome(url: str, models: Sequence[ModelConfig], secret: str | None, log_path: Path) -> str:
@@ -25,11 +27,17 @@ def render_welcome(url: str, models: Sequence[ModelConfig], secret: str | None, 
 
 
 def _render_curl(url: str, model: ModelConfig, key: str) -> str:
-    path, body = "embeddings", {"model": model.id, "input": "Say this is a test."}
-    if model.task == "generate":
-        path = "chat/completions"
-        messages = [{"role": "user", "content": "Say this is a test."}]
-        body = {"model": model.id, "max_tokens": 32, "messages": messages}  # type: ignore[dict-item]
+    body: dict[str, Any] = {"model": model.id}
+    match model.task:
+        case "generate":
+            path = "chat/completions"
+            body |= {"max_tokens": 32, "messages": [{"role": "user", "content": "Say this is a test."}]}
+        case "embed":
+            path = "embeddings"
+            body |= {"input": "Say this is a test."}
+        case "score":
+            path = "rerank"
+            body |= _RANKING
     return (
         f"curl {url}/v1/{path} -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' "
         f"-d '{json.dumps(body)}'"
@@ -44,6 +52,13 @@ def _render_python(url: str, model: ModelConfig, key: str) -> str:
             f'ask = {{"model": "{model.id}", "max_tokens": 32, "messages": messages}}',
             "for chunk in client.chat.completions.create(stream=True, **ask):",
             '    print(chunk.choices[0].delta.content or "", end="", flush=True)',
+        ]
+    elif model.task == "score":
+        lines += [
+            f"documents = {json.dumps(_RANKING['documents'])}",
+            f'ask = {{"model": "{model.id}", "query": "{_RANKING["query"]}", "documents": documents}}',
+            'for result in client.post("/rerank", cast_to=object, body=ask)["results"]:',
+            '    print(result["index"], result["relevance_score"])',
         ]
     else:
         lines += [

@@ -1,12 +1,15 @@
 """Scores and rankings beside vLLM's own, from an embedding model and from a cross-encoder, and what they take."""
 
+import asyncio
 import json
+import os
 
 import pytest
 
+from deployments.models.config import ModelConfig
 from deployments.models.contract.errors import RequestRejected
 from deployments.operations import Operation
-from tests.contract.engine.conftest import running_engine
+from tests.contract.engine.conftest import ENVIRONMENT, RealEngine, running_engine
 from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
@@ -24,8 +27,19 @@ def embedder():
 
 @pytest.fixture(scope="module")
 def cross_encoder():
-    with running_engine("demo:rank", max_model_len=128, **POOLING) as engine:
-        yield engine
+    """A cross-encoder, as a replica starts it from its configuration."""
+    os.environ.update(ENVIRONMENT)
+    from deployments.replica.engine import start_engine
+
+    options = {"dtype": "float32", "enforce_eager": True, "max_model_len": 128}
+    config = ModelConfig(id="ranker", source="demo:rank", task="score", device="cpu", engine_kwargs=options)
+    loop = asyncio.new_event_loop()
+    engine = loop.run_until_complete(start_engine(config))
+    assert set(engine.runners) == config.card.operations
+    inner = engine._engine
+    yield RealEngine(config.id, inner._engine_client, None, None, None, inner._app_state, loop)
+    loop.run_until_complete(engine.stop())
+    loop.close()
 
 
 def ask(engine, operation, body):

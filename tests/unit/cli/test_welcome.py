@@ -10,6 +10,7 @@ from serve_app.cli.supervise.welcome import render_welcome
 
 CHAT = ModelConfig(id="manta/demo-chat", source="demo:chat", max_model_len=4096)
 EMBEDDING = ModelConfig(id="all-minilm-l6-v2", source="package:x", task="embed", max_model_len=256)
+RANKER = ModelConfig(id="ranker", source="demo:rank", task="score", max_model_len=256)
 URL = "http://127.0.0.1:8000"
 
 
@@ -30,7 +31,7 @@ def test_welcome_names_address_key_and_models() -> None:
 
 
 def test_python_is_six_lines_that_parse() -> None:
-    for models in ([CHAT, EMBEDDING], [EMBEDDING]):
+    for models in ([CHAT, EMBEDDING], [EMBEDDING], [RANKER]):
         code = python_of(render_welcome(URL, models, "sk-manta-1", Path("log")))
         assert len(code.strip().splitlines()) == 6
         ast.parse(code)
@@ -39,7 +40,7 @@ def test_python_is_six_lines_that_parse() -> None:
 
 
 def test_curl_carries_key_and_body() -> None:
-    for model, path in ((CHAT, "chat/completions"), (EMBEDDING, "embeddings")):
+    for model, path in ((CHAT, "chat/completions"), (EMBEDDING, "embeddings"), (RANKER, "rerank")):
         words = curl_of(render_welcome(URL, [model], "sk-manta-1", Path("log")))
         assert words[1] == f"{URL}/v1/{path}"
         assert "Authorization: Bearer sk-manta-1" in words

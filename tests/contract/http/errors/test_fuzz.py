@@ -4,9 +4,13 @@ import httpx2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.completions import CompletionRequest
 from serve_app.schemas.embeddings import EmbeddingRequest
+from serve_app.schemas.moderations import ModerationRequest
+from serve_app.schemas.scoring import RerankRequest, ScoreRequest
+from serve_app.schemas.tokenization import DetokenizeRequest, TokenizeRequest
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
@@ -14,6 +18,11 @@ BASES = {
     "/v1/chat/completions": (ChatRequest, {"model": MODEL, "messages": MESSAGES}),
     "/v1/completions": (CompletionRequest, {"model": MODEL, "prompt": "x"}),
     "/v1/embeddings": (EmbeddingRequest, {"model": EMBEDDING_MODEL, "input": "x"}),
+    "/v1/tokenize": (TokenizeRequest, {"model": MODEL, "messages": MESSAGES}),
+    "/v1/detokenize": (DetokenizeRequest, {"model": MODEL, "tokens": [72]}),
+    "/v1/rerank": (RerankRequest, {"model": EMBEDDING_MODEL, "query": "x", "documents": ["y"]}),
+    "/v1/score": (ScoreRequest, {"model": EMBEDDING_MODEL, "text_1": "x", "text_2": "y"}),
+    "/v1/moderations": (ModerationRequest, {"input": "x"}),
 }
 WORDS = ["system", "user", "assistant", "tool", "type", "text", "function", "name", "content", "role", MODEL, "auto"]
 scalars = st.one_of(
@@ -44,6 +53,7 @@ def requests(draw):
 async def test_any_body_is_answered_with_200_or_4xx(world, asked):
     path, body = asked
     world.principal(requests_per_minute=10**6, tokens_per_minute=10**12)
+    world.moderation = ModerationConfig(patterns={"violence": ("kill",)})
     async with world.http() as http:
         try:
             answer = await http.post(path, json=body)

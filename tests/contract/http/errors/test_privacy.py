@@ -8,6 +8,7 @@ import pytest
 
 from deployments.limits.contract import GatekeeperUnavailable
 from deployments.models.contract.errors import EngineDied, EngineError
+from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.operations.safety.policy import SafetyConfig
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, pieces, said
 from tests.twins.engine import Script
@@ -57,6 +58,11 @@ BODIES = {
     "/v1/completions": COMPLETION,
     "/v1/embeddings": EMBEDDING,
     "/v1/responses": RESPONSE,
+    "/tokenize": {"model": MODEL, "messages": CHAT["messages"], "tools": [TOOL], "chat_template_kwargs": {"a": CANARY}},
+    "/v1/tokenize": {"model": MODEL, "prompt": CANARY, "user": CANARY},
+    "/rerank": {"model": EMBEDDING_MODEL, "query": CANARY, "documents": [CANARY, {"text": CANARY}], "user": CANARY},
+    "/score": {"model": EMBEDDING_MODEL, "text_1": CANARY, "text_2": [CANARY], "instruction": CANARY},
+    "/v1/moderations": {"input": [CANARY, CANARY * 1000]},
 }
 
 
@@ -101,6 +107,7 @@ async def use_everything(world):
         lambda request: Script(pieces(request, said(CANARY))),
     ]
     world.principal(requests_per_minute=1_000_000)
+    world.moderation = ModerationConfig(guard_model=MODEL, patterns={"violence": (CANARY,)})
     async with world.http(**{"x-client-request-id": CANARY, "user-agent": CANARY}) as http:
         for path, body in BODIES.items():
             for wanted in (body, *spoiled(body)):
@@ -144,6 +151,7 @@ async def test_content_leaves_no_trace(world, caplog, capfd, tmp_path, monkeypat
 
 
 async def test_errors_quote_no_message_text(world):
+    world.moderation = ModerationConfig(guard_model=MODEL)
     async with world.http() as http:
         for path, body in BODIES.items():
             for error, status in ((ValueError(CANARY), 500), (EngineDied(CANARY), 503)):
