@@ -102,7 +102,7 @@ class Operations:
 
     def by_path(self) -> Mapping[str, RunnableOperation[Any]]:
         """Return the operations by the URL path, version included, under which clients know them."""
-        return {MODEL_OPERATIONS[name].path: operation for name, operation in self.by_name.items()}
+        return {about.path: self.by_name[name] for name, about in MODEL_OPERATIONS.items() if name in self.by_name}
 
 
 def create_operations(

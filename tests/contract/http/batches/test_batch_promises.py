@@ -37,7 +37,8 @@ def refusal(message: str, param: str | None, code: str | None) -> dict[str, obje
             {"endpoint": "/v1/nothing"},
             (
                 "Invalid value: '/v1/nothing'. Supported values are: '/v1/chat/completions', '/v1/completions', "
-                "'/v1/embeddings', '/v1/responses'.",
+                "'/v1/embeddings', '/v1/responses', '/v1/tokenize', '/v1/detokenize', '/v1/rerank', '/v1/score', "
+                "'/v1/moderations'.",
                 "endpoint",
                 "invalid_value",
             ),
