@@ -24,8 +24,8 @@ from tests.waiting import eventually
 
 RUN_HERE = {
     "batch", "code-interpreter", "conversation", "embeddings", "file-search", "first-tool", "functions", "mcp",
-    "mcp-server", "moderations", "options", "rerank", "responses", "snippet", "stream", "structured", "tokens", "upload",
-    "web-search",
+    "mcp-server", "moderations", "options", "rerank", "responses", "snippet", "stream", "structured", "tokens",
+    "upload", "web-search",
 }  # fmt: skip
 
 
