@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from deployments.limits.client.key_cache import AWAY_AFTER_S, KeyCache, StoredKeys
+from deployments.limits.client.key_cache import AWAY_AFTER_S, LOOK_UP_S, KeyCache, StoredKeys
 from deployments.limits.client.leases import KeyLeases
 from deployments.limits.client.sync_loop import SyncLoop
 from deployments.limits.contract import Decision, Denied, GatekeeperUnavailable, Granted, Quota
@@ -162,7 +162,10 @@ class GatekeeperClient:
             await sync_loop.sync()
         known = keys.get(digest)
         if known is None:
-            return await keys.look_up(digest, AWAY_AFTER_S if sync_loop.away_since is None else 0.0)
+            waited_s = 0.0
+            if sync_loop.away_since is not None:
+                waited_s = AWAY_AFTER_S + self._clock() - sync_loop.away_since
+            return await keys.look_up(digest, max(0.0, LOOK_UP_S - waited_s))
         if sync_loop.away_since is not None and self._clock() - sync_loop.away_since > _AWAY_GRACE_S:
             raise GatekeeperUnavailable("The gatekeeper has been away for too long.")
         return keys.accepted(known)

@@ -17,6 +17,8 @@ RETRY_S = 0.05
 AWAY_AFTER_S = 1.5
 """After how many seconds without an answer the gatekeeper counts as away. Requests wait so long; a gatekeeper that was
 killed is back sooner, one whose node was lost is not."""
+LOOK_UP_S = 5.0
+"""How long a key is looked for that nobody can tell of: there is nothing else to go by."""
 _UNKNOWN_S = 1.0
 _LOOKS = 4
 _LOOK_AGAIN_S = 0.1

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from deployments.limits.client.key_cache import AWAY_AFTER_S
+from deployments.limits.client.key_cache import LOOK_UP_S
 from deployments.limits.contract import Denied, GatekeeperUnavailable, Granted
 from tests.unit.limits.memory import World, admit, principal_of, secret_of, with_client
 
@@ -90,7 +90,7 @@ async def test_the_first_request_is_unavailable_when_the_gatekeeper_never_answer
     start = world.clock()
     with pytest.raises(GatekeeperUnavailable):
         await client.identify(secret_of("key"))
-    assert world.clock() - start == pytest.approx(AWAY_AFTER_S, abs=0.1)
+    assert world.clock() - start == pytest.approx(LOOK_UP_S, abs=0.1)
 
 
 async def test_a_gatekeeper_that_lost_its_account_is_told_what_was_granted() -> None:
