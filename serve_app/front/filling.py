@@ -9,8 +9,9 @@ from serve_app.front.table import Server
 
 OWN_IS_FULL = 64
 """So many open requests on each replica of this node, and those of other nodes get as many as they."""
-SILENT_S = 1
-"""So long must a replica have been down, after two checks that nobody answered: 2.5 seconds in all."""
+SILENT_S = 3
+"""So long must a replica have been down, after two checks that nobody answered: about 4.5 seconds in all. Longer than
+the keepalive of its connections: by then HAProxy has repeated elsewhere what had no answer, which this would end."""
 RETURN_S = 10.0
 """How long a replica is spared whose node was cut off. Ray may have given the node up meanwhile, and ends it then."""
 

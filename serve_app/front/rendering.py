@@ -74,9 +74,9 @@ defaults
     clitcpka-intvl 10s
     clitcpka-cnt 3
     option srvtcpka
-    srvtcpka-idle 2s
+    srvtcpka-idle 1s
     srvtcpka-intvl 1s
-    srvtcpka-cnt 3
+    srvtcpka-cnt 2
 {error_files}
 
 {redirect}frontend clients

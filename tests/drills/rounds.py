@@ -24,7 +24,7 @@ WARM_S = 4.0
 """Before the harm: as long as a stream takes, so that every client is amid something."""
 SPREADS = 4
 NEWCOMER_AFTER_S = 4.0
-CLEAN_END_S = {"begun": 1.0, "ray": 3.0, "node": 4.0}
+CLEAN_END_S = {"begun": 1.0, "ray": 3.0, "node": 5.0}
 """So soon must a stream end whose ingress has died: by itself, with its node's Ray, or with its node, which ends no
 connection."""
 DYING_S = {"ray": 2.0}

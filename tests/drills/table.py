@@ -87,9 +87,9 @@ def undisturbed(num_workers: int, engine: Literal["scripted", "vllm"]) -> Drill:
     return Drill(UNDISTURBED, nothing, _NOTHING_FAILS, num_workers, engine)
 
 
-def _away(name: str, action: Action, promise: Promise, watch_s: float, *, needs_redis: bool = False) -> Drill:
+def _away(name: str, action: Action, promise: Promise, watch_s: float, *, is_held: bool = True) -> Drill:
     """Return a row in which a node is away: a batch runs meanwhile, and somebody comes with a new key."""
-    drill = Drill(name, action, promise, watch_s=watch_s, is_held=False, needs_redis=needs_redis)
+    drill = Drill(name, action, promise, watch_s=watch_s, is_held=is_held, needs_redis=promise is _HEAD)
     return replace(drill, batch_lines=1500, has_newcomer=True)
 
 
@@ -105,24 +105,22 @@ DRILLS: tuple[Drill, ...] = (
     Drill("ingress replica", kill("ingress replica"), _INGRESS, num_workers=0),
     Drill("ServeController", kill("ServeController"), _STAYS),
     Drill("ProxyActor", kill("ProxyActor"), _NOTHING_FAILS),
-    Drill("HAProxy", kill("HAProxy"), _HAPROXY, watch_s=40, is_held=False),
-    Drill("front's agent", kill("front's agent"), _NOTHING_FAILS, is_held=False),
+    Drill("HAProxy", kill("HAProxy"), _HAPROXY, watch_s=40),
+    Drill("front's agent", kill("front's agent"), _NOTHING_FAILS),
     Drill("gatekeeper", kill("gatekeeper"), _GATEKEEPER),
     Drill("coordinator", kill("coordinator"), _NOTHING_FAILS),
     Drill("dashboard agent", kill("dashboard agent"), _RAY, watch_s=40, is_held=False),
     Drill("runtime environment agent", kill("runtime environment agent"), _RAY, watch_s=40, is_held=False),
-    Drill("EngineCore", kill("EngineCore"), _NO_BREAK, is_held=False),
-    Drill("model replica", kill("model replica"), _NO_BREAK, is_held=False),
+    Drill("EngineCore", kill("EngineCore"), _NO_BREAK),
+    Drill("model replica", kill("model replica"), _NO_BREAK),
     Drill("ingress replica", kill("ingress replica"), _INGRESS, is_held=False),
     Drill("raylet of a worker", kill("raylet"), _RAY, watch_s=40, is_held=False),
-    _away("worker node", lose_worker(back_after_s=30), _NODE, 45),
-    _away("worker node cut off for 60 s", cut_worker(60), _NODE, 75),
-    Drill("gcs_server", kill("gcs_server"), _HEAD, watch_s=30, is_held=False, needs_redis=True),
-    _away("head node for 60 s", lose_head(60), _HEAD, 90, needs_redis=True),
-    _away(
-        "head node, replaced at another address", lose_head(5, is_replaced=True), _HEAD, watch_s=60, needs_redis=True
-    ),
-    Drill("nothing: a new configuration is deployed", deploy_change, _NOTHING_FAILS, watch_s=40, is_held=False),
+    _away("worker node", lose_worker(back_after_s=30), _NODE, 45, is_held=False),
+    _away("worker node cut off for 60 s", cut_worker(60), _NODE, 75, is_held=False),
+    Drill("gcs_server", kill("gcs_server"), _HEAD, watch_s=30, needs_redis=True),
+    _away("head node for 60 s", lose_head(60), _HEAD, 90),
+    _away("head node, replaced at another address", lose_head(5, is_replaced=True), _HEAD, 60),
+    Drill("nothing: a new configuration is deployed", deploy_change, _NOTHING_FAILS, watch_s=40),
     Drill("nothing: a worker is drained and replaced", replace_worker, _NOTHING_FAILS, watch_s=60, is_held=False),
     Drill("ServeController", kill("ServeController"), _STAYS, num_workers=1),
     Drill("worker node", lose_worker(back_after_s=30), _NODE, num_workers=1, watch_s=45, is_held=False),
