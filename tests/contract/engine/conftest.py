@@ -11,13 +11,6 @@ import pytest
 
 MODEL = "manta/demo-chat"
 BLOCK = 32
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "TORCHDYNAMO_DISABLE": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_NO_USAGE_STATS": "1",
-}
 
 
 @dataclass
@@ -42,7 +35,13 @@ class RealEngine:
 @contextlib.contextmanager
 def running_engine(source, *, reasoning_parser="", **options):
     """Run an engine with one of the models that come with Manta; `options` are vLLM's and come before those here."""
-    os.environ.update(ENVIRONMENT)
+    os.environ.update(
+        OMP_NUM_THREADS="1",
+        TORCHDYNAMO_DISABLE="1",
+        VLLM_CPU_KVCACHE_SPACE="1",
+        VLLM_CPU_OMP_THREADS_BIND="nobind",
+        VLLM_NO_USAGE_STATS="1",
+    )
     from starlette.datastructures import State
     from vllm.config import StructuredOutputsConfig
     from vllm.engine.arg_utils import AsyncEngineArgs

@@ -51,7 +51,7 @@ def ask(adapted, sources):
     adapters, compiler = Adapters(adapted.client, MODEL, sources), SchemaCompiler(any_whitespace=False)
     runners = {
         "chat": ChatRunner(adapted.client, adapted.serving, compiler, Preparing(), MODEL, adapters),
-        "completions": CompletionRunner(adapted.completions, Preparing(), MODEL, adapters),
+        "completions": CompletionRunner(adapted.completions, compiler, Preparing(), MODEL, adapters),
     }
     bodies = {"chat": {"messages": [{"role": "user", "content": "hello there"}]}, "completions": {"prompt": "hello"}}
     number = iter(range(1000))

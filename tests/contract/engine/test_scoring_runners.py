@@ -1,15 +1,16 @@
 """Scores and rankings beside vLLM's own, from an embedding model and from a cross-encoder, and what they take."""
 
-import asyncio
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from deployments.models.config import ModelConfig
 from deployments.models.contract.errors import RequestRejected
 from deployments.operations import Operation
-from tests.contract.engine.conftest import ENVIRONMENT, RealEngine, running_engine
+from tests.contract.engine.conftest import running_engine
 from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
@@ -27,19 +28,8 @@ def embedder():
 
 @pytest.fixture(scope="module")
 def cross_encoder():
-    """A cross-encoder, as a replica starts it from its configuration."""
-    os.environ.update(ENVIRONMENT)
-    from deployments.replica.engine import start_engine
-
-    options = {"dtype": "float32", "enforce_eager": True, "max_model_len": 128}
-    config = ModelConfig(id="ranker", source="demo:rank", task="score", device="cpu", engine_kwargs=options)
-    loop = asyncio.new_event_loop()
-    engine = loop.run_until_complete(start_engine(config))
-    assert set(engine.runners) == config.card.operations
-    inner = engine._engine
-    yield RealEngine(config.id, inner._engine_client, None, None, None, inner._app_state, loop)
-    loop.run_until_complete(engine.stop())
-    loop.close()
+    with running_engine("demo:rank", max_model_len=128, **POOLING) as engine:
+        yield engine
 
 
 def ask(engine, operation, body):
@@ -152,3 +142,32 @@ def test_model_without_a_template_tokenizes_no_chat(cross_encoder, embedder):
     assert ask(cross_encoder, "tokenize", {"messages": [{"role": "user", "content": QUERY}]})[0]["count"] > 5
     with pytest.raises(RequestRejected, match="chat template"):
         ask(embedder, "tokenize", {"messages": [{"role": "user", "content": QUERY}]})
+
+
+STARTS = """
+import asyncio
+from deployments.models.config import ModelConfig
+from deployments.replica.engine import start_engine
+
+async def main():
+    options = {"dtype": "float32", "enforce_eager": True, "max_model_len": 128}
+    config = ModelConfig(id="ranker", source="demo:rank", task="score", device="cpu", engine_kwargs=options)
+    engine = await start_engine(config)
+    assert set(engine.runners) == config.card.operations, set(engine.runners)
+    await engine.stop()
+    print("all its operations")
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+def test_a_replica_starts_a_cross_encoder_with_every_operation_of_its_task(cross_encoder, tmp_path):
+    # Apart: what a replica makes of vLLM's metrics and of the log would stay for the tests after this one.
+    program = tmp_path / "starts.py"
+    program.write_text(STARTS)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "RAY_ADDRESS": "local"}
+    done = subprocess.run(
+        [sys.executable, program], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert "all its operations" in done.stdout, done.stderr[-2000:]
