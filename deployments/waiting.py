@@ -1,4 +1,4 @@
-"""How long a task waits for news, and how often it says that it waits in vain."""
+"""How long a task waits for news, how often it says that it waits in vain, and how it is ended."""
 
 import asyncio
 from contextlib import suppress
@@ -9,6 +9,13 @@ async def wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and return once it has ended."""
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def worth_logging(num_failures: int) -> bool:

@@ -16,7 +16,7 @@ from serve_app.cli.supervise.ports import front_stats_port
 from serve_app.config import ServiceConfig, check_file
 from serve_app.front.binary import HaproxyMissing, find_haproxy
 from serve_app.front.certificate import CertificateFailed, read_certificate
-from serve_app.front.files import write_private
+from serve_app.front.files import make_private_folder, write_private
 from serve_app.front.settings import FrontSettings, TlsFiles, supervisor_command
 
 _NOT_PLAIN = (
@@ -55,6 +55,7 @@ def front(
     try:
         find_haproxy()
         tls = _choose_tls(tls_certificate, tls_key, redirect_port)
+        pem = read_certificate(tls) if tls is not None else ""
         if tls is None and not plain_http and not _is_loopback(host):
             raise ConfigError(_NOT_PLAIN.format(host=host))
         pepper, state_dir, receive_timeout_s = _read_state(config, os.environ)
@@ -74,8 +75,8 @@ def front(
         tls=tls,
     )
     if tls is not None:
-        settings.save()
-        write_private(settings.certificate_path, read_certificate(tls))
+        make_private_folder(settings.run_dir)
+        write_private(settings.certificate_path, pem)
     os.execv(sys.executable, supervisor_command(settings.save()))  # noqa: S606 - There is nothing for a shell to do.
 
 
@@ -84,7 +85,6 @@ def _choose_tls(certificate: Path | None, key: Path | None, redirect_port: int |
 
     Raises:
         ConfigError: only a part of what TLS needs is given.
-        CertificateFailed: the files are no certificate with its key.
     """
     if certificate is None and key is None:
         if redirect_port is not None:
@@ -92,9 +92,7 @@ def _choose_tls(certificate: Path | None, key: Path | None, redirect_port: int |
         return None
     if certificate is None or key is None:
         raise ConfigError("--tls-certificate and --tls-key go together.")
-    tls = TlsFiles(str(certificate.absolute()), str(key.absolute()), redirect_port)
-    read_certificate(tls)
-    return tls
+    return TlsFiles(str(certificate.absolute()), str(key.absolute()), redirect_port)
 
 
 def _is_loopback(host: str) -> bool:

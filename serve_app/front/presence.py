@@ -14,7 +14,7 @@ import psutil
 from sqlalchemy.exc import DBAPIError
 
 from deployments.state.ingresses.register import IngressRegister
-from deployments.waiting import worth_logging
+from deployments.waiting import end, worth_logging
 from serve_app.front.addresses import Address
 from serve_app.front.settings import replica_ports
 
@@ -47,9 +47,7 @@ class Presence:
         """Sign out."""
         if self._task is None:
             return
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        await end(self._task)
         if self._address is not None:
             with suppress(DBAPIError):
                 await self._register.sign_out(str(self._address))

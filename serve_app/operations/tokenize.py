@@ -11,8 +11,8 @@ from serve_app.schemas.tokenization import TokenizeRequest, TokenList
 
 MAX_CONTEXTS = 16
 MAX_TOKENS = 262_144
-"""A text may be longer than the model's context: so many times, up to so many tokens. A replica tokenizes one long text
-after the other, so more would keep others waiting."""
+"""The longest text: MAX_CONTEXTS times the model's context, and MAX_TOKENS tokens at most. A replica tokenizes one long
+text after the other, so longer ones would keep others waiting."""
 
 
 class TokenizeOperation(WholeOperation[TokenizeRequest]):
@@ -38,10 +38,10 @@ OPERATION = TokenizeOperation
 
 
 def check_length(num_tokens: int, card: ModelCard, param: str) -> None:
-    """Check that so many tokens are not too many for one request.
+    """Check that one request may have `num_tokens` tokens.
 
     Raises:
-        BadRequest: they are; the error names `param`.
+        BadRequest: it may not; the error names `param`.
     """
     most = max(card.max_model_len, min(MAX_CONTEXTS * card.max_model_len, MAX_TOKENS))
     if num_tokens > most:

@@ -124,7 +124,7 @@ RepetitionSize = Annotated[int, Field(ge=0, le=MAX_REPETITION)]
 
 
 class RepetitionDetection(WireModel):
-    """When an answer that repeats itself ends: a pattern of so many tokens came so many times in a row."""
+    """An answer ends when it repeats a pattern: the pattern's size in tokens, and the number of times in a row."""
 
     max_pattern_size: RepetitionSize = 0
     min_pattern_size: RepetitionSize = 0
@@ -194,7 +194,7 @@ class PromptOptions(OperationRequest):
     mm_processor_kwargs: Any = None
 
     def bound_prompt(self, num_tokens: int, num_prompts: int, max_model_len: int) -> int:
-        """Return how many tokens are left of so many once each of the prompts is truncated, if it is."""
+        """Return the number of prompt tokens after truncation: `num_tokens` where prompts are not truncated."""
         if self.truncate_prompt_tokens is None:
             return num_tokens
         longest = max_model_len if self.truncate_prompt_tokens < 0 else self.truncate_prompt_tokens

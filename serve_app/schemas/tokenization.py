@@ -9,13 +9,11 @@ from typing_extensions import TypedDict
 
 from serve_app.schemas.base import Effort, ModelId, OperationRequest, check_unsupported, estimate_tokens, refusal
 from serve_app.schemas.chat_dialect import rewrite
+from serve_app.schemas.engine_options import MAX_TEMPLATE_ARGUMENTS, MAX_TEMPLATE_BYTES
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.messages import Messages, check_conversation, num_images, texts_of
 from serve_app.schemas.prompts import Tokens
 from serve_app.schemas.tools import FunctionTool, Tools
-
-MAX_TEMPLATE_ARGUMENTS = 64
-MAX_TEMPLATE_BYTES = 16_384
 
 _ARGUMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _SET_ELSEWHERE = frozenset(

@@ -7,13 +7,13 @@ request needs them.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Protocol
 
 from sqlalchemy.exc import DBAPIError
 
 from deployments.state.objects.owed import Arrears, OwedCopies
 from deployments.state.objects.pair import PairedStore
+from deployments.waiting import end
 from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP, Series
 
 logger = logging.getLogger(__name__)
@@ -59,9 +59,7 @@ class PartsWatcher:
     async def close(self) -> None:
         """Stop."""
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await end(self._task)
 
     async def look(self) -> None:
         """Ask each part once, all at the same time, and export what was found."""

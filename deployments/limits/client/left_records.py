@@ -7,12 +7,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from deployments.limits.client.record_journal import LeftFile, take_left_files
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.messages import Transport
+from deployments.waiting import end
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +38,7 @@ class LeftRecords:
     async def close(self) -> None:
         """Stop; what was not handed over stays for others."""
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await end(self._task)
 
     async def hand_over(self) -> int:
         """Hand over what is there now; return how many records that were.

@@ -68,7 +68,7 @@ class Tiers(RootModel[dict[TierName, TierLimits]]):
 
 
 def weighted(tokens: int, token_weight: float) -> int:
-    """Return what so many tokens count against limits, where each counts `token_weight` times."""
+    """Return the number that `tokens` tokens count against limits: each counts `token_weight` times."""
     return tokens if token_weight == 1.0 else math.ceil(tokens * token_weight)
 
 

@@ -42,7 +42,7 @@ from deployments.state.uploads.rows import (
 )
 
 _COPYING_S = 3600.0
-"""How long parts are kept from when their upload is to be completed: no copy takes so long."""
+"""The time for which parts are kept once the completion of their upload has begun: longer than any copy takes."""
 _SWEPT_AT_ONCE = 100
 
 

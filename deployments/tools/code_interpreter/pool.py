@@ -1,12 +1,12 @@
 """Keeps sandboxes ready for new containers."""
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
 from deployments.tools.sandbox.sandbox import Sandbox
+from deployments.waiting import end
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +56,6 @@ class WarmPool:
     async def close(self) -> None:
         """End every sandbox that was not taken."""
         if self._refilling is not None:
-            self._refilling.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._refilling
+            await end(self._refilling)
         while self._ready:
             await self._ready.popleft().close()
