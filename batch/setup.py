@@ -57,6 +57,7 @@ class BatchSetup:
             str(state.state_dir),
             state.database_url,
             state.object_store.url,
+            repr(state.region),
             hashlib.sha256(state.pepper + state.master_key).hexdigest(),
             self.config.model_dump_json(),
         ]

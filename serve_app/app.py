@@ -47,5 +47,5 @@ def build(args: ServiceConfig) -> Application:
     tools = {}
     if config.tools.code_interpreter is not None:
         tools[Operation.CODE_INTERPRETER] = build_code_interpreter(config.tools.code_interpreter)
-    state = resolve_state(config.state)
+    state = resolve_state(config.state, region=config.region)
     return ingress.bind(config, state, handles, tools, batch_handles, ClusterCoordinator(config, state))

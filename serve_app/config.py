@@ -17,6 +17,7 @@ from deployments.models.config import ModelConfig
 from deployments.operations import Operation
 from deployments.state.config import StateConfig
 from deployments.state.identity.tiers import Tiers
+from deployments.state.regions.config import RegionConfig
 from deployments.tools.config import ToolsConfig
 from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.operations.safety.policy import SafetyConfig
@@ -64,6 +65,7 @@ class ServiceConfig(Section):
     """The whole configuration."""
 
     state: StateConfig = StateConfig()
+    region: RegionConfig | None = None
     http: HttpConfig = HttpConfig()
     ingress: IngressConfig = IngressConfig()
     batches: BatchConfig = BatchConfig()

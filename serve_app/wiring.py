@@ -116,7 +116,8 @@ async def wire(
     startup = ModelStartup([engine for engine, model in with_models if model.is_kept_running])
     background = BackgroundRunner(operations.responses, assembly.storage, gatekeeper, observer)
     indexer = Indexer(search.service, search.index, search.embedder, gatekeeper, observer) if search else None
-    presence = Presence(IngressRegister(database), partial(own_address, ray.util.get_node_ip_address()))
+    ingresses = IngressRegister(database, region=state.region_name)
+    presence = Presence(ingresses, partial(own_address, ray.util.get_node_ip_address()))
     parts = PartsWatcher(
         {
             "database": partial(database.read_at_once, lambda connection: connection.execute(select(1))),

@@ -219,7 +219,13 @@ class GatekeeperProcess:
 
 def fingerprint(state: ResolvedState) -> str:
     """Return a digest of the configuration, which reveals no secret."""
-    parts = (state.config.model_dump_json(), str(state.state_dir), state.database_url, state.pepper.hex())
+    parts = (
+        state.config.model_dump_json(),
+        str(state.state_dir),
+        state.database_url,
+        state.pepper.hex(),
+        repr(state.region),
+    )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

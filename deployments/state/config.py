@@ -21,6 +21,7 @@ from deployments.config import ConfigError, Section
 from deployments.references import EnvReference, FileReference, follow
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ObjectStoreConfig, ResolvedObjectStore, resolve_object_store
+from deployments.state.regions.config import RegionConfig, ResolvedRegion, resolve_region
 from deployments.state.retention import FilesConfig
 
 MIN_PEPPER_BYTES = 32
@@ -74,7 +75,10 @@ class StateConfig(Section):
 
 @dataclass(frozen=True)
 class ResolvedState:
-    """A `StateConfig` with its references followed; `state_dir` is absolute. Secrets stay out of its repr."""
+    """A `StateConfig` with its references followed; `state_dir` is absolute. Secrets stay out of its repr.
+
+    `region` is None where there is only one region.
+    """
 
     config: StateConfig
     state_dir: Path
@@ -82,10 +86,20 @@ class ResolvedState:
     pepper: bytes = field(repr=False)
     master_key: bytes = field(repr=False)
     object_store: ResolvedObjectStore
+    region: ResolvedRegion | None = None
+
+    @property
+    def region_name(self) -> str:
+        """The name of this region as rows have it: empty where there is only one."""
+        return "" if self.region is None else self.region.name
 
 
-def resolve_state(config: StateConfig, environ: Mapping[str, str] | None = None) -> ResolvedState:
+def resolve_state(
+    config: StateConfig, environ: Mapping[str, str] | None = None, region: RegionConfig | None = None
+) -> ResolvedState:
     """Follow the references of `config`; make the state directory and the first secrets if there are none.
+
+    `region` is the section beside that of the state.
 
     Raises:
         ConfigError: a reference leads nowhere, or its value cannot be used.
@@ -106,7 +120,10 @@ def resolve_state(config: StateConfig, environ: Mapping[str, str] | None = None)
         raise ConfigError(f"The pepper is shorter than {MIN_PEPPER_BYTES} bytes: use a long random one.")
     master_key = _resolve_master_key(config, state_dir, environ)
     objects = resolve_object_store(config.object_store, state_dir, environ)
-    return ResolvedState(config, state_dir, resolved_url, pepper, master_key, objects)
+    if region is not None and region.others:
+        _check_is_shared(config, resolved_url)
+    place = None if region is None else resolve_region(region, environ)
+    return ResolvedState(config, state_dir, resolved_url, pepper, master_key, objects, place)
 
 
 def parse_master_key(text: str) -> bytes:
@@ -163,6 +180,18 @@ def check_database(config: StateConfig, num_nodes: int, environ: Mapping[str, st
             f"Files are kept in a directory on one machine, but {num_nodes} nodes serve. Set state.object_store.url to "
             "a bucket, or to a directory that all nodes share."
         )
+
+
+def _check_is_shared(config: StateConfig, database_url: str) -> None:
+    """Check that several regions can share what is stored, and that they read it with the same secrets."""
+    if database_url.startswith("sqlite"):
+        raise ConfigError("Regions share one database, which SQLite cannot be: set state.database_url to PostgreSQL.")
+    if config.object_store.url is None:
+        raise ConfigError(
+            "Regions share what is stored: set state.object_store.url, and `other` to the other region's."
+        )
+    if config.pepper is None or config.master_key is None:
+        raise ConfigError("Regions share keys and content: set state.pepper and state.master_key to the same in each.")
 
 
 def _resolve_state_dir(config: StateConfig, environ: Mapping[str, str]) -> Path:

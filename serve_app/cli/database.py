@@ -17,6 +17,7 @@ from deployments.state.config import ResolvedState, StateConfig, parse_database_
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyNotFound, KeyRefused, KeyStore
 from deployments.state.identity.keys import explain
+from deployments.state.regions.config import RegionConfig
 from deployments.state.usage.store import UsageStore
 
 T = TypeVar("T")
@@ -82,13 +83,13 @@ def find_state(place: Place, *, may_create: bool, environ: Mapping[str, str] | N
     Raises:
         ConfigError: there is no such file, or its state cannot be used.
     """
-    config = StateConfig() if place.config is None else _read_config(place.config)
+    config, region = (StateConfig(), None) if place.config is None else _read_config(place.config)
     if place.state_dir is not None:
         config = config.model_copy(update={"state_dir": place.state_dir})
     url = None if place.database_url is None else parse_database_url(place.database_url)
     if not may_create:
         _check_exists(config, url, os.environ if environ is None else environ)
-    state = resolve_state(config, environ)
+    state = resolve_state(config, environ, region)
     return state if url is None else replace(state, database_url=url)
 
 
@@ -113,8 +114,8 @@ def _check_exists(config: StateConfig, url: str | None, environ: Mapping[str, st
         )
 
 
-def _read_config(path: Path) -> StateConfig:
-    """Return the state section of a Serve configuration file."""
+def _read_config(path: Path) -> tuple[StateConfig, RegionConfig | None]:
+    """Return the sections `state` and `region` of a Serve configuration file."""
     try:
         document: Any = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -123,7 +124,9 @@ def _read_config(path: Path) -> StateConfig:
     for application in applications or []:
         args = application.get("args") if isinstance(application, dict) else None
         if isinstance(args, dict):
-            return StateConfig.model_validate(args.get("state") or {})
+            region = args.get("region")
+            state = StateConfig.model_validate(args.get("state") or {})
+            return state, None if region is None else RegionConfig.model_validate(region)
     raise ConfigError(f"{path} is not a Serve configuration: it lists no application with args.")
 
 

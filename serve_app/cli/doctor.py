@@ -160,7 +160,7 @@ def _left_over() -> Finding:
 
 def _state(config: ServiceConfig) -> Iterator[Finding]:
     try:
-        state = resolve_state(config.state)
+        state = resolve_state(config.state, region=config.region)
         yield from asyncio.run(_look_at_state(state))
     except ConfigError as error:
         yield Finding("fault", str(error))

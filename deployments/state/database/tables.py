@@ -37,6 +37,7 @@ api_keys = Table(
     Column("tokens_per_minute", BigInteger),
     Column("operations", JSON(none_as_null=True)),
     Column("models", JSON(none_as_null=True)),
+    Column("regions", JSON(none_as_null=True)),
     Column("retention", String(16), nullable=False),
     Column("is_admin", Boolean, nullable=False),
     Column("digest", LargeBinary(32), nullable=False, unique=True),
@@ -371,10 +372,22 @@ vector_store_batches = Table(
     Column("is_cancelled", Boolean, nullable=False),
 )
 
-# Where ingress replicas listen, as HOST:PORT; each writes its row again every few seconds.
+# Where ingress replicas listen, as HOST:PORT; each writes its row again every few seconds. Private addresses of two
+# regions may be the same. `region` is empty where there is one region.
 ingress_replicas = Table(
     "ingress_replicas",
     metadata,
+    Column("region", String(16), primary_key=True),
     Column("address", String(64), primary_key=True),
     Column("seen_at", Double, nullable=False, index=True),
+)
+
+# The regions that share this database; each writes its row again every few seconds.
+regions = Table(
+    "regions",
+    metadata,
+    Column("name", String(16), primary_key=True),
+    Column("seen_at", Double, nullable=False),
+    Column("drained_at", Double),
+    Column("facts", JSON, nullable=False),
 )

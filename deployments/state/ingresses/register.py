@@ -16,11 +16,12 @@ LIVING_S = 60.0
 
 
 class IngressRegister:
-    """The ingress replicas of one database."""
+    """The ingress replicas of one region, which is empty where there is only one. `sweep` is for all regions."""
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time, region: str = "") -> None:
         self._database = database
         self._clock = clock
+        self._region = region
 
     async def sign_in(self, address: str) -> None:
         """Note that a replica listens at HOST:PORT.
@@ -28,9 +29,10 @@ class IngressRegister:
         Raises:
             DBAPIError: the database cannot be reached.
         """
-        statement = self._database.upsert(table, ["address"])
+        statement = self._database.upsert(table, ["region", "address"])
+        row = {"region": self._region, "address": address, "seen_at": self._clock()}
         async with self._database.write() as connection:
-            await connection.execute(statement, {"address": address, "seen_at": self._clock()})
+            await connection.execute(statement, row)
 
     async def sign_out(self, address: str) -> None:
         """Note that a replica is going.
@@ -38,8 +40,9 @@ class IngressRegister:
         Raises:
             DBAPIError: the database cannot be reached.
         """
+        own = (table.c.region == self._region) & (table.c.address == address)
         async with self._database.write() as connection:
-            await connection.execute(delete(table).where(table.c.address == address))
+            await connection.execute(delete(table).where(own))
 
     async def living(self) -> list[str]:
         """Return where replicas listen.
@@ -48,8 +51,9 @@ class IngressRegister:
             DBAPIError: the database cannot be reached.
         """
         since = self._clock() - LIVING_S
+        living = (table.c.region == self._region) & (table.c.seen_at >= since)
         async with self._database.read() as connection:
-            rows = await connection.execute(select(table.c.address).where(table.c.seen_at >= since))
+            rows = await connection.execute(select(table.c.address).where(living))
             return sorted(rows.scalars())
 
     async def sweep(self) -> int:

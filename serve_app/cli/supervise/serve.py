@@ -127,7 +127,7 @@ def load_plan(path: Path, console: Console) -> ServePlan:
     http = document.get("http_options") or {}
     config = ServiceConfig.model_validate(document["applications"][0].get("args") or {})
     try:
-        state = resolve_state(config.state)
+        state = resolve_state(config.state, region=config.region)
     except ConfigError as error:
         _fail(console, str(error))
     host, port = str(http.get("host", "127.0.0.1")), int(http.get("port", 8000))

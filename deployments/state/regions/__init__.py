@@ -1,0 +1,1 @@
+"""Regions: clusters that serve the same accounts from one database."""

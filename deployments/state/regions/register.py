@@ -1,0 +1,102 @@
+"""The register of regions in the database that they share. Each signs in again and again, with what others should know.
+
+The clocks of regions may differ by some seconds: the times are only compared to say which rows are old.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deployments.state.database.connection import Database
+from deployments.state.database.tables import regions as table
+
+LIVING_S = 30.0
+"""A region that has not signed in for so long counts as gone."""
+
+
+class RegionUnknown(LookupError):
+    """No region of this name has signed in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A region as it signed in at `seen_at`.
+
+    `facts` is JSON: `version`, `replicas`, `health`. It is drained since `drained_at`, if that is not null.
+    """
+
+    name: str
+    seen_at: float
+    drained_at: float | None
+    facts: Mapping[str, Any]
+
+    def is_living(self, now: float) -> bool:
+        """Return whether it has signed in lately."""
+        return now - self.seen_at <= LIVING_S
+
+
+class RegionRegister:
+    """The regions of one database. Every method raises DBAPIError if the database is away."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def sign_in(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Note that a region is there."""
+        seen = {"seen_at": self._clock(), "facts": dict(facts)}
+        of_region = update(table).where(table.c.name == name).values(seen)
+        async with self._database.write() as connection:
+            if (await connection.execute(of_region)).rowcount == 0:
+                added = self._database.insert_or_ignore(table).values(name=name, **seen)
+                await connection.execute(added)
+
+    async def all_regions(self) -> list[Region]:
+        """Return the regions that have ever signed in, by name."""
+        query = select(table).order_by(table.c.name)
+        async with self._database.read() as connection:
+            return [Region(**row) for row in (await connection.execute(query)).mappings()]
+
+    async def is_drained(self, name: str) -> bool:
+        """Return whether a region is to take no new requests."""
+        query = select(table.c.drained_at).where(table.c.name == name)
+        async with self._database.read() as connection:
+            return (await connection.execute(query)).scalar_one_or_none() is not None
+
+    async def drain(self, name: str) -> None:
+        """Have a region take no new requests; nothing changes where it takes none already.
+
+        Raises:
+            RegionUnknown: no region of this name has signed in.
+        """
+        async with self._database.write() as connection:
+            await self._set(connection, name, func.coalesce(table.c.drained_at, self._clock()))
+
+    async def undrain(self, name: str) -> None:
+        """Have a region take requests again.
+
+        Raises:
+            RegionUnknown: no region of this name has signed in.
+        """
+        async with self._database.write() as connection:
+            await self._set(connection, name, None)
+
+    async def forget(self, name: str) -> None:
+        """Take a region out of the register; one that still runs signs in again.
+
+        Raises:
+            RegionUnknown: no region of this name has signed in.
+        """
+        async with self._database.write() as connection:
+            if (await connection.execute(delete(table).where(table.c.name == name))).rowcount == 0:
+                raise RegionUnknown(name)
+
+    @staticmethod
+    async def _set(connection: AsyncConnection, name: str, drained_at: Any) -> None:
+        statement = update(table).where(table.c.name == name).values(drained_at=drained_at)
+        if (await connection.execute(statement)).rowcount == 0:
+            raise RegionUnknown(name)
