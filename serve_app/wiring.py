@@ -85,7 +85,7 @@ async def wire(
         ConfigError: the database or the object store cannot be used.
     """
     # What is stored.
-    database = await connect(state.database_url)
+    database = await connect(state.database_url, is_patient=True)
     vault = Vault(database, state.master_key)
     objects = await open_objects(database, state.object_store)
     files = FileStore(database, objects, vault)

@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
 from deployments.config import ConfigError, Section
 from deployments.references import EnvReference, FileReference, follow
+from deployments.state.database.dsn import has_password, one_form
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ObjectStoreConfig, ResolvedObjectStore, resolve_object_store
 from deployments.state.regions.config import RegionConfig, ResolvedRegion, resolve_region
@@ -41,8 +41,8 @@ class StateConfig(Section):
 
     Args:
         state_dir: the directory of the database, the secrets and the files that have no other place.
-        database_url: SQLite or PostgreSQL; a reference where it carries a password. By default a SQLite file in the
-            state directory.
+        database_url: SQLite or PostgreSQL, a reference where it carries a password; several servers as
+            HOST:PORT,HOST:PORT. By default a SQLite file in the state directory.
         pepper: the secret under which API keys are digested, 32 bytes or more. By default a file in the state
             directory.
         master_key: wraps the keys of all stored content, 32 random bytes in hexadecimal or base64. Losing it loses the
@@ -68,7 +68,9 @@ class StateConfig(Section):
 
     @model_validator(mode="after")
     def _keep_passwords_out(self) -> Self:
-        if isinstance(self.database_url, str) and urlsplit(parse_database_url(self.database_url)).password:
+        if isinstance(self.database_url, str) and has_password(
+            parse_database_url(self.database_url).partition("://")[2]
+        ):
             raise ValueError("database_url carries a password: move the URL into a file or an environment variable")
         return self
 
@@ -142,7 +144,9 @@ def parse_master_key(text: str) -> bytes:
 
 
 def parse_database_url(text: str) -> str:
-    """Return the URL with the driver for its database; the path of a SQLite file becomes absolute.
+    """Return the URL with the driver for its database; several hosts are brought into the form of SQLAlchemy.
+
+    The path of a SQLite file becomes absolute.
 
     Raises:
         ConfigError: it is not the URL of a SQLite or PostgreSQL database.
@@ -158,6 +162,8 @@ def parse_database_url(text: str) -> str:
         if not path or path == ":memory:" or "?" in path:
             raise ConfigError("database_url names no file; an in-memory SQLite database cannot be shared.")
         rest = f"/{Path(path).expanduser().absolute()}"
+    else:
+        rest = one_form(rest)
     return f"{driver}://{rest}"
 
 

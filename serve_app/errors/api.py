@@ -25,6 +25,7 @@
     ├── Unavailable                 503  something the service needs is away; try again
     │   ├── EngineOverloaded        503  every place in the engine is taken
     │   └── StoresAway              503  the database or the object store is away
+    │       └── NoPrimary           503  no server of the database takes writes
     └── InsufficientStorage         507  there is no room left to store it
 
 A message is written for the client: what was wrong, then what to do. It never holds request content beyond
@@ -349,8 +350,8 @@ class Unavailable(ApiError):
 
     status = 503
 
-    def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
-        super().__init__(message, headers=retry_headers(retry_after_s))
+    def __init__(self, message: str, retry_after_s: float = 1.0, code: str | None = None) -> None:
+        super().__init__(message, code=code, headers=retry_headers(retry_after_s))
 
 
 class EngineOverloaded(Unavailable):
@@ -362,6 +363,18 @@ class EngineOverloaded(Unavailable):
 
 class StoresAway(Unavailable):
     """The database or the object store is away, or has not taken what was to be kept."""
+
+
+class NoPrimary(StoresAway):
+    """No server of the database takes writes: one is being made the primary, or this region is cut off from it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The database takes no writes right now: it has no primary, or this region is cut off from it. What needs "
+            "no database goes on. Please retry your request.",
+            retry_after_s=10.0,
+            code="database_without_primary",
+        )
 
 
 class InsufficientStorage(ApiError):

@@ -12,6 +12,7 @@ from deployments.models.contract.errors import (
     Overloaded,
     RequestRejected,
 )
+from deployments.state.database.postgres import lacks_primary
 from deployments.state.objects.store import StoreFull, StoreUnavailable
 from serve_app.errors import api
 from serve_app.errors.api import (
@@ -20,6 +21,7 @@ from serve_app.errors.api import (
     BadRequest,
     EngineOverloaded,
     InsufficientStorage,
+    NoPrimary,
     StoresAway,
     Unavailable,
 )
@@ -54,6 +56,8 @@ def translate_error(error: BaseException) -> ApiError | None:
         case StoreUnavailable():
             return StoresAway(STORED_FILES_AWAY)
         case DBAPIError():
+            if lacks_primary(error):
+                return NoPrimary()
             if any(words in str(error.orig) for words in _FULL):
                 return InsufficientStorage()
             return StoresAway("The database cannot be reached right now. Please retry your request.")

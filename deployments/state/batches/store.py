@@ -72,10 +72,17 @@ class BatchStore:
             "enqueued_tokens": 0,
             **values_of(state),
         }
-        async with self.database.write() as connection:
-            await self._check_room(connection, account)
-            await _lock_input(connection, new.input_file_id)
-            await connection.execute(insert(batches).values(row))
+
+        async def add(is_again: bool) -> None:
+            async with self.database.write() as connection:
+                known = select(batches.c.batch_id).where(batches.c.batch_id == batch_id)
+                if is_again and await connection.scalar(known) is not None:
+                    return
+                await self._check_room(connection, account)
+                await _lock_input(connection, new.input_file_id)
+                await connection.execute(insert(batches).values(row))
+
+        await self.database.repeat(add)
         return await self.find(account, batch_id)
 
     async def find(self, account: str, batch_id: str) -> Batch:

@@ -6,12 +6,13 @@ Every store of `deployments.state` works on a `Database`. Whatever fails on the 
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import URL, Connection, Executable, Insert, NullPool, Table, inspect, text
+from sqlalchemy import URL, Connection, Executable, Insert, NullPool, Table, insert, inspect, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
@@ -19,6 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from deployments.config import ConfigError
+from deployments.state.database.postgres import Servers, create_postgres, lacks_primary, lost_server
 from deployments.state.database.sqlite import (
     READERS,
     SqliteThreads,
@@ -27,7 +29,9 @@ from deployments.state.database.sqlite import (
     empty_log,
     migration_lock,
 )
+from deployments.waiting import worth_logging
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -36,6 +40,11 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 _CONNECT_TIMEOUT_S = 5.0
 _COMMAND_TIMEOUT_S = 10.0
 _POOL_TIMEOUT_S = 10.0
+# Where there are several servers, a failover takes some seconds: so long after the primary was lost, what needs one
+# waits for the next. After that it fails at once until there is one.
+_FAILOVER_S = 8.0
+_LOOK_AGAIN_S = 0.25
+_PATIENT_S = 1.0
 _MIGRATION_LOCK = 0x6D616E7461  # "manta": the advisory lock that one migrating process holds on PostgreSQL.
 
 
@@ -45,9 +54,11 @@ class Database:
     `is_sqlite` is for statements that differ between the two.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, stale: AsyncEngine | None = None) -> None:
         self.engine = engine
         self.is_sqlite = engine.dialect.name == "sqlite"
+        self._stale = stale
+        self._lost_at: float | None = None
         self._writing = engine.execution_options(manta_write=True)
         self._writer = SqliteThreads(engine, 1, is_writing=True) if self.is_sqlite else None
         self._reader = SqliteThreads(engine, READERS) if self.is_sqlite else None
@@ -56,7 +67,7 @@ class Database:
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """Open a transaction that only reads."""
         with _operational_errors():
-            async with self.engine.begin() as connection:
+            async with self._begin(self.engine) as connection:
                 yield connection
 
     @asynccontextmanager
@@ -67,15 +78,51 @@ class Database:
             DBAPIError: the database cannot be reached or fails; whether a commit took effect is then not known.
         """
         with _operational_errors():
-            async with self._writing.begin() as connection:
+            async with self._begin(self._writing) as connection:
                 yield connection
+
+    @asynccontextmanager
+    async def read_stale(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction that reads from any server of several, which may be behind the primary."""
+        with _operational_errors():
+            async with (self._stale or self.engine).begin() as connection:
+                yield connection
+
+    @property
+    def has_standby(self) -> bool:
+        """Whether there are several servers, of which the others can be read while there is no primary."""
+        return self._stale is not None
+
+    @property
+    def has_primary(self) -> bool:
+        """Whether the primary was there when it was needed last."""
+        return self._lost_at is None
+
+    async def repeat(self, work: Callable[[bool], Awaitable[T]]) -> T:
+        """Return the result of `work`, which runs again where the primary was lost while it ran.
+
+        Its argument is whether it runs again: the try before may have been committed, although that was not heard of.
+        """
+        is_again = False
+        while True:
+            try:
+                return await work(is_again)
+            except DBAPIError as error:
+                if not (lost_server(error) or lacks_primary(error)) or not self._may_wait():
+                    raise
+            is_again = True
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def read_at_once(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a transaction that only reads, and return its result: the quick way, for reads in a request."""
         if self._reader is not None:
             return await self._reader.run(work)
-        async with self.read() as connection:
-            return await connection.run_sync(work)
+
+        async def read(is_again: bool) -> T:
+            async with self.read() as connection:
+                return await connection.run_sync(work)
+
+        return await self.repeat(read)
 
     async def write_at_once(self, work: Callable[[Connection], None]) -> None:
         """Run `work` in a transaction that writes, without returning to the event loop between its statements."""
@@ -84,6 +131,31 @@ class Database:
             return
         async with self.write() as connection:
             await connection.run_sync(work)
+
+    @asynccontextmanager
+    async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction, on the next primary where there is none for the moment."""
+        while True:
+            try:
+                connection = await engine.connect()
+                break
+            except (OSError, DBAPIError) as error:
+                if not lost_server(error) or not self._may_wait():
+                    raise
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        self._lost_at = None
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(connection)
+            await stack.enter_async_context(connection.begin())
+            yield connection
+
+    def _may_wait(self) -> bool:
+        """Return whether a failover may be under way: there are several servers, and the primary was just lost."""
+        if self._stale is None:
+            return False
+        if self._lost_at is None:
+            self._lost_at = time.monotonic()
+        return time.monotonic() - self._lost_at < _FAILOVER_S
 
     async def empty_log(self) -> None:
         """Write SQLite's log into the database and empty it: until then it still holds deleted content.
@@ -108,6 +180,10 @@ class Database:
         }
         return statement.on_conflict_do_update(index_elements=key, set_=values)
 
+    def insert(self, table: Table, *, is_again: bool) -> Insert:
+        """Return an INSERT; where it `is_again` tried, one that leaves a row with the same key as it is."""
+        return self.insert_or_ignore(table) if is_again else insert(table)
+
     def insert_or_ignore(self, table: Table) -> Insert:
         """Return an INSERT that leaves a row with the same key as it is."""
         statement = sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
@@ -119,15 +195,18 @@ class Database:
             if threads is not None:
                 await asyncio.to_thread(threads.close)
         await self.engine.dispose()
+        if self._stale is not None:
+            await self._stale.dispose()
 
 
-async def connect(url: str) -> Database:
-    """Open the database and bring its tables up to date.
+async def connect(url: str, *, is_patient: bool = False) -> Database:
+    """Open the database and bring its tables up to date; with `is_patient`, wait for as long as it has no primary.
 
     Raises:
         ConfigError: the database cannot be reached, or was written by a newer version.
     """
     parsed = make_url(url)
+    stale = None
     try:
         if parsed.drivername.startswith("sqlite"):
             path = Path(parsed.database or "")
@@ -137,27 +216,44 @@ async def connect(url: str) -> Database:
             configure_sqlite(engine.sync_engine)
             await asyncio.to_thread(create_sqlite, path)
         else:
-            engine = create_async_engine(
-                url,
-                pool_size=4,
-                max_overflow=4,
-                pool_pre_ping=True,
-                pool_timeout=_POOL_TIMEOUT_S,
-                connect_args={"timeout": _CONNECT_TIMEOUT_S, "command_timeout": _COMMAND_TIMEOUT_S},
-            )
+            engine = _create_pool(parsed)
+            if "," in str(parsed.query.get("host", "")):
+                stale = _create_pool(parsed.update_query_dict({"target_session_attrs": "any"}))
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         raise ConfigError(f"The database cannot be opened: {_reason(error)}.") from None
-    database = Database(engine)
-    try:
-        await _migrate(database, parsed)
-    except (DBAPIError, OSError) as error:
-        await database.close()
-        place = parsed.render_as_string(hide_password=True)
-        raise ConfigError(f"The database {place} cannot be used: {_reason(error)}.") from error
-    except BaseException:
-        await database.close()
-        raise
-    return database
+    database = Database(engine, stale)
+    num_failures = 0
+    while True:
+        try:
+            await _migrate(database, parsed)
+        except (DBAPIError, OSError) as error:
+            place = parsed.render_as_string(hide_password=True)
+            failure = ConfigError(f"The database {place} cannot be used: {_reason(error)}.")
+            if not is_patient or not database.has_standby or not lacks_primary(error):
+                await database.close()
+                raise failure from error
+            num_failures += 1
+            if worth_logging(num_failures):
+                logger.warning("%s It is asked again until it has one.", failure)
+            await asyncio.sleep(_PATIENT_S)
+        except BaseException:
+            await database.close()
+            raise
+        else:
+            return database
+
+
+def _create_pool(url: URL) -> AsyncEngine:
+    return create_postgres(
+        url,
+        Servers(),
+        connect_timeout_s=_CONNECT_TIMEOUT_S,
+        command_timeout_s=_COMMAND_TIMEOUT_S,
+        pool_size=4,
+        max_overflow=4,
+        pool_pre_ping=True,
+        pool_timeout=_POOL_TIMEOUT_S,
+    )
 
 
 def may_pass(error: Exception) -> bool:
@@ -182,7 +278,9 @@ async def _migrate(database: Database, url: URL) -> None:
                 await connection.run_sync(_upgrade, head)
         return
     # On a connection of its own, without a timeout: changing large tables, or waiting for a process that does, is slow.
-    engine = create_async_engine(url, poolclass=NullPool, connect_args={"timeout": _CONNECT_TIMEOUT_S})
+    engine = create_postgres(
+        url, Servers(), connect_timeout_s=_CONNECT_TIMEOUT_S, command_timeout_s=None, poolclass=NullPool
+    )
     async with Database(engine).write() as connection:
         await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
         await connection.run_sync(_upgrade, head)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert
+from sqlalchemy import Connection, Table
 
 from deployments.state.database.connection import Database
 
@@ -63,10 +63,12 @@ class GroupCommit:
                 done.set_result(None)
 
     async def _insert(self, together: list[Rows]) -> None:
-        def write(connection: Connection) -> None:
+        def write(connection: Connection, is_again: bool) -> None:
             for table in self._tables:
                 rows = [row for one in together for row in one.get(table, ())]
                 if rows:
-                    connection.execute(insert(table), rows)
+                    connection.execute(self._database.insert(table, is_again=is_again), rows)
 
-        await self._database.write_at_once(write)
+        await self._database.repeat(
+            lambda is_again: self._database.write_at_once(lambda connection: write(connection, is_again))
+        )

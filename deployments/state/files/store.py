@@ -102,8 +102,12 @@ class FileStore:
 
     async def record(self, row: Mapping[str, Any]) -> StoredFile:
         """Add the row of a file whose content has appeared; return the file."""
-        async with self._database.write() as connection:
-            await record_file(connection, row)
+
+        async def record(is_again: bool) -> None:
+            async with self._database.write() as connection:
+                await connection.execute(self._database.insert(files, is_again=is_again).values(**row))
+
+        await self._database.repeat(record)
         return await self._to_file(row)
 
     async def find(self, account: str, file_id: str, *, even_expired: bool = False) -> StoredFile:

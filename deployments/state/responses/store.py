@@ -53,12 +53,16 @@ class ResponseStore:
             await self._saving.insert({table: [row], response_items: item_rows(turn)})
             return
 
-        def write(connection: Connection) -> None:
-            connection.execute(insert(table).values(row))
+        def write(connection: Connection, is_again: bool) -> None:
+            inserting = self._database.insert(table, is_again=is_again)
+            if connection.execute(inserting.values(row)).rowcount == 0:
+                return  # Stored by a transaction whose commit was not heard of.
             index_items(connection, turn)
             append_items(connection, account_key, account, conversation_id, turn.items, expires_at)
 
-        await self._database.write_at_once(write)
+        await self._database.repeat(
+            lambda is_again: self._database.write_at_once(lambda connection: write(connection, is_again))
+        )
 
     async def load(self, account: str, response_id: str) -> StoredTurn | None:
         """Return a response, None if there is none; a background response as it is so far."""

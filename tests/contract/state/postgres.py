@@ -47,7 +47,8 @@ def as_other_user() -> list[str]:
 class PostgresServer:
     """A server with a folder and a port of its own; `start` begins it, `remove` ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, primary: "PostgresServer | None" = None) -> None:
+        """Make the server's folder; with `primary`, as a copy that follows it."""
         self.port = free_port()
         self._home = Path(mkdtemp(prefix="manta-pg-", dir="/tmp"))
         self._environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": str(self._home)}
@@ -56,7 +57,11 @@ class PostgresServer:
         self._has_template = False
         if os.getuid() == 0:
             shutil.chown(self._home, "nobody")
-        self._run("initdb", "-D", str(self._data), "-U", "manta", "-A", "trust", "-E", "UTF8", "--no-sync")
+        if primary is None:
+            self._run("initdb", "-D", str(self._data), "-U", "manta", "-A", "trust", "-E", "UTF8", "--no-sync")
+        else:
+            source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "manta"]
+            self._run("pg_basebackup", "-D", str(self._data), *source, "-R", "-X", "stream", "-c", "fast", "--no-sync")
 
     @property
     def _data(self) -> Path:
@@ -90,6 +95,25 @@ class PostgresServer:
             run_apart(lambda: create_tables(url))
             self._has_template = True
         return self._create(f"manta_{time.monotonic_ns()}", _TEMPLATE)
+
+    def follow(self) -> "PostgresServer":
+        """Return a standby of this server, not started yet, for which every commit waits once it has been there."""
+        standby = PostgresServer(self)
+        self._execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self._reload()
+        return standby
+
+    def refuse_writes(self) -> None:
+        """Have sessions only read from now on, as those of a primary do that has been demoted."""
+        self._execute("ALTER SYSTEM SET default_transaction_read_only = on")
+        self._reload()
+
+    def promote(self) -> None:
+        """Make this standby the primary; return when it takes writes."""
+        self._run("pg_ctl", "promote", "-D", str(self._data), "-w")
+
+    def _reload(self) -> None:
+        self._execute("SELECT pg_reload_conf() \\g /dev/null")
 
     def pause(self) -> None:
         """Stop every process of the server where it is: connections stay, and nothing answers."""

@@ -1,0 +1,170 @@
+"""Connections to PostgreSQL: to one server, or to whichever of several takes writes now.
+
+After a failover, connections to the old primary lead nowhere or refuse to write; the pool drops all of them, and new
+ones are made to the server that is the primary then. All servers are asked at once: a server that is gone does not
+answer, and would hold up the others.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import asyncpg
+from asyncpg.exceptions import TargetServerAttributeNotMatched
+from sqlalchemy import URL, event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from deployments.state.database.dsn import with_address
+
+_Asking = asyncio.Task[asyncpg.Connection]
+
+_OTHERS_S = 2.0
+"""Once a server has said that it takes no writes, how long the others may still take: seven trips between regions."""
+_LEFT_ALONE_S = 0.5
+"""How long no server is asked after none was found: requests fail at once instead of waiting for the same answer."""
+_SILENT_S = 5
+"""A server that acknowledges nothing for so long is gone. A slow statement's bytes are acknowledged."""
+READ_ONLY: Final = "25006"
+_GONE: Final = (READ_ONLY, "57P01", "57P02", "57P03")  # Shut down, crashed, starting up.
+
+
+class NoPrimary(ConnectionError):
+    """None of several servers takes writes; the message says why, for operators."""
+
+
+class Servers:
+    """The servers of one database, as an engine connects to them."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._reason = ""
+        self._asked_again_at = float("-inf")
+
+    async def connect(
+        self, *, host: str | Sequence[str] = "", port: int | Sequence[int] = 0, **arguments: Any
+    ) -> asyncpg.Connection:
+        """Return a connection to the server that has the attributes wanted; the arguments are asyncpg's.
+
+        Raises:
+            NoPrimary: there are several servers, and none has them.
+            OSError: there is one server, and it cannot be reached.
+            asyncpg.PostgresError: a server refuses the connection.
+        """
+        if isinstance(host, str):
+            place = {name: value for name, value in (("host", host), ("port", port)) if value}
+            connection = await asyncpg.connect(**place, **arguments)
+            _end_when_silent(connection)
+            return connection
+        if self._clock() < self._asked_again_at:
+            raise NoPrimary(self._reason)
+        ports = [port] * len(host) if isinstance(port, int) else port
+        try:
+            connection = await _first_of(list(zip(host, ports, strict=True)), arguments)
+        except NoPrimary as error:
+            self._reason, self._asked_again_at = str(error), self._clock() + _LEFT_ALONE_S
+            raise
+        _end_when_silent(connection)
+        return connection
+
+
+def create_postgres(
+    url: URL, servers: Servers, *, connect_timeout_s: float, command_timeout_s: float | None, **options: Any
+) -> AsyncEngine:
+    """Return an engine that connects through `servers`; `options` are SQLAlchemy's."""
+    url, arguments = with_address(url)
+    connect_args = {
+        **arguments,
+        "timeout": connect_timeout_s,
+        "command_timeout": command_timeout_s,
+        "async_creator_fn": servers.connect,
+    }
+    engine = create_async_engine(url, connect_args=connect_args, **options)
+    event.listen(engine.sync_engine, "handle_error", _drop_connections)
+    return engine
+
+
+def lacks_primary(error: BaseException) -> bool:
+    """Return whether a statement failed because no server takes writes, or the server that it went to takes none."""
+    if not isinstance(error, DBAPIError):
+        return isinstance(error, NoPrimary)
+    return isinstance(error.orig, NoPrimary) or getattr(error.orig, "sqlstate", None) == READ_ONLY
+
+
+def lost_server(error: BaseException) -> bool:
+    """Return whether an error says that the server is away, or is not the primary any more."""
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated or (error.orig is not None and lost_server(error.orig))
+    return isinstance(error, OSError) or getattr(error, "sqlstate", None) in _GONE
+
+
+def _drop_connections(context: ExceptionContext) -> None:
+    """Have the pool drop every connection when one of them shows that its server is gone (called by SQLAlchemy)."""
+    if lost_server(context.original_exception):
+        context.is_disconnect = True
+
+
+async def _first_of(places: Sequence[tuple[str, int]], arguments: dict[str, Any]) -> asyncpg.Connection:
+    """Return the first connection to a server that has the attributes wanted."""
+    asking = {
+        asyncio.create_task(asyncpg.connect(host=host, port=port, **arguments)): f"{host}:{port}"
+        for host, port in places
+    }
+    chosen = None
+    try:
+        chosen = await _first_chosen(asking)
+        return chosen.result()
+    finally:
+        for task in asking:
+            task.cancel()
+        for task in asking:
+            if task is not chosen:
+                with suppress(Exception, asyncio.CancelledError):
+                    (await task).terminate()
+
+
+async def _first_chosen(asking: Mapping[_Asking, str]) -> _Asking:
+    """Return the first task that has connected; `asking` has the place of each."""
+    pending, reasons = set(asking), []
+    wait_s = None
+    while pending:
+        done, pending = await asyncio.wait(pending, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            error = task.exception()
+            if error is None:
+                return task
+            if not isinstance(error, TargetServerAttributeNotMatched) and not lost_server(error):
+                raise error
+            reasons.append(f"{asking[task]} {_reason(error)}")
+            if isinstance(error, TargetServerAttributeNotMatched):
+                wait_s = _OTHERS_S
+        if not done:
+            reasons += [f"{asking[task]} does not answer" for task in pending]
+            break
+    raise NoPrimary(f"no server takes writes: {', '.join(sorted(reasons))}")
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TargetServerAttributeNotMatched):
+        return "is a standby"
+    if isinstance(error, TimeoutError):
+        return "does not answer"
+    if isinstance(error, ConnectionRefusedError):
+        return "refuses connections"
+    return f"fails ({str(error).strip().rstrip('.') or type(error).__name__})"
+
+
+def _end_when_silent(connection: asyncpg.Connection) -> None:
+    """Have the system end a connection whose other side acknowledges nothing any more, also while it is idle."""
+    own = connection._transport.get_extra_info("socket")
+    if own is None or own.family == socket.AF_UNIX:
+        return
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 2)
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _SILENT_S - 2)
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_S * 1000)
