@@ -15,6 +15,7 @@ from serve_app.errors.text import shorten
 from serve_app.http.admission import Ticket
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.outcome import Outcome
+from serve_app.operations.responses.events.usage import usage_from_wire
 from serve_app.operations.responses.events.writer import DONE, frame, new_id
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prompt.turn import Turn
@@ -43,6 +44,11 @@ async def create_response(request: Request) -> ASGIApp:
         raw = await request.body()
         body = parse_json_body(raw, ResponseRequest)
         terms = find_terms(body, principal, services_of(request).tiers)
+        stored = await operation.preparation.find_stored(body, principal, trace.request_id)
+        if stored is not None:
+            trace.model, trace.stream = stored.response["model"], body.is_stream
+            trace.service_tier, trace.token_weight = terms
+            return _answer_again(request, stored, principal)
         turn = await operation.preparation.begin(body, raw, principal, request_id=trace.request_id, **terms.options)
         chat = operation.first_chat(turn)
         cost = operation.cost_of_turn(turn, chat)
@@ -58,6 +64,26 @@ async def create_response(request: Request) -> ASGIApp:
 def _note_failure(trace: RequestTrace) -> None:
     """Record a failure that is known only after the status was sent."""
     trace.status, trace.code = 500, "server_error"
+
+
+def _answer_again(request: Request, turn: StoredTurn, principal: Principal) -> Response:
+    """Answer a request that the front has repeated, and that another replica has answered without the client's knowing.
+
+    One that runs in the background is recorded where it ends. Any other is recorded here too, under the same request
+    id, as that replica may have died before it was.
+    """
+    trace, is_stream = trace_of(request), trace_of(request).stream
+    if turn.response["background"]:
+        trace.is_repeated = True
+        return (
+            _stream(_live_frames(request, principal.account, turn.id, -1))
+            if is_stream
+            else json_response(turn.response)
+        )
+    trace.usage = usage_from_wire(turn.response["usage"])
+    if not is_stream:
+        return json_response(turn.response)
+    return _stream(_frames(replay(turn)))
 
 
 async def _start(request: Request, turn: Turn, raw: bytes, ticket: Ticket) -> Response:

@@ -192,6 +192,13 @@ def append_items(
     return kept
 
 
+def remove_items(connection: Connection, conversation_id: str, items: Sequence[Item]) -> None:
+    """Delete items from a conversation, if they are there."""
+    ids = [item["id"] for item in items]
+    where = (items_table.c.conversation_id == clean_id(conversation_id), items_table.c.item_id.in_(ids))
+    connection.execute(delete(items_table).where(*where))
+
+
 def _with_free_ids(connection: Connection, conversation_id: str, items: Sequence[Item]) -> list[Item]:
     query = select(items_table.c.item_id).where(
         items_table.c.conversation_id == conversation_id, items_table.c.item_id.in_([item["id"] for item in items])

@@ -7,10 +7,12 @@ their content.
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Select, delete, insert, literal, select
+from sqlalchemy import Connection, Select, delete, insert, literal, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
@@ -26,7 +28,7 @@ from deployments.state.database.tables import (
 from deployments.state.database.tables import responses as table
 from deployments.state.encryption.sealing import AccountKey, DataKey
 from deployments.state.encryption.vault import Vault
-from deployments.state.responses.conversations import append_items, item_of
+from deployments.state.responses.conversations import append_items, item_of, remove_items
 from deployments.state.responses.values import Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
 
 ITEMS, RESPONSE = b"response items", b"response"
@@ -44,30 +46,59 @@ class ResponseStore:
         self._saving = GroupCommit(database, (table, response_items))
 
     async def save(
-        self, account: str, turn: StoredTurn, *, expires_at: float, conversation_id: str | None = None
-    ) -> None:
-        """Store a response, and add its items to the conversation if it still exists."""
+        self,
+        account: str,
+        turn: StoredTurn,
+        *,
+        expires_at: float,
+        conversation_id: str | None = None,
+        is_streamed: bool = False,
+    ) -> StoredTurn:
+        """Store a response, and add its items to the conversation if it still exists; return what is stored.
+
+        Another try of the same request may have stored it before. The first answer stays then and is returned, unless
+        it `is_streamed`: of two streams the client has read the one that began later, which is the one that is stored.
+        """
         account_key = await self._vault.account_key(account)
         row, _ = new_row(account_key, account, turn, expires_at)
         if conversation_id is None:
-            await self._saving.insert({table: [row], response_items: item_rows(turn)})
-            return
+            try:
+                await self._saving.insert({table: [row], response_items: item_rows(turn)})
+            except IntegrityError:
+                pass
+            else:
+                return turn
 
-        def write(connection: Connection, is_again: bool) -> None:
-            inserting = self._database.insert(table, is_again=is_again)
-            if connection.execute(inserting.values(row)).rowcount == 0:
-                return  # Stored by a transaction whose commit was not heard of.
-            index_items(connection, turn)
-            append_items(connection, account_key, account, conversation_id, turn.items, expires_at)
+        stored, ignoring = turn, self._database.insert_or_ignore(table).values(row)
 
-        await self._database.repeat(
-            lambda is_again: self._database.write_at_once(lambda connection: write(connection, is_again))
-        )
+        def write(connection: Connection) -> None:
+            nonlocal stored
+            added = turn.items
+            if not connection.execute(ignoring).rowcount:
+                query = select(table).where(table.c.response_id == turn.id, table.c.account == account)
+                first = open_turn(account_key, dict(connection.execute(query).mappings().one()))
+                if not is_streamed or turn.response["created_at"] < first.response["created_at"]:
+                    stored = first
+                    return
+                stored = replace(turn, input=first.input)
+                added = stored.response["output"]
+                changed, _ = new_row(account_key, account, stored, expires_at)
+                connection.execute(update(table).where(table.c.response_id == turn.id).values(changed))
+                connection.execute(delete(response_items).where(response_items.c.response_id == turn.id))
+                if conversation_id is not None:
+                    remove_items(connection, conversation_id, first.response["output"])
+            index_items(connection, stored)
+            if conversation_id is not None:
+                append_items(connection, account_key, account, conversation_id, added, expires_at)
+
+        # A commit that was not heard of is found by its id when the write is repeated.
+        await self._database.repeat(lambda is_again: self._database.write_at_once(write))
+        return stored
 
     async def load(self, account: str, response_id: str) -> StoredTurn | None:
         """Return a response, None if there is none; a background response as it is so far."""
-        async with self._database.read() as connection:
-            row = (await connection.execute(self._living(account, response_id))).mappings().one_or_none()
+        query = self._living(account, response_id)
+        row = await self._database.read_at_once(lambda connection: connection.execute(query).mappings().one_or_none())
         if row is None:
             return None
         return open_turn(await self._vault.account_key(account), dict(row))

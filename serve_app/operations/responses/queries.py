@@ -16,7 +16,7 @@ from serve_app.errors.translate import translate_engine_error
 from serve_app.operations.chat import ChatOperation
 from serve_app.operations.generation import cost_of
 from serve_app.operations.outcome import Cost
-from serve_app.operations.responses.events.state import usage_to_wire
+from serve_app.operations.responses.events.usage import usage_to_wire
 from serve_app.operations.responses.events.writer import Item, new_id
 from serve_app.operations.responses.prompt.dialect import param_of
 from serve_app.operations.responses.prompt.history import Message

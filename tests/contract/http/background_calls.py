@@ -1,9 +1,14 @@
-"""Responses in the background: an engine that waits, a runner that is killed, and what became of it all."""
+"""Responses that are tried again: an engine that waits, a runner that is killed, and what became of it all."""
 
 import asyncio
+import hmac
 from typing import Any
 
-from tests.contract.http.answers import USAGE, pieces, said
+import httpx2
+
+from serve_app.front.door import FrontDoor
+from serve_app.front.trust import REQUEST_ID_HEADER, FrontTrust
+from tests.contract.http.answers import SECRET, USAGE, pieces, said
 from tests.twins.engine import Script
 from tests.twins.legal import split
 
@@ -17,6 +22,15 @@ def held(*words: str) -> tuple[asyncio.Event, Any]:
         return Script([*first, release, last, end], USAGE)
 
     return release, script
+
+
+def behind_a_front(world) -> httpx2.AsyncClient:
+    """Return a client of a replica of its own; the front has given all its requests the same id."""
+    request_id, trust = "req_" + "0a" * 16, FrontTrust.from_pepper(b"p" * 32)
+    signature = hmac.digest(trust.request_key, request_id.encode(), "sha256").hex()
+    transport = httpx2.ASGITransport(app=FrontDoor(world.app(), trust, list))
+    headers = {"authorization": f"Bearer {SECRET}", REQUEST_ID_HEADER: f"{request_id} {signature}"}
+    return httpx2.AsyncClient(transport=transport, base_url="http://manta.test", headers=headers)
 
 
 async def ended(responses, response_id):

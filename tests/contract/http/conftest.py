@@ -363,13 +363,14 @@ async def live(world) -> AsyncIterator[str]:
 async def world(tmp_path, sqlite_at) -> AsyncIterator[World]:
     clock, path = TestClock(), tmp_path / "responses.db"
     async with open_responses(sqlite_at(path), path, clock) as stored:
-        made = _world(clock, stored)
+        made = world_over(clock, stored)
         yield made
         for runner in made.runners:
             await runner.close()
 
 
-def _world(clock: TestClock, stored: StoredResponses) -> World:
+def world_over(clock: TestClock, stored: StoredResponses) -> World:
+    """Return the world of one service, over its database."""
     writes, reads = operations_of("generate"), operations_of("embed")
     chat = ScriptedEngine(model_card(MODEL, *writes, has_tools=True), answer)
     embeddings = ScriptedEngine(model_card(EMBEDDING_MODEL, *reads, max_model_len=256), answer)

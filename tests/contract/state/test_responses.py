@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import Engine, event, func, select, text
@@ -153,13 +154,12 @@ async def test_many_at_once_are_saved_together_and_one_that_fails_fails_alone(da
     results = await asyncio.gather(*(save(stores, str(n), "0") for n in range(1, 41)))
     assert results == [None] * 40
     assert len(begun) <= 3
-    again = await asyncio.gather(
-        *(save(stores, name) for name in ("41", "40", "42")),
-        return_exceptions=True,  # The second is there already.
-    )
+    wrong = stores.responses.save(ME, turn("x"), expires_at=None)
+    again = await asyncio.gather(save(stores, "41"), wrong, save(stores, "42"), return_exceptions=True)
     assert [result is None for result in again] == [True, False, True]
     for name in ("1", "40", "41", "42"):
         assert await stores.responses.load(ME, f"resp_{name}") is not None
+    assert await stores.responses.load(ME, "resp_x") is None
     waiting = asyncio.create_task(save(stores, "43"))
     await asyncio.sleep(0)
     waiting.cancel()
@@ -171,8 +171,8 @@ async def test_a_killed_writer_leaves_nothing_half_done(tmp_path):
     database = await connect(f"sqlite+aiosqlite:///{tmp_path}/manta.db")
     stores = over(database, TestClock())
     await save(stores, "a")
-    with pytest.raises(Exception, match="UNIQUE"):
-        await save(stores, "a")
+    with pytest.raises(Exception, match="NOT NULL"):
+        await stores.responses.save(ME, turn("b"), expires_at=None)
     async with database.read() as connection:
         assert await connection.scalar(text("SELECT count(*) FROM response_items")) == 2
     await database.close()
@@ -211,3 +211,41 @@ async def test_a_chain_of_200_turns_is_continued_with_as_many_statements_as_one_
     assert told[200] == told[2]
     assert len(told[2]) == 3  # One that reads the chain, and two that store the turn and where its items are.
     assert sizes[200] - sizes[2] < 20  # Its own items only, and the longer names of the ids.
+
+
+def other_try(kept: StoredTurn, words: str, created_at: int = 1_700_000_000) -> StoredTurn:
+    """Return what another try of a turn's request made: other items under the same id."""
+    made = turn("b", words=words)
+    return replace(made, response={**made.response, "id": kept.id, "created_at": created_at})
+
+
+@pytest.mark.parametrize("in_conversation", [False, True])
+async def test_of_two_tries_the_first_one_stays(stores, in_conversation):
+    until, first = stores.clock() + DAY, turn("a", words="First.")
+    made = await stores.conversations.create(ME, {}, [], expires_at=until)
+    place = {"expires_at": until, "conversation_id": made.id if in_conversation else None}
+    assert await stores.responses.save(ME, first, **place) == first
+    tries = [other_try(first, "Second."), turn("c")]
+    assert await asyncio.gather(*(stores.responses.save(ME, one, **place) for one in tries)) == [first, tries[1]]
+    assert await stores.responses.load(ME, "resp_a") == first
+    assert await stores.responses.load(ME, "resp_c") == tries[1]
+    assert await stores.responses.find_items(ME, ["msg_b_in", "msg_b_out"]) == {}
+    kept = [item["id"] for item in await stores.conversations.all_items(ME, made.id)]
+    assert kept == (["msg_a_in", "msg_a_out", "msg_c_in", "msg_c_out"] if in_conversation else [])
+
+
+@pytest.mark.parametrize("in_conversation", [False, True])
+async def test_of_two_streams_the_one_that_began_later_is_stored(stores, in_conversation):
+    until, first = stores.clock() + DAY, turn("a", words="First.")
+    made = await stores.conversations.create(ME, {}, [], expires_at=until)
+    place = {"expires_at": until, "conversation_id": made.id if in_conversation else None, "is_streamed": True}
+    await stores.responses.save(ME, first, **place)
+    second = replace(other_try(first, "Second.", 1_700_000_004), input=first.input)
+    for later in (other_try(first, "Second.", 1_700_000_004), other_try(first, "Early.", 1_700_000_003)):
+        assert await stores.responses.save(ME, later, **place) == second
+    assert await stores.responses.load(ME, "resp_a") == second
+    assert ids(await stores.responses.chain(ME, "resp_a")) == ["msg_a_in", "msg_b_out"]
+    wanted = ["msg_a_in", "msg_a_out", "msg_b_in", "msg_b_out"]
+    assert [*await stores.responses.find_items(ME, wanted)] == ["msg_a_in", "msg_b_out"]
+    kept = [item["id"] for item in await stores.conversations.all_items(ME, made.id)]
+    assert kept == (["msg_a_in", "msg_b_out"] if in_conversation else [])

@@ -26,6 +26,7 @@ from serve_app.operations.responses.events.items import (
 )
 from serve_app.operations.responses.events.new_items import MODELS_OWN, NewItems
 from serve_app.operations.responses.events.server_call import OpenTool, ServerCall
+from serve_app.operations.responses.events.usage import usage_to_wire
 from serve_app.operations.responses.events.writer import EventWriter, Item
 from serve_app.operations.responses.events.written_call import Follow, WrittenCall
 
@@ -297,14 +298,3 @@ class ResponseState:
             "usage": usage_to_wire(self.usage),
         }
         return [*events, self._writer.response(kind, self.response)]
-
-
-def usage_to_wire(usage: Usage) -> dict[str, Any]:
-    """Return a response's `usage` object."""
-    return {
-        "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": usage.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": usage.total_tokens,
-    }

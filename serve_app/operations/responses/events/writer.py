@@ -22,8 +22,8 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(16)}"
 
 
-def background_id(request_id: str) -> str:
-    """Return the id of the background response to a request: the same wherever the request is tried."""
+def response_id_of(request_id: str) -> str:
+    """Return the id of the response to a request: the same wherever the request is tried."""
     return f"resp_{request_id.removeprefix('req_')}"
 
 

@@ -10,7 +10,7 @@ from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.values import Item, StoredTurn
 from serve_app.errors.api import RetentionForbids
-from serve_app.operations.responses.events.writer import background_id, new_id
+from serve_app.operations.responses.events.writer import response_id_of
 from serve_app.operations.responses.prompt.history import Message, drop_oldest_turns, message_tokens
 from serve_app.operations.responses.prompt.reading import Prompt, PromptReader, RememberedResponse
 from serve_app.operations.responses.prompt.turn import Turn
@@ -71,10 +71,8 @@ class Preparation:
             raise unsupported_parameter("tools")
         if request.background:  # The client gets its object before the model is asked.
             await tools.check()
-        response_id = background_id(request_id) if request.background else new_id("resp")
-        response = create_response(
-            request, response_id, engine.card.id, int(self._storage.clock()), stored=expires_at is not None
-        )
+        response_id, created_at = response_id_of(request_id), int(self._storage.clock())
+        response = create_response(request, response_id, engine.card.id, created_at, stored=expires_at is not None)
         response["service_tier"] = service_tier
         return Turn(
             request=request,
@@ -92,6 +90,12 @@ class Preparation:
             service_tier=service_tier,
             tools=tools,
         )
+
+    async def find_stored(self, request: ResponseRequest, principal: Principal, request_id: str) -> StoredTurn | None:
+        """Return the response to this very request, if another try of it has stored one."""
+        if request.store is False or self._storage.expires_at(principal) is None:
+            return None
+        return await self._storage.responses.load(principal.account, response_id_of(request_id))
 
     async def resume(
         self,

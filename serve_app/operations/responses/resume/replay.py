@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import orjson
 
-from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import (
     Event,
     Logprobs,
@@ -22,6 +21,7 @@ from deployments.state.responses.values import StoredTurn
 from serve_app.operations.responses.events.items import Status
 from serve_app.operations.responses.events.new_items import RecordedItems
 from serve_app.operations.responses.events.state import ResponseState
+from serve_app.operations.responses.events.usage import usage_from_wire
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.events.written_call import FieldInWriting
 from serve_app.operations.responses.resume.journal import EmittedEvents
@@ -48,7 +48,7 @@ def replay(turn: StoredTurn) -> list[bytes]:
         if _is_silence(item, cuts):
             continue  # The end makes it.
         events += _replay_tool(state, item, cuts) if item["type"] not in _READERS else _replay_item(state, item, cuts)
-    state.usage = _usage_of(final["usage"])
+    state.usage = usage_from_wire(final["usage"])
     return events + _end(state, final)
 
 
@@ -187,12 +187,3 @@ def _end(state: ResponseState, final: Item) -> list[bytes]:
         case _:
             state.finish_reason = "stop"
     return state.end()
-
-
-def _usage_of(usage: Item) -> Usage:
-    return Usage(
-        prompt_tokens=usage["input_tokens"],
-        completion_tokens=usage["output_tokens"],
-        cached_tokens=usage["input_tokens_details"]["cached_tokens"],
-        reasoning_tokens=usage["output_tokens_details"]["reasoning_tokens"],
-    )

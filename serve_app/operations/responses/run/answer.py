@@ -11,7 +11,8 @@ import orjson
 from deployments.models.contract.engine import Summary
 from deployments.state.responses.store import ResponseStore
 from serve_app.errors.api import StoresAway
-from serve_app.operations.responses.events.writer import DONE, frame
+from serve_app.operations.responses.events.usage import usage_from_wire
+from serve_app.operations.responses.events.writer import DONE, Item, frame
 from serve_app.operations.responses.prompt.reading import RememberedResponse
 from serve_app.operations.responses.run.loop import ResponseRun
 from serve_app.telemetry.log import log_bug
@@ -74,10 +75,11 @@ class ResponseAnswer:
                 for event in batch[:-1]:
                     yield event
                 self._settle()
-                terminal = await self._kept(run, batch[-1])
+                if await self._keep(run) is None:
+                    batch = run.state.fail_instead(NOT_STORED)
                 if run.state.response["status"] == "failed":
                     self._on_failure()
-                yield terminal
+                yield batch[-1]
 
     def remember(self) -> RememberedResponse | None:
         """Return what the next request needs to continue this response, None if it did not end well."""
@@ -90,31 +92,39 @@ class ResponseAnswer:
 
     async def _body(self) -> AsyncGenerator[bytes]:
         run = self._run = await self._prepare()
-        last = b""
         async with aclosing(run.events(run.state.begin())) as batches:
-            async for batch in batches:
-                last = batch[-1]
+            async for _ in batches:
+                pass
         self._settle()
-        if await self._kept(run, last) is not last:
+        stored = await self._keep(run)
+        if stored is None:
             raise StoresAway(NOT_STORED)
-        yield orjson.dumps(run.state.response)
+        if stored is not run.state.response:
+            self.summary.usage = usage_from_wire(stored["usage"])
+            self._run = None  # What it took is not what is answered.
+        yield orjson.dumps(stored)
 
-    async def _kept(self, run: ResponseRun, terminal: bytes) -> bytes:
-        """Store the response if it must be; return its terminal event, or that of a failure if storing failed."""
+    async def _keep(self, run: ResponseRun) -> Item | None:
+        """Store the response if it must be; return the one to be answered, None if storing failed.
+
+        That is another one than the run's where another try of the request was stored before.
+        """
+        response = run.state.response
         expires_at = run.turn.expires_at
         if expires_at is None:
-            return terminal
+            return response
         try:
-            await self._store.save(
+            stored = await self._store.save(
                 run.turn.principal.account,
                 run.stored_turn(),
                 expires_at=expires_at,
                 conversation_id=run.turn.conversation_id,
+                is_streamed=self._is_stream,
             )
         except Exception as error:  # For any reason: the client must not believe that it can go on from here.
             log_bug(run.turn.request_id, error)
-            return run.state.fail_instead(NOT_STORED)[-1]
-        return terminal
+            return None
+        return stored.response
 
     def _settle(self) -> None:
         if self._run is not None:

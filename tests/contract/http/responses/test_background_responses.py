@@ -1,22 +1,18 @@
 """Responses in the background: followed from anywhere, cancelled, taken over when whoever ran them is gone."""
 
 import asyncio
-import hmac
 
-import httpx2
 import openai
 import orjson
 import pytest
 
 from deployments.models.contract.errors import EngineDied, Overloaded, RequestRejected
 from deployments.models.contract.events import Finished, TextDelta
-from serve_app.front.door import FrontDoor
-from serve_app.front.trust import REQUEST_ID_HEADER, FrontTrust
 from serve_app.operations.responses.background.runner import ROUTE
 from serve_app.operations.responses.background.running import INTERRUPTED
 from serve_app.operations.responses.resume.journal import RetryPolicy
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
-from tests.contract.http.background_calls import ended, events_of, held, kill, taken_over
+from tests.contract.http.background_calls import behind_a_front, ended, events_of, held, kill, taken_over
 from tests.contract.http.conftest import serve
 from tests.twins.engine import MemoryDirectory, Script, written_of
 from tests.twins.legal import fold, split
@@ -94,15 +90,6 @@ async def test_request_that_the_front_repeats_runs_once(world, has_died, is_stre
     await eventually(lambda: any(record.status == 200 for record in recorded(world)))
     assert sum(record.completion_tokens for record in recorded(world)) == USAGE.completion_tokens
     assert [used for _, _, used in world.gatekeeper.settled if used] == [USAGE.total_tokens]
-
-
-def behind_a_front(world):
-    """Return a client of a replica of its own; the front has given all its requests the same id."""
-    request_id, trust = "req_" + "0a" * 16, FrontTrust.from_pepper(b"p" * 32)
-    signature = hmac.digest(trust.request_key, request_id.encode(), "sha256").hex()
-    transport = httpx2.ASGITransport(app=FrontDoor(world.app(), trust, list))
-    headers = {"authorization": f"Bearer {SECRET}", REQUEST_ID_HEADER: f"{request_id} {signature}"}
-    return httpx2.AsyncClient(transport=transport, base_url="http://manta.test", headers=headers)
 
 
 async def test_one_that_never_began_is_recorded_with_its_answer(world, monkeypatch):

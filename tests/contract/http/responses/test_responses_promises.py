@@ -51,8 +51,9 @@ async def test_an_alias_is_echoed_as_the_model_that_answers(world):
 async def test_nothing_is_stored_before_the_text_has_been_sent(world, monkeypatch):
     saving = asyncio.Event()
 
-    async def save(*args, **kwargs):
+    async def save(store, account, turn, **kwargs):
         saving.set()
+        return turn
 
     monkeypatch.setattr("deployments.state.responses.store.ResponseStore.save", save)
     release, world.chat.script = held("One ", "two.")
