@@ -145,7 +145,8 @@ def two_ingress_replicas(service: Service) -> list[int]:
     """Return the process ids of two ingress replicas that serve."""
 
     def look() -> list[int]:
-        return [replica.pid for replica in service.running("ingress") if is_living(psutil.Process(replica.pid))]
+        pids = [replica.pid for replica in service.running("ingress")]
+        return [pid for pid in pids if psutil.pid_exists(pid) and is_living(psutil.Process(pid))]
 
     return eventually(lambda: pids if len(pids := look()) >= 2 else [], 120, "two ingress replicas run")
 

@@ -1,0 +1,135 @@
+"""A response whose ingress replica is killed once it is stored, before it is answered: the front asks another one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+from sqlalchemy import text
+
+from deployments.state.database.connection import connect
+from tests.contract.state.postgres import PostgresServer
+from tests.databases import postgres_server
+from tests.serve.conftest import ENVIRONMENT, scripted, service_config
+from tests.serve.ingress import PROMPT, answer_to, text_of
+from tests.serve.test_front import records_of, two_ingress_replicas
+from tests.service import CHAT, Service, running_service
+
+__all__ = ["postgres_server"]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+
+NUM_TOKENS = 8
+_LOCK = 20_261_125
+_HOLD_COMMITS = (
+    f"""CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM pg_advisory_xact_lock_shared({_LOCK}); RETURN NULL; END $$""",
+    """CREATE CONSTRAINT TRIGGER wait_for_test AFTER INSERT ON responses
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait_for_test()""",
+)
+"""Has the transaction that stores a response wait at its commit for a lock that the test holds."""
+_WAITING = """SELECT client_port FROM pg_stat_activity JOIN pg_locks USING (pid)
+    WHERE locktype = 'advisory' AND NOT granted"""
+
+
+@pytest.fixture(scope="module")
+def database_url(postgres_server: PostgresServer) -> str:
+    """A database of PostgreSQL in which a response's commit can be held."""
+    url = postgres_server.copy_database()
+    asyncio.run(_prepare(url))
+    return url
+
+
+async def _prepare(url: str) -> None:
+    database = await connect(url)
+    async with database.write() as connection:
+        for statement in _HOLD_COMMITS:
+            await connection.execute(text(statement))
+    await database.close()
+
+
+@pytest.fixture(scope="module")
+def pair(database_url: str) -> Iterator[Service]:
+    """A service of two ingress replicas on that database."""
+    two = {"autoscaling_config": {"min_replicas": 2, "max_replicas": 2}}
+    models = [scripted(CHAT, engine_kwargs={"step_s": 0.01})]
+    state = {"database_url": {"env": "MANTA_DATABASE_URL"}}
+    environment = {**ENVIRONMENT, "MANTA_DATABASE_URL": database_url}
+    with running_service(service_config(models, ingress=two, state=state), environment) as service:
+        yield service
+        two_ingress_replicas(service)
+
+
+class Commits:
+    """What the test does to the commits of responses while it holds them; see `held`."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def waiting(self) -> int:
+        """Return the port of the process that waits to commit a response."""
+        for _ in range(600):
+            port = (await self._connection.execute(text(_WAITING))).scalar()
+            if port is not None:
+                return int(port)
+            await asyncio.sleep(0.05)
+        raise AssertionError("no response is stored")
+
+    async def release(self) -> None:
+        """Let them go on; return when a response is stored."""
+        await self._connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK})"))
+        for _ in range(600):
+            if (await self._connection.execute(text("SELECT count(*) FROM responses"))).scalar():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("no response is stored")
+
+
+@asynccontextmanager
+async def held(database_url: str) -> AsyncIterator[Commits]:
+    """Hold the commits of responses."""
+    database = await connect(database_url)
+    async with database.engine.connect() as opened:
+        connection = await opened.execution_options(isolation_level="AUTOCOMMIT")
+        await connection.execute(text(f"SELECT pg_advisory_lock({_LOCK})"))
+        yield Commits(connection)
+    await database.close()
+
+
+def connected_from(service: Service, port: int) -> psutil.Process:
+    """Return the ingress replica that has a connection from a port."""
+    for pid in two_ingress_replicas(service):
+        if any(one.laddr.port == port for one in psutil.Process(pid).net_connections("tcp")):
+            return psutil.Process(pid)
+    raise AssertionError(f"no ingress replica connects from {port}")
+
+
+async def test_it_is_stored_charged_and_added_to_its_conversation_once(pair: Service, database_url: str) -> None:
+    issued, secret = await pair.issue(tier="enterprise", requests_per_minute=1000, tokens_per_minute=10_000_000)
+    await asyncio.to_thread(two_ingress_replicas, pair)
+    headers = {"authorization": f"Bearer {secret}"}
+    client = httpx2.AsyncClient(base_url=pair.url, headers=headers, timeout=60)
+    async with client as http, held(database_url) as commits:
+        talk = (await http.post("/v1/conversations", json={})).json()["id"]
+        body = {"model": CHAT, "input": PROMPT, "max_output_tokens": NUM_TOKENS, "conversation": talk}
+        asked = asyncio.create_task(http.post("/v1/responses", json=body))
+        ingress = await asyncio.to_thread(connected_from, pair, await commits.waiting())
+        ingress.suspend()
+        await commits.release()
+        ingress.kill()
+        answer = await asked
+        told = answer.json()
+        items = (await http.get(f"/v1/conversations/{talk}/items", params={"order": "asc"})).json()["data"]
+        kept = (await http.get(f"/v1/responses/{told['id']}")).json()
+    assert answer.status_code == 200, answer.text
+    assert told["id"] == "resp_" + answer.headers["x-request-id"].removeprefix("req_")
+    assert text_of(told) == answer_to(PROMPT, NUM_TOKENS)
+    assert kept == told
+    assert [item["role"] for item in items] == ["user", "assistant"]
+    assert items[1] == told["output"][0]
+    records = [one for one in await records_of(pair, issued.key_id) if one.route == "/v1/responses"]
+    assert [(one.request_id, one.completion_tokens) for one in records] == [
+        (answer.headers["x-request-id"], NUM_TOKENS)
+    ]
