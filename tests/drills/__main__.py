@@ -19,10 +19,10 @@ from itertools import count, groupby
 from pathlib import Path
 from typing import TypeVar
 
-from tests.drills import missing
+from tests.drills import missing, versions
 from tests.drills.apart import build_bridge, is_apart, run_apart
 from tests.drills.chaos import run_chaos
-from tests.drills.cluster import Cluster
+from tests.drills.cluster import ROOT, Cluster
 from tests.drills.report import RESULTS, describe_round, render_table, write_results
 from tests.drills.rounds import Played, Stage, Verdict, verdict_of
 from tests.drills.steady import render_trends, run_steady
@@ -62,18 +62,20 @@ def choose(options: argparse.Namespace) -> list[Drill]:
     return sorted(chosen, key=_cluster_of)
 
 
-def _cluster_of(drill: Drill) -> tuple[str, int]:
-    return drill.engine, drill.num_workers
+def _cluster_of(drill: Drill) -> tuple[str, int, bool]:
+    return drill.engine, drill.num_workers, drill.needs_former
 
 
 async def play_all(drills: Sequence[Drill], rounds: int, folder: Path, played: list[Played]) -> None:
     """Play every drill so many times, in turns, each cluster after the other; adds the rounds to `played`."""
-    for (engine, num_workers), of_cluster in groupby(drills, _cluster_of):
+    for (engine, num_workers, needs_former), of_cluster in groupby(drills, _cluster_of):
         turns = deque(_turns(list(of_cluster), rounds))
+        code = versions.unpack(folder / "code") if needs_former else ROOT
         for number in count(1):
             if not turns:
                 break
-            cluster = Cluster(folder / f"{engine}-{num_workers}-{number}", num_workers, engine)
+            name = "former" if needs_former else engine
+            cluster = Cluster(folder / f"{name}-{num_workers}-{number}", num_workers, engine, code)
             try:
                 await asyncio.to_thread(cluster.start)
                 await _play_turns(Stage(cluster), turns, played)
@@ -82,11 +84,13 @@ async def play_all(drills: Sequence[Drill], rounds: int, folder: Path, played: l
 
 
 async def _play_turns(stage: Stage, turns: deque[Drill], played: list[Played]) -> None:
-    """Play the drills until none is left, or the service does not come to rest: the next has a new one."""
+    """Play the drills until none is left, the service does not come to rest, or it has moved to another version."""
     await stage.warm_up()
     while turns and await stage.is_ready():
         played.append(await stage.play(turns.popleft()))
         print(describe_round(judge_all(played)[-1]), flush=True)
+        if played[-1].drill.needs_former:
+            return
 
 
 def _turns(drills: Sequence[Drill], rounds: int) -> Iterator[Drill]:
@@ -122,6 +126,9 @@ def run_drills(options: argparse.Namespace, folder: Path) -> int:
     if redis_program() is None:
         left_out = [(drill.name, missing.NO_REDIS) for drill in drills if drill.needs_redis]
         drills = [drill for drill in drills if not drill.needs_redis]
+    if reason := versions.reason():
+        left_out += [(drill.name, reason) for drill in drills if drill.needs_former]
+        drills = [drill for drill in drills if not drill.needs_former]
     played: list[Played] = []
     try:
         asyncio.run(play_all(drills, options.rounds, folder, played))

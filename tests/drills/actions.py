@@ -157,6 +157,19 @@ async def replace_worker(scene: Scene) -> None:
     await asyncio.to_thread(cluster.retire, leaving)
 
 
+async def move_on(scene: Scene) -> None:
+    """Move to this version: its cluster starts beside the one that runs, takes the clients, and the other one ends."""
+    cluster, load = scene.cluster, scene.load
+    scene.at = load.now
+    former = await asyncio.to_thread(cluster.succeed)
+    for node in cluster.doors:
+        load.open(Door(node.name, cluster.url_of(node)))
+    for node in former:
+        await load.retire(node.name)
+    for node in reversed(former):
+        await asyncio.to_thread(cluster.retire, node)
+
+
 async def until_roles_are_back(scene: Scene, timeout_s: float) -> float | None:
     """Return how many seconds after the harm each role had as many processes as before, None if not in time."""
     began = scene.load.now

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from serve_app.cli.supervise.serve import load_plan, serving_environment
 from tests.drills.configuration import ENGINES, FOR_NODES, service_config
-from tests.drills.nodes import Node, name_hosts, title_of
+from tests.drills.nodes import Node, name_hosts, title_of, until
 from tests.drills.stores import REDIS_PASSWORD, Stores
 
 ROOT = Path(__file__).parents[2]
@@ -31,24 +31,31 @@ REPLICAS = ("ray::ServeReplica:manta:ingress", "ray::ServeReplica:manta:model:")
 class Cluster:
     """A running service on nodes. The first node is Ray's head; clients reach those in `doors`."""
 
-    def __init__(self, folder: Path, num_workers: int, engine: str) -> None:
+    def __init__(self, folder: Path, num_workers: int, engine: str, code: Path = ROOT) -> None:
         """Make the nodes; the head serves too, unless there are two workers or more.
 
-        `engine` names one of `configuration.ENGINES`.
+        `engine` names one of `configuration.ENGINES`. `code` is the folder whose version of Manta runs.
         """
         self.engine = ENGINES[engine]
         self.folder = folder
-        self.head = Node("head", 11, folder / "head")
-        self.workers = [Node(f"worker-{n}", 20 + n, folder / f"worker-{n}") for n in range(1, num_workers + 1)]
-        self.doors = self.workers if num_workers > 1 else self.nodes
-        """The nodes that serve."""
-        self.stores = Stores(Node("stores", 10, folder / "stores"), sys.executable)
+        self._code = code
+        self._make_nodes(num_workers)
+        self.stores = Stores(Node("stores", 10, folder / "stores"), sys.executable, code)
         self.token = secrets.token_hex(32)
         self.changes: dict[str, Any] = {}
         """Fields in which the model's configuration differs from the engine's own."""
         self.environment: dict[str, str] = {}
         self._former_heads: list[Node] = []
         self._former_workers: list[Node] = []
+
+    def _make_nodes(self, num_workers: int, first: int = 11, suffix: str = "") -> None:
+        """Make the head and the workers; the number of the head is `first`."""
+        names = {f"worker-{n}{suffix}": first + 9 + n for n in range(1, num_workers + 1)}
+        self._head_name = f"{HEAD_NAME}{suffix}"
+        self.head = Node(f"head{suffix}", first, self.folder / f"head{suffix}")
+        self.workers = [Node(name, number, self.folder / name) for name, number in names.items()]
+        self.doors = self.workers if num_workers > 1 else self.nodes
+        """The nodes that serve."""
 
     @property
     def nodes(self) -> list[Node]:
@@ -57,8 +64,21 @@ class Cluster:
 
     def start(self) -> None:
         """Start everything; return when the service is at rest."""
-        name_hosts(self.folder, {HEAD_NAME: self.head.address})
         self.stores.start(dict(os.environ))
+        self._start_nodes()
+
+    def succeed(self) -> list[Node]:
+        """Start a cluster of this version beside the one that runs, on the same stores; return the former's nodes."""
+        former = self.nodes
+        self._former_heads.append(self.head)
+        self._former_workers += self.workers
+        self._code = ROOT
+        self._make_nodes(len(self.workers), 61, "-b")
+        self._start_nodes()
+        return former
+
+    def _start_nodes(self) -> None:
+        name_hosts(self.folder, {self._head_name: self.head.address})
         self.environment = self._environment()
         self.start_head()
         until(lambda: self.ask("GET") is not None, START_S, "the head's dashboard")
@@ -82,7 +102,7 @@ class Cluster:
 
     def start_worker(self, node: Node) -> None:
         """Start Ray on another node."""
-        self._start_ray(node, f"--address={HEAD_NAME}:{RAY_PORT} --node-ip-address={node.address} --num-cpus=8")
+        self._start_ray(node, f"--address={self._head_name}:{RAY_PORT} --node-ip-address={node.address} --num-cpus=8")
 
     def add_worker(self) -> Node:
         """Return a new node that serves; it runs Ray and a front, and has no replica yet."""
@@ -107,9 +127,11 @@ class Cluster:
     def retire(self, node: Node) -> None:
         """End a node in peace: its front lets requests end, then Ray leaves."""
         for name in ("front", "ray"):
-            node.containers[name].stop()
-        self.workers.remove(node)
-        self._former_workers.append(node)
+            if name in node.containers:
+                node.containers[name].stop()
+        if node in self.workers:
+            self.workers.remove(node)
+            self._former_workers.append(node)
 
     def _ray_id_of(self, node: Node) -> str:
         answer = httpx2.get(f"{self._dashboard}/nodes?view=summary", headers=self._headers, timeout=20)
@@ -126,7 +148,7 @@ class Cluster:
         self._former_heads.append(self.head)
         number = 11 + len(self._former_heads)
         self.head = Node(f"head-{number}", number, self.folder / f"head-{number}")
-        name_hosts(self.folder, {HEAD_NAME: self.head.address})
+        name_hosts(self.folder, {self._head_name: self.head.address})
         self.start_head()
 
     def is_spread(self) -> bool:
@@ -231,7 +253,7 @@ class Cluster:
         seeds = [
             option for other in self.doors if other is not node for option in ("--seed", f"{other.address}:{HTTP_PORT}")
         ]
-        dashboard = ["--dashboard", f"http://{HEAD_NAME}:{DASHBOARD_PORT}"]
+        dashboard = ["--dashboard", f"http://{self._head_name}:{DASHBOARD_PORT}"]
         node.start(
             "front", [*MANTA, "front", "--plain-http", "--port", str(HTTP_PORT), *seeds, *dashboard], self.environment
         )
@@ -255,12 +277,12 @@ class Cluster:
         plan = load_plan(path, Console(stderr=True))
         environ = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         environment = serving_environment(environ, plan)
-        environment |= {"RAY_AUTH_TOKEN": self.token, "PYTHONPATH": str(ROOT), "TMPDIR": "/mnt"}
+        environment |= {"RAY_AUTH_TOKEN": self.token, "PYTHONPATH": str(self._code), "TMPDIR": "/mnt"}
         environment |= {"VLLM_RPC_BASE_PATH": "/mnt", **FOR_NODES}
         if self.stores.has_redis:
             environment |= {
                 "RAY_REDIS_ADDRESS": self.stores.redis_address,
-                "RAY_external_storage_namespace": "manta",
+                "RAY_external_storage_namespace": self._head_name,
             }
         return environment
 
@@ -273,21 +295,3 @@ def is_raylet(title: str) -> bool:
 def is_replica(title: str) -> bool:
     """Return whether a command line is that of a replica."""
     return title.startswith(REPLICAS)
-
-
-def until(condition: Callable[[], bool], timeout_s: float, what: str, explain: Callable[[], str] = lambda: "") -> None:
-    """Return once the condition holds.
-
-    Raises:
-        TimeoutError: it did not in time.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {timeout_s:g} s; {explain()}")
-        time.sleep(0.5)
-
-
-def describe(processes: list[tuple[Node, psutil.Process]]) -> list[str]:
-    """Return where the processes are and what they call themselves."""
-    return [f"{node.name}: {title_of(process)[:80]}" for node, process in processes]

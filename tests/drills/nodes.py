@@ -231,3 +231,16 @@ def name_hosts(folder: Path, addresses: Mapping[str, str]) -> None:
     file.write_text("\n".join(lines) + "\n")
     if is_new:
         run(f"mount --bind {file} {_HOSTS}")
+
+
+def until(condition: Callable[[], bool], timeout_s: float, what: str, explain: Callable[[], str] = lambda: "") -> None:
+    """Return once the condition holds.
+
+    Raises:
+        TimeoutError: it did not in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout_s:g} s; {explain()}")
+        time.sleep(0.5)

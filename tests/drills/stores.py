@@ -1,17 +1,25 @@
 """What a service of several nodes shares: PostgreSQL, an S3 server, and Redis for Ray's head, all on one node."""
 
-import asyncio
+import os
 import shutil
+import subprocess
 import time
 import urllib.request
+from pathlib import Path
 
-from deployments.state.database.connection import connect
 from tests.contract.state.postgres import PROGRAMS, as_other_user
 from tests.drills.nodes import Node
 
 POSTGRES_PORT, S3_PORT, REDIS_PORT = 5432, 9000, 6379
 BUCKET = "manta"
 REDIS_PASSWORD = "redis-of-the-drills"
+_MAKE_TABLES = """
+import asyncio, sys
+from deployments.state.database.connection import connect
+async def make():
+    await (await connect(sys.argv[1])).close()
+asyncio.run(make())
+"""
 
 
 def redis_program() -> str | None:
@@ -22,8 +30,10 @@ def redis_program() -> str | None:
 class Stores:
     """The servers on their node."""
 
-    def __init__(self, node: Node, python: str) -> None:
+    def __init__(self, node: Node, python: str, code: Path) -> None:
+        """Take the node, and the folder whose version of Manta makes the tables."""
         self.node = node
+        self._code = code
         self._python = python
         self._host = node.address
         self.has_redis = redis_program() is not None
@@ -41,7 +51,7 @@ class Stores:
             options += f" --requirepass {REDIS_PASSWORD}"
             self.node.start("redis", [program, *options.split()], environment)
         until_answered(self._make_bucket, 60, "the S3 server")
-        until_answered(lambda: asyncio.run(self._make_tables()), 60, "PostgreSQL")
+        until_answered(self._make_tables, 60, "PostgreSQL")
 
     def _postgres(self) -> str:
         programs = PROGRAMS[-1]
@@ -63,8 +73,10 @@ class Stores:
         request = urllib.request.Request(f"{self.s3_url}/{BUCKET}", method="PUT")
         urllib.request.urlopen(request, timeout=10).close()
 
-    async def _make_tables(self) -> None:
-        await (await connect(self.database_url)).close()
+    def _make_tables(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(self._code)}
+        command = [self._python, "-c", _MAKE_TABLES, self.database_url]
+        subprocess.run(command, env=environment, cwd=self._code, capture_output=True, check=True)
 
 
 def until_answered(ask: object, timeout_s: float, what: str) -> None:

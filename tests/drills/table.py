@@ -14,6 +14,7 @@ from tests.drills.actions import (
     kill,
     lose_head,
     lose_worker,
+    move_on,
     nothing,
     replace_worker,
 )
@@ -45,7 +46,8 @@ class Drill:
 
     `num_workers` is the cluster that it needs: of two and more workers, the head has the control processes alone, else
     it serves too. `watch_s` is how long the load goes on after the harm has begun. A batch of `batch_lines` lines runs
-    meanwhile. `has_newcomer` says that somebody asks with a key which was made after the harm.
+    meanwhile. `has_newcomer` says that somebody asks with a key which was made after the harm. One that `needs_former`
+    begins with the version before this one.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Drill:
     needs_redis: bool = False
     batch_lines: int = 0
     has_newcomer: bool = False
+    needs_former: bool = False
 
     @property
     def setting(self) -> str:
@@ -68,6 +71,7 @@ class Drill:
 
 
 UNDISTURBED = "undisturbed"
+NEXT_VERSION = "nothing: the next version takes over"
 _NOTHING_FAILS = Promise()
 _STAYS = Promise(keeps_replicas=True)
 _GATEKEEPER = Promise(extra_wait_s=1.5)
@@ -103,27 +107,28 @@ DRILLS: tuple[Drill, ...] = (
     Drill("EngineCore", kill("EngineCore"), _NO_BREAK, num_workers=0),
     Drill("model replica", kill("model replica"), _NO_BREAK, num_workers=0),
     Drill("ingress replica", kill("ingress replica"), _INGRESS, num_workers=0),
+    Drill(NEXT_VERSION, move_on, _NO_BREAK, num_workers=0, watch_s=60, needs_former=True, is_held=False),
     Drill("ServeController", kill("ServeController"), _STAYS),
     Drill("ProxyActor", kill("ProxyActor"), _NOTHING_FAILS),
     Drill("HAProxy", kill("HAProxy"), _HAPROXY, watch_s=40),
     Drill("front's agent", kill("front's agent"), _NOTHING_FAILS),
     Drill("gatekeeper", kill("gatekeeper"), _GATEKEEPER),
     Drill("coordinator", kill("coordinator"), _NOTHING_FAILS),
-    Drill("dashboard agent", kill("dashboard agent"), _RAY, watch_s=40, is_held=False),
+    Drill("dashboard agent", kill("dashboard agent"), _RAY, watch_s=40),
     Drill("runtime environment agent", kill("runtime environment agent"), _RAY, watch_s=40, is_held=False),
     Drill("EngineCore", kill("EngineCore"), _NO_BREAK),
     Drill("model replica", kill("model replica"), _NO_BREAK),
     Drill("ingress replica", kill("ingress replica"), _INGRESS, is_held=False),
-    Drill("raylet of a worker", kill("raylet"), _RAY, watch_s=40, is_held=False),
-    _away("worker node", lose_worker(back_after_s=30), _NODE, 45, is_held=False),
-    _away("worker node cut off for 60 s", cut_worker(60), _NODE, 75, is_held=False),
+    Drill("raylet of a worker", kill("raylet"), _RAY, watch_s=40),
+    _away("worker node", lose_worker(back_after_s=30), _NODE, 45),
+    _away("worker node cut off for 60 s", cut_worker(60), _NODE, 75),
     Drill("gcs_server", kill("gcs_server"), _HEAD, watch_s=30, needs_redis=True),
     _away("head node for 60 s", lose_head(60), _HEAD, 90),
     _away("head node, replaced at another address", lose_head(5, is_replaced=True), _HEAD, 60),
     Drill("nothing: a new configuration is deployed", deploy_change, _NOTHING_FAILS, watch_s=40),
-    Drill("nothing: a worker is drained and replaced", replace_worker, _NOTHING_FAILS, watch_s=60, is_held=False),
+    Drill("nothing: a worker is drained and replaced", replace_worker, _GATEKEEPER, watch_s=60, is_held=False),
     Drill("ServeController", kill("ServeController"), _STAYS, num_workers=1),
-    Drill("worker node", lose_worker(back_after_s=30), _NODE, num_workers=1, watch_s=45, is_held=False),
+    Drill("worker node", lose_worker(back_after_s=30), _NODE, num_workers=1, watch_s=45),
     Drill("head node for 60 s", lose_head(60), _NODE, num_workers=1, watch_s=90, is_held=False, needs_redis=True),
     Drill("EngineCore", kill("EngineCore"), _NO_BREAK, engine="vllm", watch_s=20, is_held=False),
     Drill("model replica", kill("model replica"), _NO_BREAK, engine="vllm", watch_s=20, is_held=False),
