@@ -6,6 +6,7 @@ Of a row that several runs have, the last run wins. Rows of the page that none o
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,16 @@ def fill(text: str, records: Sequence[Mapping[str, Any]]) -> str:
     rows = read_rows(table)
     for record in sorted(records, key=lambda one: str(one["machine"]["date"])):
         machine = record["machine"]
-        grouped = group(Verdict(**one) for one in record["rounds"])
+        grouped = group(_as_listed(Verdict(**one)) for one in record["rounds"])
         rows |= {key: f"{render_row(rounds)} {machine['date'][:16]}, {machine['commit']} |" for key, rounds in grouped}
     lines = "\n".join(rows[key] for key in sorted(rows, key=_place))
     return f"{before}{BEGIN}\n{_HEAD}{lines}\n\nOn {machine['cpu']}, {machine['memory']}.\n\n{END}{after}"
+
+
+def _as_listed(verdict: Verdict) -> Verdict:
+    """Return a verdict that says whether its row is held today; the run may be older."""
+    today = [one.is_held for one in DRILLS if (one.setting, one.name) == (verdict.setting, verdict.name)]
+    return replace(verdict, is_held=today[0]) if today else verdict
 
 
 def read_rows(table: str) -> dict[Key, str]:
