@@ -62,12 +62,13 @@ class ChatRunner:
         """
         fields = orjson.loads(body)
         lora = await find_lora(self._adapters, header)
-        for param, text, form in forms_to_compile(fields):
+        forms = forms_to_compile(fields)
+        for param, text, form in forms:
             await self._schemas.check(text, param, form)
         async with self._preparing.turn(header["priority"]):
             engine_input, params, answer = await self._prepare(header, fields, reply)
         written = answer.written.groups(0, len(answer.finish_reasons))
-        with refused("messages"):
+        with refused("messages"), self._schemas.following(forms):
             try:
                 await generate(
                     self._engine,

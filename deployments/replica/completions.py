@@ -64,10 +64,11 @@ class CompletionRunner:
         """
         fields = orjson.loads(body)
         lora = await find_lora(self._adapters, header)
-        for param, text, form in forms_to_compile(fields):
+        forms = forms_to_compile(fields)
+        for param, text, form in forms:
             await self._schemas.check(text, param, form)
         options = fields.pop("stream_options", None) or {}
-        with refused("prompt"):
+        with refused("prompt"), self._schemas.following(forms):
             request = self._parse(header, fields)
             if not header["stream"]:
                 await self._run_whole(request, header, reply, lora)

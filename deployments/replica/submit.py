@@ -21,6 +21,7 @@ from vllm.v1.engine.parallel_sampling import ParentRequest
 
 from deployments.models.contract.errors import EngineDied, RequestRejected
 from deployments.replica.resume.written import WrittenTokens, add_request, append, replay
+from deployments.replica.slow_grammar import SLOW_GRAMMAR, SlowGrammar
 
 Sink = Callable[[RequestOutput], None]
 
@@ -44,8 +45,7 @@ class Generation(RequestOutputCollector):  # type: ignore[misc]  # vLLM is not t
             return
         try:
             if output is not STREAM_FINISHED:
-                if self._is_guided:
-                    _check_kept(output)
+                _check_kept(output, is_at_fault=self._is_guided)
                 self._sink(output)
         except Exception as error:
             self._end.set_exception(error)
@@ -62,20 +62,26 @@ class Generation(RequestOutputCollector):  # type: ignore[misc]  # vLLM is not t
         await self._end
 
 
-def _check_kept(output: RequestOutput) -> None:
-    """Check that the engine could keep an answer to its grammar.
+def _check_kept(output: RequestOutput, *, is_at_fault: bool) -> None:
+    """Check that the engine could keep an answer to its grammar; any other failure is the request's `is_at_fault`.
 
     Raises:
-        RequestRejected: another engine could not either: following the grammar takes too long, or other fields of the
-            request forbid every token that it allows.
+        SlowGrammar: following the grammar takes too long.
+        RequestRejected: other fields of the request forbid every token that the grammar allows; another engine could
+            not keep the answer to it either.
     """
-    if any(part.finish_reason == "error" for part in output.outputs):
-        raise RequestRejected(
-            "The answer could not be kept to the form that was asked for: to follow it takes too long, or other "
-            "parameters forbid every token that it allows.",
-            None,
-            "invalid_value",
-        )
+    for part in output.outputs:
+        if part.finish_reason != "error":
+            continue
+        if part.stop_reason == SLOW_GRAMMAR:
+            raise SlowGrammar
+        if is_at_fault:
+            raise RequestRejected(
+                "The answer could not be kept to the form that was asked for: other parameters forbid every token that "
+                "it allows.",
+                None,
+                "invalid_value",
+            )
 
 
 async def generate(

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.request import Request, RequestStatus
 
-from deployments.replica.scheduling.grammar_time import use_timed_grammars
+from deployments.replica.scheduling.grammar_time import mark_slow, use_timed_grammars
 from deployments.replica.scheduling.notice import Notice
 from deployments.replica.scheduling.pieces import PiecewiseScheduler
 from deployments.replica.scheduling.preparing import QUIET_S
@@ -73,6 +74,12 @@ class InteractiveFirst(PiecewiseScheduler):
         self._note_step(now)
         self._last_at = now
         return self._schedule(now, *args, **kwargs)
+
+    def update_from_output(self, *args: Any, **kwargs: Any) -> dict[int, EngineCoreOutputs]:
+        """Return the output of a step that is sent now, by client."""
+        made = super().update_from_output(*args, **kwargs)
+        mark_slow(made.values())
+        return made
 
     def _note_step(self, now: float) -> None:
         """Learn how long a step during or between interactive answers took.

@@ -2,27 +2,33 @@
 
 A schema of a few hundred bytes can take a grammar compiler minutes or gigabytes, and a regular expression of ten can
 take seconds for each token, in the process that generates for every request. So each new one is first compiled and
-followed for some tokens in a process of its own, with little time and memory. The content of schemas is validated, and
-the size of all bounded, by the ingress.
+followed for some tokens in a process of its own, with little time and memory. One that is slow only where the engine
+follows it is remembered, and refused from then on. The content of schemas is validated, and the size of all bounded, by
+the ingress.
 """
 
 import asyncio
 import hashlib
 import json
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 from deployments.bounded_process import ENVIRONMENT, Bounds, command
 from deployments.models.contract.errors import Overloaded, RequestRejected
 from deployments.replica.schemas.process import HEADER, INVALID, OK, TOO_COSTLY
-from deployments.replica.schemas.requested import DEFAULT_PARAM, Form
+from deployments.replica.schemas.requested import DEFAULT_PARAM, Form, Requested
+from deployments.replica.slow_grammar import SlowGrammar
 
 _MAX_REMEMBERED = 4096
 _MAX_WAITING = 64
+_SLOW = "slow"
 _MESSAGES = {
     INVALID: "Invalid {noun} for '{param}': it cannot be turned into a grammar.",
     TOO_COSTLY: "Invalid {noun} for '{param}': it takes too much time or memory to turn into a grammar. {advice}",
+    _SLOW: "Invalid {noun} for '{param}': an answer before took too much time to keep to it. {advice}",
 }
 _SCHEMA_ADVICE = "Use fewer properties, shorter enums, and no bounds on the length of strings (maxLength, minLength)."
 _ADVICE = "Use fewer repetitions, and none inside another that could match the same text in several ways."
@@ -72,7 +78,7 @@ class SchemaCompiler:
             RequestRejected: it cannot.
             Overloaded: too many others are being tried, or the process ended meanwhile.
         """
-        asked = f"{form}\n{text}".encode()
+        asked = _asked(text, form)
         digest = hashlib.sha256(asked).digest()
         verdict = self._verdicts.get(digest)
         if verdict is None:
@@ -91,6 +97,16 @@ class SchemaCompiler:
             noun, advice = ("schema", _SCHEMA_ADVICE) if form == "json" else ("value", _ADVICE)
             message = _MESSAGES[verdict].format(noun=noun, param=param, advice=advice)
             raise RequestRejected(message, param=param, code="invalid_value")
+
+    @contextmanager
+    def following(self, forms: Iterable[Requested]) -> Iterator[None]:
+        """Remember the forms of a request that runs within the context, if they are too slow for the engine."""
+        try:
+            yield
+        except SlowGrammar:
+            for _, text, form in forms:
+                self._remember(hashlib.sha256(_asked(text, form)).digest(), _SLOW)
+            raise
 
     async def aclose(self) -> None:
         """End the process."""
@@ -112,10 +128,17 @@ class SchemaCompiler:
             if process is None:
                 raise Overloaded("The JSON schema could not be compiled. Please try again.")
             verdict = await process.ask(asked)
+        self._remember(digest, verdict)
+        return verdict
+
+    def _remember(self, digest: bytes, verdict: str) -> None:
         self._verdicts[digest] = verdict
         if len(self._verdicts) > _MAX_REMEMBERED:
             self._verdicts.popitem(last=False)
-        return verdict
+
+
+def _asked(text: str, form: Form) -> bytes:
+    return f"{form}\n{text}".encode()
 
 
 class _Process:

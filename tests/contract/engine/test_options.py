@@ -9,6 +9,8 @@ import time
 import pytest
 
 from deployments.models.contract.errors import RequestRejected
+from deployments.replica.schemas.budget import SchemaCompiler
+from deployments.replica.schemas.process import OK
 from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
@@ -47,29 +49,32 @@ def ask(real_engine, compiler):
 
 @pytest.fixture(scope="module")
 def ask_trained(trained_engine):
-    from deployments.replica.schemas.budget import SchemaCompiler
-
     compiler = SchemaCompiler(any_whitespace=False)  # In the loop of its engine.
     yield asker(trained_engine, compiler)
     trained_engine.run(compiler.aclose())
 
 
-@pytest.fixture(scope="module")
-def complete(real_engine, compiler):
+def completer(engine, compiler):
+    """Return what asks an engine for a completion, and returns the body or the chunks of the answer."""
     from deployments.replica.completions import CompletionRunner
     from deployments.replica.scheduling.preparing import Preparing
 
-    runner = CompletionRunner(real_engine.completions, compiler, Preparing(), real_engine.model)
+    runner = CompletionRunner(engine.completions, compiler, Preparing(), engine.model)
 
     def complete(*, stream=False, priority=0, **fields):
         reply = Collected()
         header = {"request_id": "req_1", "stream": stream, "cache_salt": "", "priority": priority}
         body = {"prompt": "hello there", "temperature": 0, "max_tokens": 8, **fields}
-        real_engine.run(runner.run(header, json.dumps(body).encode(), reply))
+        engine.run(runner.run(header, json.dumps(body).encode(), reply))
         whole = b"".join(reply.pieces)
         return chunks_of(whole) if stream else json.loads(whole)
 
     return complete
+
+
+@pytest.fixture(scope="module")
+def complete(real_engine, compiler):
+    return completer(real_engine, compiler)
 
 
 def tokens(answer) -> list[int]:
@@ -417,23 +422,41 @@ def test_a_form_that_is_none_is_refused_by_name(ask, name):
     assert caught.value.param == f"structured_outputs.{name}"
 
 
-class Lenient:
-    """A compiler that lets every form through."""
+class Lenient(SchemaCompiler):
+    """A compiler whose trials find every form quick to follow."""
 
-    async def check(self, *_):
-        return None
+    async def _try(self, digest, asked):
+        self._remember(digest, OK)
+        return OK
 
 
-def test_a_grammar_that_explodes_where_nobody_looked_ends_its_request_and_delays_no_other(real_engine, ask):
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("route", [asker, completer], ids=["chat", "completions"])
+def test_a_grammar_that_explodes_where_nobody_looked_ends_its_request_and_is_refused_from_then_on(
+    real_engine, ask, route, stream
+):
     """The same as if the trial had not found the way on which a grammar is slow."""
-    lenient = asker(real_engine, Lenient())
+    lenient = route(real_engine, Lenient())
     (letter,) = real_engine.serving.renderer.tokenizer.encode("a", add_special_tokens=False)
+    exploding = {"structured_outputs": {"regex": "(a*)*b"}, "logit_bias": {str(letter): 100}, "max_tokens": 900}
     started = time.monotonic()
     with pytest.raises(RequestRejected) as caught:
-        lenient(structured_outputs={"regex": "(a*)*b"}, logit_bias={str(letter): 100}, max_tokens=900, stream=True)
-    assert "could not be kept" in caught.value.message
+        lenient(**exploding, stream=stream)
+    assert "to follow it takes too long" in caught.value.message
     assert time.monotonic() - started < 20
     assert text(ask())
+    with pytest.raises(RequestRejected) as caught:
+        lenient(**exploding, stream=stream)
+    assert "took too much time to keep to it" in caught.value.message
+    assert caught.value.param == "structured_outputs.regex"
+
+
+def test_a_form_is_not_remembered_as_slow_because_other_options_forbid_its_tokens(real_engine):
+    lenient = asker(real_engine, Lenient())
+    (letter,) = real_engine.serving.renderer.tokenizer.encode("q", add_special_tokens=False)
+    with pytest.raises(RequestRejected, match="other parameters forbid"):
+        lenient(structured_outputs={"choice": ["yes"]}, allowed_token_ids=[letter])
+    assert text(lenient(structured_outputs={"choice": ["yes"]})) == "yes"
 
 
 def test_the_log_does_not_say_which_tokens_a_grammar_refused(real_engine):
