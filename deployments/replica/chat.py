@@ -27,7 +27,7 @@ from deployments.replica.runners import RunnerContext, find_lora, model_named
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
 from deployments.replica.schemas.requested import forms_to_compile
-from deployments.replica.schemas.white_space import bound_white_space
+from deployments.replica.schemas.white_space import bound_white_space, move_tag
 from deployments.replica.submit import generate
 
 
@@ -120,6 +120,7 @@ class ChatRunner:
         return engine_input, params, answer
 
     def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
+        move_tag(fields)
         fields["model"] = self._model_id
         fields["stream"] = header["stream"]
         if not header["stream"]:

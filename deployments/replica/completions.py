@@ -22,7 +22,7 @@ from deployments.replica.runners import RunnerContext, end_with, find_lora, mode
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
 from deployments.replica.schemas.requested import forms_to_compile
-from deployments.replica.schemas.white_space import bound_white_space
+from deployments.replica.schemas.white_space import bound_white_space, move_tag
 from deployments.replica.stepping import SteppingClient
 
 
@@ -76,6 +76,7 @@ class CompletionRunner:
             await self._run_stream(request, header, reply, options, lora)
 
     def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> CompletionRequest:
+        move_tag(fields)
         wanted = fields.get("structured_outputs") or {}
         if wanted.get("structural_tag") and self._bounds_white_space:
             wanted["structural_tag"] = bound_white_space(wanted["structural_tag"])

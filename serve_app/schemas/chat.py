@@ -34,7 +34,7 @@ from serve_app.schemas.base import (
 )
 from serve_app.schemas.chat_dialect import DROPPED, needs_rewrite, rewrite
 from serve_app.schemas.engine_options import ChatOptions
-from serve_app.schemas.formats import JsonSchemaFormat, ResponseFormat
+from serve_app.schemas.formats import JsonSchemaFormat, ResponseFormat, StructuralTagFormat
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.messages import IMAGE_TOKENS, Messages, check_conversation, num_images, texts_of
 from serve_app.schemas.refused_options import REFUSED_IN_CHAT
@@ -136,7 +136,8 @@ class ChatRequest(ChatOptions):
             )
 
     def _check_form_beside_tools(self) -> None:
-        forms = [name for name in self.forms() if name != "response_format"]
+        is_tag = isinstance(self.response_format, StructuralTagFormat)
+        forms = [name for name in self.forms() if name != "response_format" or is_tag]
         is_forced = self.tool_choice not in (None, "auto", "none") or isinstance(self.function_call, FunctionName)
         is_strict = any(isinstance(tool, FunctionTool) and tool.function.strict for tool in self.tools or ())
         if forms and self.has_tools and (is_forced or is_strict):

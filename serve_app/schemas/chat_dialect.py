@@ -12,7 +12,7 @@ from serve_app.schemas.base import SMALLEST_TEMPERATURE, SMALLEST_TOP_P
 from serve_app.schemas.engine_options import NOT_FOR_THE_ENGINE
 from serve_app.schemas.messages import AssistantMessage, Message
 from serve_app.schemas.refused_options import REFUSED_IN_CHAT
-from serve_app.schemas.structured_outputs import drop_nulls, rewrite_guided
+from serve_app.schemas.structured_outputs import rewrite_form
 from serve_app.validation.json_limits import is_json_object
 
 DROPPED = frozenset(
@@ -61,8 +61,7 @@ def rewrite(raw: bytes, has_developer_role: bool) -> bytes:
     _rewrite_functions(body)
     _rewrite_tool_choice(body)
     _rewrite_sampling(body)
-    rewrite_guided(body)
-    drop_nulls(body)
+    rewrite_form(body)
     if "stream_options" in body:
         body["stream_options"].pop("include_obfuscation", None)
     return orjson.dumps(body)

@@ -26,7 +26,7 @@ from serve_app.schemas.formats import JsonSchemaFormat, ResponseFormat
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.prompts import Input, count_inputs, count_tokens, texts_in
 from serve_app.schemas.refused_options import REFUSED_IN_COMPLETIONS
-from serve_app.schemas.structured_outputs import drop_nulls, rewrite_guided
+from serve_app.schemas.structured_outputs import rewrite_form
 
 AFFINITY_CHARS = 1024
 MAX_CHOICES = 128
@@ -145,8 +145,7 @@ class CompletionRequest(GenerationOptions):
             body["temperature"] = SMALLEST_TEMPERATURE
         if self.top_p == 0:
             body["top_p"] = SMALLEST_TOP_P
-        rewrite_guided(body)
-        drop_nulls(body)
+        rewrite_form(body)
         if has_obfuscation:
             del body["stream_options"]["include_obfuscation"]
         return orjson.dumps(body)

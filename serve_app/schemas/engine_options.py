@@ -21,7 +21,7 @@ from serve_app.schemas.structured_outputs import (
     Regex,
     StructuredOutputs,
     check_one_form,
-    has_nulls,
+    is_foreign,
 )
 
 MAX_STOP_TOKENS = 128
@@ -240,7 +240,7 @@ class GenerationOptions(SamplingOptions, PromptOptions):
     @property
     def has_foreign_form(self) -> bool:
         """Whether the form of the answer must be said in other words for the engine."""
-        return any(getattr(self, name) is not None for name in GUIDED) or has_nulls(self.structured_outputs)
+        return any(getattr(self, name) is not None for name in GUIDED) or is_foreign(self.structured_outputs)
 
     def shown_tokens_field(self) -> str | None:
         """Return the field that asks for the answer's tokens or the prompt's beside the text, None where none does."""

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, Tag, model_validator
 
 from serve_app.schemas.base import WireModel, refusal
 from serve_app.schemas.json_schema import MAX_ENUM_CHARS, MAX_ENUM_VALUES, check_json_schema, check_pattern
+from serve_app.schemas.lark import LarkRefused, is_lark, lark_to_ebnf
 from serve_app.validation.json_limits import JsonRefused, parse_json
 
 MAX_GRAMMAR_CHARS = 20_000
@@ -56,18 +57,33 @@ def _check_choice(choices: list[str]) -> list[str]:
 
 
 def _check_grammar(grammar: str) -> str:
-    if "::=" not in grammar:
+    try:
+        if is_lark(grammar):
+            lark_to_ebnf(grammar)
+    except LarkRefused as refused:
         raise refusal(
-            "unsupported_value",
-            "Unsupported value: '{param}' must be in EBNF, with rules such as 'root ::= \"yes\" | \"no\"'.",
-        )
+            "invalid_value",
+            f"Invalid value for '{{param}}': it is read as a grammar of Lark, and {refused}. Grammars in EBNF, with "
+            'rules such as \'root ::= "yes" | "no"\', are taken too.',
+        ) from None
     return grammar
 
 
 def _check_tag(tag: str) -> str:
-    pending: list[Any] = [_parsed(tag)]
-    if not isinstance(pending[0], dict):
+    parsed = _parsed(tag)
+    if not isinstance(parsed, dict):
         raise refusal("invalid_value", "Invalid value for '{param}': it is not a JSON object.")
+    check_tag_parts(parsed)
+    return tag
+
+
+def check_tag_parts(tag: dict[str, Any]) -> None:
+    """Check that the schemas and patterns within a structural tag are within bounds.
+
+    Raises:
+        PydanticCustomError: they are not.
+    """
+    pending: list[Any] = [tag]
     while pending:
         node = pending.pop()
         if isinstance(node, list):
@@ -80,7 +96,6 @@ def _check_tag(tag: str) -> str:
                 if key == "pattern" and isinstance(value, str):
                     check_pattern(value, "")
                 pending.append(value)
-    return tag
 
 
 JsonForm = Annotated[
@@ -138,21 +153,23 @@ def check_one_form(forms: Iterable[str]) -> None:
         )
 
 
-def rewrite_guided(body: dict[str, Any]) -> None:
-    """Say the older names of a body's fields in the newer way."""
+def rewrite_form(body: dict[str, Any]) -> None:
+    """Say the form of an answer in the engine's words: older names in the newer way, Lark in EBNF, no nulls."""
     for name, form in GUIDED.items():
         value = body.pop(name, None)
         if value is not None:
             body["structured_outputs"] = {form: value}
+    wanted = body.get("structured_outputs")
+    if wanted is not None:
+        body["structured_outputs"] = wanted = {key: value for key, value in wanted.items() if value is not None}
+        if "grammar" in wanted and is_lark(wanted["grammar"]):
+            wanted["grammar"] = lark_to_ebnf(wanted["grammar"])
 
 
-def drop_nulls(body: dict[str, Any]) -> None:
-    """Leave out of the form of an answer what is null."""
-    form = body.get("structured_outputs")
-    if form is not None:
-        body["structured_outputs"] = {key: value for key, value in form.items() if value is not None}
-
-
-def has_nulls(form: StructuredOutputs | None) -> bool:
-    """Return whether a form has fields that are null."""
-    return form is not None and any(getattr(form, name) is None for name in form.model_fields_set)
+def is_foreign(form: StructuredOutputs | None) -> bool:
+    """Return whether a form has fields that are null, or a grammar of Lark."""
+    if form is None:
+        return False
+    return any(getattr(form, name) is None for name in form.model_fields_set) or bool(
+        form.grammar and is_lark(form.grammar)
+    )

@@ -51,6 +51,8 @@ def forms_to_compile(body: dict[str, Any]) -> list[Requested]:
     response_format = body.get("response_format") or {}
     if response_format.get("type") == "json_schema":
         found.append(Requested(DEFAULT_PARAM, json.dumps(response_format["json_schema"].get("schema", {}))))
+    elif response_format.get("type") == "structural_tag":
+        found.append(Requested("response_format", json.dumps(response_format), "structural_tag"))
     choice = body.get("tool_choice")
     tools = body.get("tools") or []
     if isinstance(choice, dict):

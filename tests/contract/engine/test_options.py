@@ -11,6 +11,7 @@ import pytest
 from deployments.models.contract.errors import RequestRejected
 from deployments.replica.schemas.budget import SchemaCompiler
 from deployments.replica.schemas.process import OK
+from serve_app.schemas.lark import lark_to_ebnf
 from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
@@ -369,6 +370,10 @@ FORMS = {
     "regex": ({"regex": "[ab]{3}-[0-9]{2}"}, "[ab]{3}-[0-9]{2}"),
     "choice": ({"choice": ['say "yes"', "no\\"]}, r'say "yes"|no\\'),
     "grammar": ({"grammar": 'root ::= "one " rest\nrest ::= "two" | "three"'}, "one (two|three)"),
+    "grammar of Lark": (
+        {"grammar": lark_to_ebnf('start: "one " rest NUMBER\nrest: "two" | "three"\nNUMBER: /[0-9]{2}/')},
+        "one (two|three)[0-9]{2}",
+    ),
     "structural tag": (
         {"structural_tag": json.dumps(TAG)},
         r'<person>{\s?"name"\s?:\s?"[^"]{0,5}"\s?,\s?"age"\s?:\s?\d+\s?}</person>',
@@ -386,6 +391,32 @@ def test_an_answer_is_held_to_its_form(ask, complete, name):
 def test_completions_have_a_response_format(complete):
     wanted = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
     assert set(json.loads(complete(response_format=wanted, max_tokens=60)["choices"][0]["text"])) == {"name", "age"}
+
+
+TAGGED = r'<person>{\s?"name"\s?:\s?"[^"]{0,5}"\s?,\s?"age"\s?:\s?\d+\s?}</person>'
+PARTS = {"structures": [{"begin": "<person>", "schema": PERSON, "end": "</person>"}], "triggers": ["<person>"]}
+
+
+@pytest.mark.parametrize("wanted", [TAG, PARTS], ids=["tag", "parts"])
+def test_a_structural_tag_may_be_the_response_format(real_engine, ask, complete, wanted):
+    fields = {"response_format": {"type": "structural_tag", **wanted}, "max_tokens": 80}
+    if "triggers" in wanted:  # Then the model is free until it writes what begins a part; here it must.
+        letters = real_engine.serving.renderer.tokenizer.encode("<person>", add_special_tokens=False)
+        first = [*letters[:1]] if len(letters) == 1 else letters
+        fields["logit_bias"] = {str(letter): 60 for letter in first}
+        answers = (text(ask(**fields)), complete(**fields)["choices"][0]["text"])
+        assert all(re.search(r"<person>{", answer) for answer in answers)
+        assert not any(re.search(r"<person>.*\s\s", answer) for answer in answers)
+        return
+    assert re.fullmatch(TAGGED, text(ask(**fields)))
+    assert re.fullmatch(TAGGED, complete(**fields)["choices"][0]["text"])
+
+
+def test_a_response_format_that_is_no_tag_is_refused_by_name(ask, complete):
+    for make in (ask, complete):
+        with pytest.raises(RequestRejected) as caught:
+            make(response_format={"type": "structural_tag", "format": {"type": "nothing"}})
+        assert caught.value.param == "response_format"
 
 
 HOSTILE = {

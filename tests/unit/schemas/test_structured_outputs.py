@@ -67,7 +67,8 @@ BEYOND = {
     "choices that are too long": ("choice", ["a" * 15_001]),
     "a choice that is no text": ("choice", [1]),
     "a grammar that is too long": ("grammar", 'root ::= "' + "a" * MAX_GRAMMAR_CHARS + '"'),
-    "a grammar in Lark's form": ("grammar", 'start: "a"'),
+    "a grammar that imports": ("grammar", "%import common.INT\nstart: INT"),
+    "a text that is no grammar": ("grammar", "yes or no"),
     "a tag that is no JSON": ("structural_tag", "{"),
     "a tag that is too long": ("structural_tag", json.dumps({"a": "x" * MAX_TAG_CHARS})),
     "a tag with a schema that is too deep": (
@@ -141,3 +142,51 @@ def test_completions_take_a_response_format_within_the_same_bounds():
     assert engine_body(CompletionRequest, response_format=wanted)["response_format"] == wanted
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": deep(40)}}
     assert error_of(CompletionRequest, response_format=wanted).param == "response_format.json_schema.schema"
+
+
+@both
+@pytest.mark.parametrize("field", ["structured_outputs", "guided_grammar"])
+def test_a_grammar_of_lark_arrives_in_ebnf(schema, field):
+    grammar = 'start: "a" | "b"'
+    arrived = engine_body(schema, **{field: {"grammar": grammar} if field == "structured_outputs" else grammar})
+    assert arrived["structured_outputs"] == {"grammar": 'root ::= rule_start\nrule_start ::= "a" | "b"'}
+
+
+FORMAT = {"type": "structural_tag", **json.loads(TAG)}
+PARTS = {
+    "type": "structural_tag",
+    "structures": [{"begin": "<a>", "schema": SCHEMA, "end": "</a>"}],
+    "triggers": ["<a>"],
+}
+
+
+@both
+@pytest.mark.parametrize("wanted", [FORMAT, PARTS], ids=["format", "parts"])
+def test_a_structural_tag_is_a_response_format(schema, wanted):
+    assert engine_body(schema, response_format=wanted)["response_format"] == wanted
+
+
+BAD_TAGS = {
+    "neither": {"type": "structural_tag"},
+    "both": {**FORMAT, **PARTS},
+    "half": {"type": "structural_tag", "structures": PARTS["structures"]},
+    "no part": {**PARTS, "structures": []},
+    "a part without a schema": {**PARTS, "structures": [{"begin": "<a>", "end": "</a>"}]},
+    "too deep": {**PARTS, "structures": [{"begin": "<a>", "schema": deep(40), "end": "</a>"}]},
+    "too long": {**PARTS, "triggers": ["a" * MAX_TAG_CHARS]},
+    "repetitions that multiply": {
+        "type": "structural_tag",
+        "format": {"type": "regex", "pattern": "((a{1,100}){1,100}){1,100}"},
+    },
+}
+
+
+@both
+@pytest.mark.parametrize("name", BAD_TAGS)
+def test_a_structural_tag_beyond_its_bounds_is_refused_by_name(schema, name):
+    assert error_of(schema, response_format=BAD_TAGS[name]).param.startswith("response_format")
+
+
+def test_a_structural_tag_and_a_call_that_is_guided_exclude_each_other():
+    error = error_of(ChatRequest, response_format=FORMAT, tools=[TOOL], tool_choice="required")
+    assert (error.param, error.code) == ("response_format", "invalid_parameter_combination")
