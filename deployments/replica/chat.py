@@ -79,6 +79,7 @@ class ChatRunner:
                     priority=header["priority"],
                     lora_request=lora,
                     written=WrittenTokens(written, answer.take_again) if written else None,
+                    streamed=header["stream"],
                     **answer.reasoning_arguments(),
                 )
             except asyncio.CancelledError:

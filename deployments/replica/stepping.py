@@ -93,6 +93,7 @@ class SteppingClient:
             priority=priority,
             lora_request=self._lora,
             written=WrittenTokens(groups, take_again) if groups else None,
+            streamed=True,
         )
         task = asyncio.create_task(work)
         task.add_done_callback(lambda _: outputs.put_nowait(None))

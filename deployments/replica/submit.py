@@ -22,6 +22,7 @@ from vllm.v1.engine.parallel_sampling import ParentRequest
 from deployments.models.contract.errors import EngineDied, RequestRejected
 from deployments.replica.resume.written import WrittenTokens, add_request, append, replay
 from deployments.replica.slow_grammar import SLOW_GRAMMAR, SlowGrammar
+from deployments.replica.streamed import as_streamed
 
 Sink = Callable[[RequestOutput], None]
 
@@ -96,8 +97,11 @@ async def generate(
     reasoning_ended: bool | None = None,
     reasoning_parser_kwargs: dict[str, Any] | None = None,
     written: WrittenTokens | None = None,
+    streamed: bool = False,
 ) -> None:
     """Run one request to its end, calling `sink` with every output; aborts it in the engine when cancelled.
+
+    `streamed` says that a client reads the answer as it comes, so that no token waits for others.
 
     With `written` each choice continues after its part of those tokens; those that have ended with it do not run.
 
@@ -105,6 +109,8 @@ async def generate(
         Exception: what the engine or the sink raised; the request is then aborted.
     """
     engine.check_admission(params.n, request_id)
+    if streamed and priority > 0:
+        params.extra_args = as_streamed(params.extra_args)
     request = engine.input_processor.process_inputs(
         request_id,
         engine_input,

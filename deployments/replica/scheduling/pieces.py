@@ -1,11 +1,11 @@
-"""Sends the tokens of batch lines out of the engine in pieces of several tokens.
+"""Sends the tokens of batch lines, and of other background answers that are whole, in pieces of several tokens.
 
-No client reads a batch line before it has ended. But each message costs encoding, sending, decoding and rendering, on
+No client reads these before they have ended. But each message costs encoding, sending, decoding and rendering, on
 processors that interactive requests need, and in threads that compete with the engine's steps for Python's lock.
 
-Some tokens are still sent at once: the first, so that the TTFT is measured correctly; every token of a line with a stop
-text, which is searched for outside the engine; and every token with log probabilities. A step without output sends
-nothing.
+Some tokens are still sent at once: the first, so that the TTFT is measured correctly; every token of an answer with a
+stop text, which is searched for outside the engine; every token with log probabilities; and every token of a stream,
+whatever its priority, as a client reads along. A step without output sends nothing.
 """
 
 import time
@@ -17,6 +17,7 @@ from vllm.v1.metrics.stats import SchedulerStats
 from vllm.v1.request import Request
 
 from deployments.replica.resume.grammar import ResumingScheduler
+from deployments.replica.streamed import is_streamed
 
 PIECE_TOKENS: Final = 16
 """Small enough that the stall watch sees progress."""
@@ -97,7 +98,8 @@ def _has_content(outputs: EngineCoreOutputs) -> bool:
 def _may_wait(request: Request | None) -> bool:
     if request is None or request.priority <= 0:
         return False
-    return request.sampling_params is not None and not request.sampling_params.stop
+    params = request.sampling_params
+    return params is not None and not params.stop and not is_streamed(params)
 
 
 def _has_only_tokens(output: EngineCoreOutput) -> bool:

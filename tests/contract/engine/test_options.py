@@ -26,9 +26,9 @@ def asker(engine, compiler):
 
     runner = ChatRunner(engine.client, engine.serving, compiler, Preparing(), engine.model)
 
-    def ask(*, stream=False, **fields):
+    def ask(*, stream=False, priority=0, **fields):
         reply = Collected()
-        header = {"request_id": "req_1", "stream": stream, "render": "wire", "cache_salt": "", "priority": 0}
+        header = {"request_id": "req_1", "stream": stream, "render": "wire", "cache_salt": "", "priority": priority}
         body = {"messages": HELLO, "temperature": 0, "max_tokens": 12, **fields}
         engine.run(runner.run(header, json.dumps(body).encode(), reply))
         whole = b"".join(reply.pieces)
@@ -347,6 +347,15 @@ def test_prompts_of_tokens_and_several_at_once_are_continued(complete):
 
 def test_a_request_of_later_priority_is_answered_the_same(complete):
     assert complete(priority=7)["choices"] == complete()["choices"]
+
+
+def test_a_stream_behind_all_others_comes_token_by_token(ask, complete):
+    for make in (ask, complete):
+        own, behind = (
+            make(stream=True, priority=priority, max_tokens=40, ignore_eos=True, return_token_ids=True)
+            for priority in (0, 1)
+        )
+        assert len(behind) == len(own) > 20
 
 
 PERSON = {

@@ -20,7 +20,7 @@ NEVER = "text that no answer holds"
 class Asked:
     """A request to the engine; `num_tokens` is how many it has been given, `pieces` how many each time."""
 
-    def __init__(self, client, prompt_tokens, max_tokens, priority, name, schema=None, stop=NEVER):
+    def __init__(self, client, prompt_tokens, max_tokens, priority, name, schema=None, stop=NEVER, streamed=False):
         from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 
         from deployments.replica.submit import generate
@@ -37,7 +37,7 @@ class Asked:
             structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
         )
         prompt = {"prompt_token_ids": [100 + (len(name) * 7 + n) % 900 for n in range(prompt_tokens)]}
-        running = generate(client, prompt, params, name, self._take, priority=priority)
+        running = generate(client, prompt, params, name, self._take, priority=priority, streamed=streamed)
         self.task = asyncio.create_task(running)
 
     def _take(self, output):
@@ -240,6 +240,9 @@ def test_answers_of_the_background_leave_in_pieces_and_say_the_same(real_engine)
         interactive = Asked(real_engine.client, 10, 40, 0, "line", stop=None)
         await interactive.task
         assert interactive.pieces == [1] * 40
+        streamed = Asked(real_engine.client, 10, 40, 10, "line", stop=None, streamed=True)
+        await streamed.task
+        assert streamed.pieces == [1] * 40
 
     real_engine.run(ask())
 

@@ -59,6 +59,15 @@ async def test_the_tier_that_is_served_is_named(world, asked, has_policy):
     assert last(world) == (tier, priority)
 
 
+@pytest.mark.parametrize(("tier", "sum_of_both"), [("flex", 8), ("default", 7), ("priority", 6), (None, 7)])
+async def test_the_priority_of_a_request_is_added_to_that_of_its_tier(world, tier, sum_of_both):
+    allow_priority(world)
+    await world.client().chat.completions.create(**CHAT, service_tier=tier, extra_body={"priority": 7})
+    assert last(world) == (tier or "default", sum_of_both)
+    await world.client().chat.completions.create(**CHAT, service_tier=tier, extra_body={"priority": None})
+    assert last(world) == (tier or "default", sum_of_both - 7)
+
+
 @pytest.mark.parametrize("asked", ["priority", "fast"])
 async def test_a_key_without_the_right_to_priority_is_served_as_usual(world, asked):
     whole = await world.client().chat.completions.create(**CHAT, service_tier=asked)
