@@ -1,4 +1,4 @@
-"""Tells the scheduler that a client reads an answer while it is written; `submit` says it, `scheduling.pieces` reads it.
+"""Tells the scheduler that a client reads an answer as it is written; `submit` says it, `scheduling.pieces` reads it.
 
 It travels in `SamplingParams.extra_args`, which vLLM hands on to its scheduler as they are.
 """

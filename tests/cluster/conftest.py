@@ -41,6 +41,7 @@ def main_config(search_url: str, adapters: Path) -> dict[str, Any]:
         "autoscaling_config": {"min_replicas": 0, "max_replicas": 1, "target_ongoing_requests": 8, **QUICK},
         "scale_to_zero_wait_s": 180,
     }
+    args["moderation"] = {"guard_model": TRAINED, "guard_prompt": "Repeat: {text}"}
     args["ingress"] = {"autoscaling_config": {"min_replicas": 2, "max_replicas": 2}}
     args["tools"] = {
         "outbound": {"allowed_networks": ["127.0.0.0/8"]},

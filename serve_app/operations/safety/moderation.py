@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from deployments.config import Section
 from deployments.models.contract.engine import EngineRequest, ModelDirectory, Summary, Usage
 from deployments.models.contract.errors import EngineDied, RequestRejected
+from serve_app.errors.api import Unavailable
 from serve_app.operations.safety.guard import GuardModel
 from serve_app.operations.safety.policy import compile_patterns, find
 from serve_app.schemas.base import estimate_tokens
@@ -44,6 +45,8 @@ class ModerationConfig(Section):
         guard_categories: by category, the pattern of a guard model's answer that means it; by default all
             of OpenAI's, each by its name.
         guard_verdict: the pattern of a guard model's answer that flags a text also where no category is named.
+        guard_safe: the pattern of a guard model's answer that clears a text. One that neither flags nor clears it is
+            no verdict: the request fails.
         guard_max_chars: the longest text that is sent to the guard model; a longer one is sent in parts.
     """
 
@@ -54,9 +57,10 @@ class ModerationConfig(Section):
     guard_prompt: str = _GUARD_PROMPT
     guard_categories: dict[Category, str] = {}
     guard_verdict: str = r"(?i)\bunsafe\b"
+    guard_safe: str = r"(?i)\bsafe\b"
     guard_max_chars: int = Field(default=8000, ge=100)
 
-    @field_validator("patterns", "guard_categories", "guard_verdict")
+    @field_validator("patterns", "guard_categories", "guard_verdict", "guard_safe")
     @classmethod
     def _check_patterns(cls, value: Any) -> Any:
         given = [value] if isinstance(value, str) else list(value.values())
@@ -83,6 +87,7 @@ class Moderator:
         named = config.guard_categories or {name: _by_name(name) for name in CATEGORIES}
         self._named = {name: compile_patterns([pattern]) for name, pattern in named.items()}
         self._verdict = compile_patterns([config.guard_verdict])
+        self._safe = compile_patterns([config.guard_safe])
         self._guard: GuardModel | None = None
         if config.guard_model is not None:
             self._guard = GuardModel(config.guard_model, config.guard_prompt, _GUARD_TOKENS, directory)
@@ -100,6 +105,7 @@ class Moderator:
 
         Raises:
             EngineError: the guard model could not be asked.
+            Unavailable: it was asked, and its answer is no verdict.
         """
         found = self._search(text) if len(text) <= _SHORT_CHARS else await asyncio.to_thread(self._search, text)
         is_flagged = bool(found)
@@ -108,7 +114,13 @@ class Moderator:
                 said = await self._ask(self._guard, part, request, usage)
                 named = {name for name, pattern in self._named.items() if find(pattern, said) is not None}
                 found |= named
-                is_flagged |= bool(named) or find(self._verdict, said) is not None
+                if named or find(self._verdict, said) is not None:
+                    is_flagged = True
+                elif find(self._safe, said) is None:
+                    raise Unavailable(
+                        "The guard model of moderations gave no verdict on a text, so it is not known whether it is "
+                        "harmful. Please try again, or ask the operator."
+                    )
         return {
             "flagged": is_flagged,
             "categories": {name: name in found for name in CATEGORIES},
@@ -149,6 +161,7 @@ class ModerationStream:
 
         Raises:
             EngineError: the guard model could not be asked.
+            Unavailable: its answer is no verdict.
         """
         self._pieces = self._run()
         return self._pieces

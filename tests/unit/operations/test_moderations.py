@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from deployments.models.contract.engine import EngineRequest, Usage
 from deployments.models.contract.errors import EngineDied, Overloaded, RequestRejected
 from serve_app.config import ServiceConfig
+from serve_app.errors.api import Unavailable
 from serve_app.operations.safety.moderation import ModerationConfig, ModerationStream, Moderator
 from serve_app.schemas.moderations import CATEGORIES
 from tests.twins.engine import MemoryDirectory, Script, ScriptedEngine, model_card
@@ -57,7 +58,6 @@ async def test_long_text_is_searched_whole():
         ("Hate, violence.", ["hate", "violence"], True),
         ("self-harm/intent\nsexual", ["self-harm/intent", "sexual"], True),
         ("unsafe", [], True),
-        (None, [], False),
     ],
 )
 async def test_guard_names_categories(said, categories, is_flagged):
@@ -68,6 +68,15 @@ async def test_guard_names_categories(said, categories, is_flagged):
     (asked,) = guard.requests
     assert (asked.cache_salt, asked.priority) == ("salt", 3)
     assert "---\ntext\n---" in orjson.loads(asked.body)["messages"][0]["content"]
+
+
+@pytest.mark.parametrize("said", [None, "", "Hello! How can I help?", "saf", "harassmentententent"])
+async def test_an_answer_that_is_no_verdict_clears_nothing(said):
+    with pytest.raises(Unavailable, match="gave no verdict"):
+        await moderate(ModerationConfig(guard_model="guard"), "text", guard=answering(said))
+    own = ModerationConfig(guard_model="guard", guard_safe="Hello")
+    if said and "Hello" in said:
+        assert (await moderate(own, "text", guard=answering(said)))[0][0]["flagged"] is False
 
 
 async def test_guards_own_words_are_read():
@@ -122,6 +131,7 @@ async def test_client_that_leaves_stops_the_guard():
         ({"patterns": {"violence": ["("]}}, "not valid RE2 syntax"),
         ({"patterns": {"spam": ["x"]}}, "Input should be 'harassment'"),
         ({"guard_model": "m", "guard_categories": {"hate": ""}}, "matches an empty text"),
+        ({"guard_model": "m", "guard_safe": ""}, "matches an empty text"),
         ({"guard_model": "m", "guard_prompt": "?"}, r"must hold '\{text\}'"),
         ({"guard_model": "none"}, "the guard_model none is not among the models"),
         ({"patterns": {"violence": ["x"]}, "aliases": ["m"]}, "m names more than one model"),
