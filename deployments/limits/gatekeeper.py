@@ -45,11 +45,12 @@ _START_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Intervals:
-    """Seconds between two polls of keys, two snapshots, and two writes of request records."""
+    """Seconds between two polls of keys, two snapshots, two writes of request records, and two looks for others'."""
 
     key_poll_s: float = 0.2
     snapshot_s: float = 5.0
     record_flush_s: float = 1.0
+    catch_up_s: float = 10.0
 
 
 class GatekeeperProcess:
@@ -66,6 +67,7 @@ class GatekeeperProcess:
         self._journal: FileJournal | None = None
         self._database: Database | None = None
         self._next_look_at = 0.0
+        self._next_catch_up_at = 0.0
         self._saving = asyncio.Lock()
         self._records: deque[tuple[str, int, RequestRecord]] = deque()
         self._durable: dict[str, int] = {}
@@ -206,6 +208,10 @@ class GatekeeperProcess:
             for client_id, number, _ in batch:
                 self._durable[client_id] = max(self._durable.get(client_id, 0), number + 1)
                 self._records.popleft()
+        if time.monotonic() >= self._next_catch_up_at:
+            while await self._usage.catch_up():
+                pass
+            self._next_catch_up_at = time.monotonic() + self._intervals.catch_up_s
 
     async def _stop(self) -> None:
         if self._core is not None:

@@ -10,6 +10,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import fields
 from operator import attrgetter
 
 from deployments.limits.client.record_journal import RecordJournal
@@ -21,8 +22,9 @@ logger = logging.getLogger(__name__)
 MAX_KEPT = 100_000
 _INTERVAL_S = 0.5
 _BATCH = 1_000
-_to_row = attrgetter(*RequestRecord.__slots__)
+_fields_of = attrgetter(*RequestRecord.__slots__)
 _NUM_USUAL = RequestRecord.__slots__.index("service_tier")
+_LATER = tuple(field.default for field in fields(RequestRecord)[_NUM_USUAL:])
 
 
 class ShippedRequestLog:
@@ -65,9 +67,7 @@ class ShippedRequestLog:
         """Buffer a record for shipping; never waits and never raises."""
         if self._journal is not None:
             self._journal.write(self._first + len(self._kept), record)
-        row = _to_row(record)
-        # A gatekeeper of the version before knows no service tiers; most requests have none.
-        self._kept.append(row[:_NUM_USUAL] if record.service_tier is None else row)
+        self._kept.append(_to_row(record))
         if len(self._kept) > MAX_KEPT:
             self._kept.popleft()
             self._first += 1
@@ -124,3 +124,14 @@ class ShippedRequestLog:
                 await self.ship()
         finally:
             self._shipping = None
+
+
+def _to_row(record: RequestRecord) -> tuple[object, ...]:
+    """Return a record as a row that ends where only defaults follow: a gatekeeper of a version before knows fewer."""
+    row: tuple[object, ...] = _fields_of(record)
+    if row[_NUM_USUAL:] == _LATER:
+        return row[:_NUM_USUAL]
+    end = len(row)
+    while row[end - 1] == _LATER[end - 1 - _NUM_USUAL]:
+        end -= 1
+    return row[:end]

@@ -1,14 +1,13 @@
 """Batches as values, and as rows of the database."""
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from deployments.state.batches.ledger import BatchState, Outcome, Tokens
 from deployments.state.identity.principal import Principal
 from deployments.state.usage.record import RequestRecord
-from deployments.state.usage.store import UsageRow, day_of
 
 _ENTRY = struct.Struct("<IIIB")
 _TIMES = (
@@ -133,11 +132,3 @@ def values_of(state: BatchState) -> dict[str, Any]:
         **dict(zip(_TOKENS, state.tokens, strict=True)),
         **{name: getattr(state, name) for name in (*_COUNTS, *_TIMES)},
     }
-
-
-def usage_of(principal: Principal, outcomes: Iterable[Outcome], at: float) -> Iterator[UsageRow]:
-    """Yield the usage of each outcome, at a time in Unix seconds."""
-    for outcome in outcomes:
-        key = (principal.key_id, principal.account, day_of(at), outcome.model)
-        prompt, completion, cached, _ = outcome.tokens
-        yield UsageRow(*key, 1, int(outcome.is_failed), prompt, completion, cached)

@@ -19,17 +19,15 @@ from deployments.state.batches.rows import (
     pack_entries,
     state_of,
     unpack_entries,
-    usage_of,
     values_of,
 )
 from deployments.state.batches.store import BatchStore, one_row, write_row
 from deployments.state.database.batch_status import ENDED
 from deployments.state.database.clock import PastClock, uptime
 from deployments.state.database.lease_watch import LeaseWatch, may_be_free
-from deployments.state.database.tables import api_keys, batch_segments, batches, files, request_log
+from deployments.state.database.tables import api_keys, batch_segments, batches, files
 from deployments.state.files.store import record_file
-from deployments.state.identity.principal import principal_of
-from deployments.state.usage.store import add_usage, line_rows
+from deployments.state.usage.store import add_lines
 
 
 class BatchWork:
@@ -151,11 +149,9 @@ class BatchWork:
                 "wrapped_key": segment.wrapped_key,
             }
             await connection.execute(insert(batch_segments).values(stored))
-            used = usage_of(principal_of(row["principal"]), accepted, self._store.clock())
-            await add_usage(connection, self._database, used)
             pairs = zip(segment.outcomes, segment.records, strict=True)
             records = {outcome.line: record for outcome, record in pairs if outcome.line in lines}
-            await connection.execute(insert(request_log), line_rows(batch_id, records.items()))
+            await add_lines(connection, self._database, batch_id, records.items())
         return state, lines
 
     async def seal(self, batch_id: str, epoch: int) -> BatchState:

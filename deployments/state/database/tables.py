@@ -77,9 +77,26 @@ request_log = Table(
     Column("total_s", Double, nullable=False),
     Column("service_tier", String(16)),
     Column("discounted_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("operation", String(32)),
+    Column("queued_s", Double),
+    Column("file_search_calls", BigInteger, nullable=False, server_default="0"),
+    Column("web_search_calls", BigInteger, nullable=False, server_default="0"),
+    Column("code_sessions", BigInteger, nullable=False, server_default="0"),
+    Column("input_cost", BigInteger, nullable=False, server_default="0"),
+    Column("cached_cost", BigInteger, nullable=False, server_default="0"),
+    Column("output_cost", BigInteger, nullable=False, server_default="0"),
     Index("ix_request_log_key", "key_id", "at"),
+    Index("ix_request_log_account", "account", "at"),
+)
+# Rows without an operation were written by the version before, and are not in the sums of usage yet.
+Index(
+    "ix_request_log_before",
+    request_log.c.record_id,
+    sqlite_where=request_log.c.operation.is_(None),
+    postgresql_where=request_log.c.operation.is_(None),
 )
 
+# Written by processes of the version before, until they have ended; see `usage_tables` for what is read.
 usage = Table(
     "usage",
     metadata,

@@ -1,7 +1,8 @@
 """The API keys of one database: issued, listed, changed, rotated, revoked.
 
 A secret is returned once, when it is made, and kept only as a keyed digest. Every change takes the next revision
-number in its own transaction: running gatekeepers follow that number, and so hear of changes by any process.
+number in its own transaction, where its entry in the audit log is made too: running gatekeepers follow that number, and
+so hear of changes by any process.
 """
 
 import secrets
@@ -12,6 +13,7 @@ from typing import Any
 from sqlalchemy import insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deployments.state.audit.log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.tables import api_keys, revisions
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey, StoredKey
@@ -38,7 +40,7 @@ class KeyNotFound(LookupError):
 
 
 class KeyStore:
-    """The keys of one database."""
+    """The keys of one database. Changes are made `by` an actor, under whom the audit log has them."""
 
     def __init__(
         self, database: Database, pepper: bytes, tiers: Tiers | None = None, clock: Callable[[], float] = time.time
@@ -48,7 +50,7 @@ class KeyStore:
         self._tiers = tiers or Tiers()
         self._clock = clock
 
-    async def create(self, new: NewKey) -> tuple[ApiKey, str]:
+    async def create(self, new: NewKey, *, by: Actor = SERVICE) -> tuple[ApiKey, str]:
         """Issue a key; return it and its secret, which is not shown again.
 
         Raises:
@@ -68,6 +70,7 @@ class KeyStore:
             }
             await connection.execute(insert(api_keys).values(row))
             stored = await _row_of(connection, row["key_id"])
+            await self._note(connection, "api_key.created", by, stored, new.model_dump(mode="json"))
         return ApiKey.from_row(stored, self._tiers), secret
 
     async def list_keys(self, account: str | None = None, *, include_revoked: bool = False) -> list[ApiKey]:
@@ -90,7 +93,7 @@ class KeyStore:
         async with self._database.read() as connection:
             return ApiKey.from_row(await _row_of(connection, key_id), self._tiers)
 
-    async def limit(self, key_id: str, change: KeyChange) -> ApiKey:
+    async def limit(self, key_id: str, change: KeyChange, *, by: Actor = SERVICE) -> ApiKey:
         """Change the fields that are set in `change`; return the key.
 
         Raises:
@@ -113,9 +116,10 @@ class KeyStore:
             )
             if row["is_admin"] and (outcome["operations"] or outcome["models"]):
                 raise KeyRefused("An admin key has no operation or model scopes.")
+            await self._note(connection, "api_key.updated", by, row, values)
             return await self._update(connection, key_id, values)
 
-    async def rotate(self, key_id: str, overlap_s: float = 0.0) -> tuple[ApiKey, str]:
+    async def rotate(self, key_id: str, overlap_s: float = 0.0, *, by: Actor = SERVICE) -> tuple[ApiKey, str]:
         """Give the key a new secret, valid at once; the old one is accepted for another `overlap_s` seconds.
 
         Raises:
@@ -131,9 +135,10 @@ class KeyStore:
             values: dict[str, Any] = {**self._form_of(secret), "rotated_at": now}
             values["previous_digest"] = row["digest"] if overlap_s else None
             values["previous_expires_at"] = now + overlap_s if overlap_s else None
+            await self._note(connection, "api_key.updated", by, row, {"is_rotated": True, "overlap_s": overlap_s})
             return await self._update(connection, key_id, values), secret
 
-    async def revoke(self, key_id: str) -> ApiKey:
+    async def revoke(self, key_id: str, *, by: Actor = SERVICE) -> ApiKey:
         """Revoke the key for good; revoking it again changes nothing.
 
         Raises:
@@ -143,6 +148,7 @@ class KeyStore:
             row = await _row_of(connection, key_id, for_update=True)
             if row["revoked_at"] is not None:
                 return ApiKey.from_row(row, self._tiers)
+            await self._note(connection, "api_key.deleted", by, row, {})
             return await self._update(connection, key_id, {"revoked_at": self._clock()})
 
     async def changes_since(self, revision: int) -> tuple[int, list[StoredKey]]:
@@ -169,6 +175,13 @@ class KeyStore:
         if row["revoked_at"] is not None:
             raise KeyRefused(f"The API key {key_id} is revoked: create a new one.")
         return row
+
+    async def _note(
+        self, connection: AsyncConnection, event: str, by: Actor, row: Mapping[str, Any], details: Mapping[str, Any]
+    ) -> None:
+        """Make the entry of a change of a key in the audit log."""
+        more = {"account": row["account"], "details": details, "clock": self._clock}
+        await append_entry(connection, event, by, row["key_id"], **more)
 
     async def _update(self, connection: AsyncConnection, key_id: str, values: Mapping[str, Any]) -> ApiKey:
         values = {**values, "revision": await _next_revision(connection)}

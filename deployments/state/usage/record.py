@@ -13,6 +13,8 @@ class RequestRecord:
 
     `batch_id` is the batch that the request was a line of, None for a request over HTTP. `service_tier` is the one
     that was served, None for the usual one; `discounted_tokens` of its tokens did not count against limits.
+    `queued_s` is how long the request waited for its first step in the engine, None where that is not known.
+    `code_sessions` are the containers that it began. Costs are in 10^-12 of the currency.
     """
 
     request_id: str
@@ -34,6 +36,18 @@ class RequestRecord:
     batch_id: str | None = None
     service_tier: str | None = None
     discounted_tokens: int = 0
+    queued_s: float | None = None
+    file_search_calls: int = 0
+    web_search_calls: int = 0
+    code_sessions: int = 0
+    input_cost: int = 0
+    cached_cost: int = 0
+    output_cost: int = 0
+
+    @property
+    def cost(self) -> int:
+        """The whole cost, in 10^-12 of the currency."""
+        return self.input_cost + self.cached_cost + self.output_cost
 
 
 class RequestLog(Protocol):

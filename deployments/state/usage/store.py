@@ -1,31 +1,35 @@
-"""The request log, and the usage of keys by day and model, in the database. Metadata only, no content.
+"""Writes the request log and the sums of usage, in one transaction. Metadata only, no content.
 
 The gatekeeper writes the requests over HTTP, many at once, each under its request id: what arrives twice is counted
 once, and so is a request that was tried twice. `batches.work` writes the lines of batches beside their outcomes, under
-ids that name their batch: `line_rows` makes their rows.
+ids that name their batch: `add_lines` writes them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from sqlalchemy import RowMapping, delete, func, select
+from sqlalchemy import Column, ColumnElement, Table, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.clock import uptime
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import id_groups
-from deployments.state.database.tables import request_log, usage
+from deployments.state.database.tables import request_log
+from deployments.state.database.usage_tables import LATENCY, USAGE
+from deployments.state.usage import rollups
+from deployments.state.usage.periods import KEPT_S, WIDTH_S
+from deployments.state.usage.reading import UsageFilter, UsageReader
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST, RequestRecord
+from deployments.state.usage.request_log import COLUMNS, RequestFilter, RequestLogReader
+from deployments.state.usage.rollups import add_requests, operation_of
 
-MAX_LISTED = 1_000
 _SECONDS_PER_DAY = 86_400
 _DROPPED_AT_ONCE = 5_000  # A statement must be much faster than the database's timeout.
 _TRIM_SPEED = 24  # After a month without a service, or with half the days to keep, trimming takes a day.
-_USAGE_KEY = ["key_id", "day", "model"]
 _COUNTS = ("num_requests", "num_errors", "prompt_tokens", "completion_tokens", "cached_tokens", "discounted_tokens")
-_COLUMNS = [column.name for column in request_log.c if column.name != "record_id"]
+_FOR_EVER = 1e11
 _MAX_ID = 64
 _TEXT_COLUMNS = {column.name: column.type.length for column in request_log.c if hasattr(column.type, "length")}
 
@@ -67,33 +71,42 @@ class UsageStore:
             replaced = await _take_replaced(connection, fresh)
             if fresh:
                 await connection.execute(request_log.insert(), list(fresh.values()))
-            usage_of_all = [*_usage_of(fresh.values()), *map(_negated, _usage_of(replaced))]
-            await add_usage(connection, self._database, usage_of_all)
+            counted = [row for row in replaced if row["operation"] is not None]
+            changes = [(row, 1) for row in fresh.values()] + [(row, -1) for row in counted]
+            await add_requests(connection, self._database, changes)
         return len(fresh)
+
+    async def catch_up(self) -> int:
+        """Add what processes of the version before have logged to the sums of usage; return how many requests."""
+        return await rollups.catch_up(self._database)
 
     async def by_day(
         self, *, key_id: str | None = None, account: str | None = None, since: date | None = None
     ) -> list[UsageRow]:
         """Return usage per key, day and model, newest day first."""
-        query = select(usage).order_by(usage.c.day.desc(), usage.c.key_id, usage.c.model)
-        if key_id is not None:
-            query = query.where(usage.c.key_id == key_id)
-        if account is not None:
-            query = query.where(usage.c.account == account)
-        if since is not None:
-            query = query.where(usage.c.day >= since)
-        async with self._database.read() as connection:
-            return [UsageRow(**row) for row in (await connection.execute(query)).mappings()]
+        begin = 0.0 if since is None else datetime(since.year, since.month, since.day, tzinfo=UTC).timestamp()
+        where = UsageFilter(
+            key_ids=None if key_id is None else (key_id,), accounts=None if account is None else (account,)
+        )
+        sums = await UsageReader(self._database).buckets(
+            "1d", begin, _FOR_EVER, group_by=("account", "key_id", "model"), where=where
+        )
+        sums.sort(key=lambda one: (-one.start, one.key_id or "", one.model or ""))
+        return [
+            UsageRow(
+                one.key_id or "",
+                one.account or "",
+                day_of(one.start),
+                one.model or "",
+                *(getattr(one, name) for name in _COUNTS),
+            )
+            for one in sums
+        ]
 
     async def last_requests(self, key_id: str, limit: int = 100, before: float | None = None) -> list[RequestRecord]:
         """Return the key's latest records, newest first; `before` (Unix seconds) pages back."""
-        query = select(request_log).where(request_log.c.key_id == key_id)
-        if before is not None:
-            query = query.where(request_log.c.at < before)
-        query = query.order_by(request_log.c.at.desc(), request_log.c.record_id).limit(min(limit, MAX_LISTED))
-        async with self._database.read() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [_to_record(row) for row in rows]
+        where = RequestFilter(key_id=key_id, until=before)
+        return (await RequestLogReader(self._database).page(where, limit)).records
 
     async def count(self) -> int:
         """Return the number of records in the request log."""
@@ -109,17 +122,33 @@ class UsageStore:
             first = await connection.scalar(select(func.min(request_log.c.at)))
         if first is None:
             return
-        is_old = request_log.c.at < min(oldest, first + at_most_s)
-        some = select(request_log.c.record_id).where(is_old).limit(_DROPPED_AT_ONCE)
+        await self._drop(request_log, request_log.c.record_id, request_log.c.at < min(oldest, first + at_most_s))
+
+    async def drop_sums_before(self, now: float, at_most_s: float) -> None:
+        """Delete sums that are no longer kept at `now`, but no more than `at_most_s` seconds of each width."""
+        for tables in (USAGE, LATENCY):
+            for width, table in tables.items():
+                kept_s = KEPT_S[width]
+                if kept_s is None:
+                    continue
+                async with self._database.read() as connection:
+                    first = await connection.scalar(select(func.min(table.c.start)))
+                if first is not None:
+                    oldest = min(now - kept_s, first + max(at_most_s, WIDTH_S[width]))
+                    await self._drop(table, table.c.start, table.c.start < oldest)
+
+    async def _drop(self, table: Table, key: Column[Any], is_old: ColumnElement[bool]) -> None:
+        """Delete rows in portions, found by a column of their key."""
+        some = select(key).where(is_old).limit(_DROPPED_AT_ONCE)
         num_dropped = _DROPPED_AT_ONCE
-        while num_dropped == _DROPPED_AT_ONCE:
+        while num_dropped >= _DROPPED_AT_ONCE:
             async with self._database.write() as connection:
-                dropped = await connection.execute(delete(request_log).where(request_log.c.record_id.in_(some)))
+                dropped = await connection.execute(delete(table).where(key.in_(some)))
                 num_dropped = dropped.rowcount
 
 
 class LogTrim:
-    """Deletes request records that are older than the configured number of days.
+    """Deletes request records that are older than the configured number of days, and sums of usage that are too old.
 
     Their age is by the wall clock, without its forward jumps since this object was made. In case the clock was ahead
     before, an hour of the machine's uptime deletes at most a day of the log: enough is left once the clock is right.
@@ -142,49 +171,31 @@ class LogTrim:
     async def trim(self) -> None:
         """Delete the records that have become too old since the last call."""
         now = self._monotonic()
-        await self._store.drop_log_before(self._past() - self._kept_s, (now - self._trimmed_at) * _TRIM_SPEED)
+        at_most_s = (now - self._trimmed_at) * _TRIM_SPEED
+        await self._store.drop_log_before(self._past() - self._kept_s, at_most_s)
+        await self._store.drop_sums_before(self._past(), at_most_s)
         self._trimmed_at = now
 
 
-def line_rows(batch_id: str, records: Iterable[tuple[int, RequestRecord]]) -> list[dict[str, Any]]:
-    """Return the request log's rows for lines of a batch, each given with its number."""
-    return [_to_row(f"{batch_id}:{line}", record) for line, record in records]
-
-
-def _to_record(row: RowMapping) -> RequestRecord:
-    maker = row["record_id"].partition(":")[0]
-    batch_id = maker if maker.startswith("batch_") else None
-    return RequestRecord(**{name: row[name] for name in _COLUMNS}, batch_id=batch_id)
+async def add_lines(
+    connection: AsyncConnection, database: Database, batch_id: str, records: Iterable[tuple[int, RequestRecord]]
+) -> None:
+    """Add lines of a batch, each given with its number, to the log and to the usage, in the caller's transaction."""
+    rows = [_to_row(f"{batch_id}:{line}", record) for line, record in records]
+    if rows:
+        await connection.execute(request_log.insert(), rows)
+        await add_requests(connection, database, [(row, 1) for row in rows])
 
 
 def _to_row(record_id: str, record: RequestRecord) -> dict[str, Any]:
     """Return the row of a record, its texts cut to their columns: some come from clients, and PostgreSQL checks."""
-    row: dict[str, Any] = {"record_id": record_id}
-    for name in _COLUMNS:
+    row: dict[str, Any] = {"record_id": record_id, "operation": operation_of(record.route)}
+    for name in COLUMNS:
         value = getattr(record, name)
         if isinstance(value, str):
             value = value.replace("\0", "").encode("utf-8", "replace").decode()[: _TEXT_COLUMNS[name]]
         row[name] = value
     return row
-
-
-async def add_usage(connection: AsyncConnection, database: Database, requests: Iterable[UsageRow]) -> None:
-    """Add requests, each a row of its own, to the usage of their keys by day and model, in the caller's transaction.
-
-    A failed request that used no tokens counts without its model: the client may have invented that name.
-    """
-    totals: dict[tuple[str, date, str], dict[str, Any]] = {}
-    for one in requests:
-        has_run = not one.num_errors or one.prompt_tokens or one.completion_tokens
-        key = (one.key_id, one.day, one.model if has_run else "")
-        total = totals.get(key)
-        if total is None:
-            total = totals[key] = dict(zip(_USAGE_KEY, key, strict=True)) | {"account": one.account}
-            total |= dict.fromkeys(_COUNTS, 0)
-        for name in _COUNTS:
-            total[name] += getattr(one, name)
-    if totals:
-        await connection.execute(database.upsert(usage, _USAGE_KEY, adding=_COUNTS), list(totals.values()))
 
 
 def day_of(at: float) -> date:
@@ -196,7 +207,7 @@ async def _take_replaced(connection: AsyncConnection, fresh: dict[str, dict[str,
     """Delete the rows that fresh ones take the place of, and return them; take out of `fresh` what is known better."""
     replaced = []
     for ids in id_groups(list(fresh)):
-        query = select(request_log).where(request_log.c.record_id.in_(ids))
+        query = select(request_log).where(request_log.c.record_id.in_(ids)).with_for_update()
         for known in [dict(row) for row in (await connection.execute(query)).mappings()]:
             if _counts_before(fresh[known["record_id"]], known):
                 replaced.append(known)
@@ -213,16 +224,3 @@ def _counts_before(row: dict[str, Any], other: dict[str, Any]) -> bool:
     An ingress from which the front was cut off takes that for the client's departure, so such a try counts least.
     """
     return (row["status"] != CLIENT_CLOSED_REQUEST, row["at"]) > (other["status"] != CLIENT_CLOSED_REQUEST, other["at"])
-
-
-def _negated(row: UsageRow) -> UsageRow:
-    return replace(row, **{name: -getattr(row, name) for name in _COUNTS})
-
-
-def _usage_of(rows: Iterable[dict[str, Any]]) -> Iterator[UsageRow]:
-    """Yield the usage of each request that was made with a key."""
-    for row in rows:
-        if row["key_id"] is not None and row["account"] is not None:
-            tokens = [row[name] for name in _COUNTS[2:]]
-            key = (row["key_id"], row["account"], day_of(row["at"]), row["model"] or "")
-            yield UsageRow(*key, 1, int(row["status"] >= 400), *tokens)

@@ -8,16 +8,18 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deployments.models.contract.engine import Usage
 from deployments.state.batches import store as batches_module
 from deployments.state.batches.ledger import Fenced, Outcome, Tokens
 from deployments.state.batches.rows import Batch, Entry, NewBatch, Segment
 from deployments.state.batches.store import BatchNotFound, BatchStore, TooManyBatches
 from deployments.state.batches.work import BatchWork
 from deployments.state.database.connection import Database, connect
-from deployments.state.database.tables import batch_segments, batches, usage
+from deployments.state.database.tables import batch_segments, batches
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.content import NewFile
 from deployments.state.files.store import FileStore
+from deployments.state.usage.reading import UsageFilter, UsageReader
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
 from serve_app.telemetry.trace import RequestTrace, record_of
@@ -73,7 +75,17 @@ def segment(name: str, *lines: int, tokens: Tokens = Tokens(3, 2, 1)) -> Segment
     outcomes = [Outcome(line, is_failed=line % 2 == 1, tokens=tokens, model="demo/chat") for line in lines]
     records = [
         record_of(
-            RequestTrace(f"req_{line}", "POST", 5.0, 1.0, principal=PRINCIPAL, status=200, batch_id="batch_x"),
+            RequestTrace(
+                f"req_{line}",
+                "POST",
+                5.0,
+                1.0,
+                principal=PRINCIPAL,
+                model="demo/chat",
+                status=500 if line % 2 else 200,
+                usage=Usage(tokens.prompt, tokens.completion, tokens.cached),
+                batch_id="batch_x",
+            ),
             route="/v1/chat/completions",
             ended=1.5,
         )
@@ -198,9 +210,8 @@ async def test_outcomes_that_come_at_once_count_once(desks: list[Desk]) -> None:
     assert state.tokens == Tokens(120, 80, 40)
     entries = [entry for stored in await desks[2].work.segments(batch.batch_id) for entry in stored.entries]
     assert sorted(entry.line for entry in entries) == list(range(40))
-    async with desks[0].store.database.read() as connection:
-        (row,) = (await connection.execute(select(usage))).mappings()
-    assert (row["num_requests"], row["num_errors"], row["prompt_tokens"]) == (40, 20, 120)
+    (row,) = await UsageReader(desks[0].store.database).totals("1d", 0, 1e11, where=UsageFilter(is_batch=True))
+    assert (row.num_requests, row.num_errors, row.prompt_tokens) == (40, 20, 120)
 
 
 async def test_a_commit_whose_answer_was_lost_may_be_repeated(desks: list[Desk]) -> None:

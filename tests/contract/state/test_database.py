@@ -17,10 +17,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from deployments.config import ConfigError
+from deployments.state.database import audit_tables, upload_tables, usage_tables
 from deployments.state.database import connection as database_module
 from deployments.state.database.connection import Database, connect, head_revision
 from deployments.state.database.sqlite import create_sqlite
-from deployments.state.database.upload_tables import metadata  # With all tables.
+from deployments.state.database.tables import metadata
 from tests.contract.state.postgres import PostgresServer
 
 MIGRATIONS = Path(database_module.__file__).parent / "migrations"
@@ -36,6 +37,9 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def test_migrations_make_the_tables_that_the_code_declares(database: Database) -> None:
+    for module in (audit_tables, upload_tables, usage_tables):
+        assert module.metadata is metadata  # With their tables.
+
     def differences(connection):
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         return compare_metadata(context, metadata)

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import openai
 import pytest
-from sqlalchemy import select
 
 from deployments.models.contract.errors import Overloaded, RequestRejected
-from deployments.state.database.tables import usage
 from deployments.state.identity.tiers import Tiers
 from deployments.state.usage.store import UsageStore
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, answer
@@ -156,12 +154,11 @@ async def test_a_key_s_scopes_hold_for_each_line(client, world):
 @on_both_databases
 async def test_usage_is_counted_once_by_day_and_model(client, batch_stores):
     batch = await finish(client, await submit(client, jsonl(line(0), line(1), line(2, model="none"))))
-    async with batch_stores.database.read() as connection:
-        rows = {row["model"]: row for row in (await connection.execute(select(usage))).mappings()}
-    assert rows[MODEL]["num_requests"] == 2
-    assert rows[MODEL]["prompt_tokens"] == batch.usage.input_tokens == 2 * USAGE.prompt_tokens
-    assert rows[MODEL]["completion_tokens"] == batch.usage.output_tokens
-    assert (rows[""]["num_requests"], rows[""]["num_errors"]) == (1, 1)
+    rows = {row.model: row for row in await UsageStore(batch_stores.database).by_day()}
+    assert rows[MODEL].num_requests == 2
+    assert rows[MODEL].prompt_tokens == batch.usage.input_tokens == 2 * USAGE.prompt_tokens
+    assert rows[MODEL].completion_tokens == batch.usage.output_tokens
+    assert (rows[""].num_requests, rows[""].num_errors) == (1, 1)
 
 
 async def test_lines_stand_in_the_request_log_and_the_metrics_as_requests_do(client, world, batch_stores, batching):

@@ -1,0 +1,79 @@
+"""The tables of usage: sums of requests by minute, hour and day, their latencies, and the bytes of vector stores.
+
+`start` is the first second of the period, in Unix seconds. Costs are in 10^-12 of the currency: a price in millionths
+of the currency for a million tokens, times tokens, has no fraction.
+"""
+
+from typing import Literal
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table
+
+from deployments.state.database.tables import metadata
+
+COUNTS = (
+    "num_requests",
+    "num_errors",
+    "num_rate_limited",
+    "prompt_tokens",
+    "completion_tokens",
+    "cached_tokens",
+    "discounted_tokens",
+    "file_search_calls",
+    "web_search_calls",
+    "code_sessions",
+    "input_cost",
+    "cached_cost",
+    "output_cost",
+)
+"""The columns of a usage table that are added up."""
+
+
+def _usage_table(name: str) -> Table:
+    """Return a table of sums. The order of its key makes a period of time one range, in SQLite of the rows too."""
+    return Table(
+        name,
+        metadata,
+        Column("start", BigInteger, primary_key=True, autoincrement=False),
+        Column("account", String(64), primary_key=True),
+        Column("key_id", String(40), primary_key=True),
+        Column("model", String(256), primary_key=True),
+        Column("operation", String(32), primary_key=True),
+        Column("is_batch", Boolean, primary_key=True),
+        Column("service_tier", String(16), primary_key=True),
+        *(Column(count, BigInteger, nullable=False) for count in COUNTS),
+        Index(f"ix_{name}_account", "account", "start"),
+        sqlite_with_rowid=False,
+    )
+
+
+def _latency_table(name: str) -> Table:
+    """Return a table of how many requests took how long; the account "" stands for all. See `usage.histogram`."""
+    return Table(
+        name,
+        metadata,
+        Column("start", BigInteger, primary_key=True, autoincrement=False),
+        Column("account", String(64), primary_key=True),
+        Column("model", String(256), primary_key=True),
+        Column("metric", String(8), primary_key=True),
+        Column("bucket", Integer, primary_key=True),
+        Column("count", BigInteger, nullable=False),
+        sqlite_with_rowid=False,
+    )
+
+
+Width = Literal["1m", "1h", "1d"]
+_NAMES: dict[Width, str] = {"1m": "minutes", "1h": "hours", "1d": "days"}
+USAGE = {width: _usage_table(f"usage_{name}") for width, name in _NAMES.items()}
+"""The sums by width of the period."""
+LATENCY = {width: _latency_table(f"latency_{name}") for width, name in _NAMES.items()}
+"""The latencies by width of the period."""
+
+# What the vector stores of an account held when it was looked at last in the period, of the `width` 1h or 1d.
+vector_store_bytes = Table(
+    "vector_store_bytes",
+    metadata,
+    Column("width", String(2), primary_key=True),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    Column("account", String(64), primary_key=True),
+    Column("num_bytes", BigInteger, nullable=False),
+)

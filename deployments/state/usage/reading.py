@@ -1,0 +1,259 @@
+"""Reads usage: sums by period and group, totals, cost, and percentiles of latencies. Never the request log itself.
+
+Routes, the console and the command line read here, so that all show the same figures.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from sqlalchemy import ColumnElement, RowMapping, Table, and_, func, select
+
+from deployments.state.database.connection import Database
+from deployments.state.database.usage_tables import COUNTS, LATENCY, USAGE, vector_store_bytes
+from deployments.state.usage.histogram import percentiles
+from deployments.state.usage.periods import WIDTH_S, Width, start_of
+
+Group = Literal["account", "key_id", "model", "operation", "is_batch", "service_tier"]
+GROUPS: tuple[Group, ...] = get_args(Group)
+Metric = Literal["ttft", "total"]
+SHARES = (0.5, 0.95, 0.99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageFilter:
+    """Which requests are counted: those with any of the given values; None leaves a field open.
+
+    A model is empty for requests that named no known model or did not run; a service tier is empty for the usual one.
+    """
+
+    accounts: tuple[str, ...] | None = None
+    key_ids: tuple[str, ...] | None = None
+    models: tuple[str, ...] | None = None
+    operations: tuple[str, ...] | None = None
+    service_tiers: tuple[str, ...] | None = None
+    is_batch: bool | None = None
+    has_run: bool = False
+    """Only requests that ran on a model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSum:
+    """The sums of one group in one period, which begins at `start` (Unix seconds); group fields not asked for are None.
+
+    `num_rate_limited` of the `num_errors` were refused with 429. `cached_tokens` are part of `prompt_tokens`. Costs are
+    in 10^-12 of the currency.
+    """
+
+    start: int
+    account: str | None = None
+    key_id: str | None = None
+    model: str | None = None
+    operation: str | None = None
+    is_batch: bool | None = None
+    service_tier: str | None = None
+    num_requests: int = 0
+    num_errors: int = 0
+    num_rate_limited: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    discounted_tokens: int = 0
+    file_search_calls: int = 0
+    web_search_calls: int = 0
+    code_sessions: int = 0
+    input_cost: int = 0
+    cached_cost: int = 0
+    output_cost: int = 0
+
+    @property
+    def cost(self) -> int:
+        """The whole cost, in 10^-12 of the currency."""
+        return self.input_cost + self.cached_cost + self.output_cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """How long the answered requests of one model took in one period that begins at `start` (Unix seconds).
+
+    `metric` is `ttft`, the time to a stream's first token, or `total`. Percentiles are in seconds, to within 2.5 %.
+    Lines of batches are not among them. `model` is None where models were not told apart.
+    """
+
+    start: int
+    model: str | None
+    metric: Metric
+    num_requests: int
+    p50_s: float
+    p95_s: float
+    p99_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBytes:
+    """What vector stores held in a period that begins at `start` (Unix seconds); `account` is None for all together."""
+
+    start: int
+    account: str | None
+    num_bytes: int
+
+
+class UsageReader:
+    """The usage of one database. Times are Unix seconds; a period counts whole if any of it lies in the range.
+
+    Every method raises DBAPIError if the database is away or fails.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def buckets(
+        self,
+        width: Width,
+        start: float,
+        end: float,
+        *,
+        group_by: Iterable[Group] = (),
+        where: UsageFilter = UsageFilter(),
+    ) -> list[UsageSum]:
+        """Return the sums by period and group, in that order, of periods from `start` to `end`; none for no requests.
+
+        Minutes reach back two days, hours 90 days.
+        """
+        table = USAGE[width]
+        groups = [table.c[name] for name in GROUPS if name in set(group_by)]
+        query = (
+            select(table.c.start, *groups, *_sums(table))
+            .where(*_conditions(table, width, start, end, where))
+            .group_by(table.c.start, *groups)
+            .order_by(table.c.start, *groups)
+        )
+        return await self._usage(query)
+
+    async def totals(
+        self,
+        width: Width,
+        start: float,
+        end: float,
+        *,
+        group_by: Iterable[Group] = (),
+        where: UsageFilter = UsageFilter(),
+    ) -> list[UsageSum]:
+        """Return the sums of all periods together by group: one without groups, even for no requests.
+
+        Their `start` is that of the first period. `width` says how exact the ends of the range are.
+        """
+        table = USAGE[width]
+        groups = [table.c[name] for name in GROUPS if name in set(group_by)]
+        query = select(*groups, *_sums(table)).where(*_conditions(table, width, start, end, where))
+        if groups:
+            query = query.group_by(*groups).order_by(*groups)
+        return await self._usage(query, start=start_of(start, width))
+
+    async def latency(
+        self,
+        width: Width,
+        start: float,
+        end: float,
+        *,
+        account: str | None = None,
+        models: tuple[str, ...] | None = None,
+        by_model: bool = True,
+        as_one: bool = False,
+    ) -> list[Latency]:
+        """Return percentiles by period, model and metric, in that order; `as_one` takes all periods as one.
+
+        They are those of an account, or of all accounts together if it is None.
+        """
+        table = LATENCY[width]
+        first = start_of(start, width)
+        columns = [*(() if as_one else (table.c.start,)), *((table.c.model,) if by_model else ()), table.c.metric]
+        conditions = [table.c.start >= first, table.c.start < end, table.c.account == (account or "")]
+        if models is not None:
+            conditions.append(table.c.model.in_(models))
+        query = (
+            select(*columns, table.c.bucket, func.sum(table.c["count"]).label("num"))
+            .where(*conditions)
+            .group_by(*columns, table.c.bucket)
+            .order_by(*columns, table.c.bucket)
+        )
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        counts: dict[tuple[int, str | None, Metric], dict[int, int]] = {}
+        for row in rows:
+            key = (first if as_one else row["start"], row["model"] if by_model else None, row["metric"])
+            counts.setdefault(key, {})[row["bucket"]] = int(row["num"])
+        return [latency for key, of_key in counts.items() for latency in _latency_of(key, of_key)]
+
+    async def vector_store_bytes(
+        self,
+        width: Width,
+        start: float,
+        end: float,
+        *,
+        accounts: tuple[str, ...] | None = None,
+        by_account: bool = False,
+    ) -> list[StoredBytes]:
+        """Return what vector stores held by period (and account); by hour where minutes are asked for."""
+        table = vector_store_bytes
+        stored: Width = "1d" if width == "1d" else "1h"
+        groups = [table.c.account] if by_account else []
+        conditions = [table.c.width == stored, table.c.start >= start_of(start, stored), table.c.start < end]
+        if accounts is not None:
+            conditions.append(table.c.account.in_(accounts))
+        query = (
+            select(table.c.start, *groups, func.sum(table.c.num_bytes).label("num_bytes"))
+            .where(*conditions)
+            .group_by(table.c.start, *groups)
+            .order_by(table.c.start, *groups)
+        )
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [StoredBytes(row["start"], row.get("account"), int(row["num_bytes"])) for row in rows]
+
+    async def _usage(self, query: Any, **more: int) -> list[UsageSum]:
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        return [_sum_of(row, more) for row in rows]
+
+
+def _sums(table: Table) -> list[ColumnElement[Any]]:
+    return [func.coalesce(func.sum(table.c[name]), 0).label(name) for name in COUNTS]
+
+
+def _sum_of(row: RowMapping, more: Mapping[str, Any]) -> UsageSum:
+    """Return the sums of a row; PostgreSQL adds integers up as decimals."""
+    values: dict[str, Any] = {name: int(value) if name in COUNTS else value for name, value in row.items()}
+    return UsageSum(**values, **more)
+
+
+def _conditions(table: Table, width: Width, start: float, end: float, where: UsageFilter) -> list[ColumnElement[bool]]:
+    conditions = [and_(table.c.start >= start_of(start, width), table.c.start < end)]
+    for name, wanted in (
+        ("account", where.accounts),
+        ("key_id", where.key_ids),
+        ("model", where.models),
+        ("operation", where.operations),
+        ("service_tier", where.service_tiers),
+    ):
+        if wanted is not None:
+            conditions.append(table.c[name].in_(wanted))
+    if where.is_batch is not None:
+        conditions.append(table.c.is_batch.is_(where.is_batch))
+    if where.has_run:
+        conditions.append(table.c.model != "")
+    return conditions
+
+
+def _latency_of(key: tuple[int, str | None, Metric], counts: Mapping[int, int]) -> Iterable[Latency]:
+    start, model, metric = key
+    p50, p95, p99 = percentiles(counts, SHARES)
+    if p50 is not None and p95 is not None and p99 is not None:
+        yield Latency(
+            start=start, model=model, metric=metric, num_requests=sum(counts.values()), p50_s=p50, p95_s=p95, p99_s=p99
+        )
+
+
+def last_period(now: float, width: Width) -> int:
+    """Return the end of the period that `now` lies in."""
+    return start_of(now, width) + WIDTH_S[width]

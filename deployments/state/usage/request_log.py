@@ -1,0 +1,146 @@
+"""Reads the request log, newest first: pages with a cursor, and all that a filter finds, a page at a time."""
+
+import base64
+import binascii
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from sqlalchemy import ColumnElement, RowMapping, and_, or_, select
+
+from deployments.state.database.connection import Database
+from deployments.state.database.ids import clean_id
+from deployments.state.database.tables import request_log
+from deployments.state.usage.record import RequestRecord
+from deployments.state.usage.rollups import BATCH_PREFIX
+
+MAX_PAGE = 1_000
+COLUMNS = [column.name for column in request_log.c if column.name not in ("record_id", "operation")]
+"""The columns that are fields of a record; the operation is known from the route."""
+
+
+class UnknownCursor(ValueError):
+    """A cursor that no page has named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFilter:
+    """Which requests are shown; None leaves a field open. Times are Unix seconds: from `since`, before `until`."""
+
+    account: str | None = None
+    key_id: str | None = None
+    model: str | None = None
+    operation: str | None = None
+    status: int | None = None
+    code: str | None = None
+    is_error: bool | None = None
+    batch_id: str | None = None
+    is_batch: bool | None = None
+    request_id: str | None = None
+    since: float | None = None
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPage:
+    """A page of the log, newest first; `next_cursor` is None on the last one."""
+
+    records: list[RequestRecord] = field(default_factory=list)
+    next_cursor: str | None = None
+
+
+class RequestLogReader:
+    """The request log of one database. Every method raises DBAPIError if the database is away or fails."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def page(self, where: RequestFilter, limit: int, cursor: str | None = None) -> RequestPage:
+        """Return the page after a cursor, at most MAX_PAGE requests.
+
+        Raises:
+            UnknownCursor: `cursor` is none.
+        """
+        limit = min(limit, MAX_PAGE)
+        conditions = list(_conditions(where))
+        if cursor is not None:
+            at, record_id = _parse_cursor(cursor)
+            is_later = and_(request_log.c.at == at, request_log.c.record_id < record_id)
+            # The first of the two is what an index can find.
+            conditions += [request_log.c.at <= at, or_(request_log.c.at < at, is_later)]
+        query = (
+            select(request_log)
+            .where(*conditions)
+            .order_by(request_log.c.at.desc(), request_log.c.record_id.desc())
+            .limit(limit + 1)
+        )
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).mappings().all()
+        shown = rows[:limit]
+        next_cursor = _cursor_of(shown[-1]) if len(rows) > limit else None
+        return RequestPage([to_record(row) for row in shown], next_cursor)
+
+    async def every(self, where: RequestFilter) -> AsyncIterator[list[RequestRecord]]:
+        """Yield all requests, newest first, in pages of MAX_PAGE."""
+        cursor: str | None = None
+        while True:
+            page = await self.page(where, MAX_PAGE, cursor)
+            if page.records:
+                yield page.records
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+
+def to_record(row: RowMapping) -> RequestRecord:
+    """Return the record of a row."""
+    maker = row["record_id"].partition(":")[0]
+    batch_id = maker if maker.startswith(BATCH_PREFIX) else None
+    return RequestRecord(**{name: row[name] for name in COLUMNS}, batch_id=batch_id)
+
+
+def _conditions(where: RequestFilter) -> list[ColumnElement[bool]]:
+    log = request_log.c
+    conditions: list[ColumnElement[bool]] = []
+    for column, wanted in (
+        (log.account, where.account),
+        (log.key_id, where.key_id),
+        (log.model, where.model),
+        (log.operation, where.operation),
+        (log.code, where.code),
+        (log.request_id, where.request_id),
+    ):
+        if wanted is not None:
+            conditions.append(column == clean_id(wanted))
+    if where.status is not None:
+        conditions.append(log.status == where.status)
+    if where.is_error is not None:
+        conditions.append(log.status >= 400 if where.is_error else log.status < 400)
+    if where.is_batch is not None:
+        is_line = and_(log.record_id >= BATCH_PREFIX, log.record_id < _after(BATCH_PREFIX))
+        conditions.append(is_line if where.is_batch else ~is_line)
+    if where.batch_id is not None:
+        batch = clean_id(where.batch_id) + ":"
+        conditions += [log.record_id >= batch, log.record_id < _after(batch)]
+    if where.since is not None:
+        conditions.append(log.at >= where.since)
+    if where.until is not None:
+        conditions.append(log.at < where.until)
+    return conditions
+
+
+def _after(prefix: str) -> str:
+    """Return the least text behind all that begin with an ASCII prefix."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+def _cursor_of(row: RowMapping) -> str:
+    return base64.urlsafe_b64encode(f"{row['at']!r} {row['record_id']}".encode()).decode().rstrip("=")
+
+
+def _parse_cursor(cursor: str) -> tuple[float, str]:
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        at, _, record_id = text.partition(" ")
+        return float(at), clean_id(record_id)
+    except (ValueError, binascii.Error):
+        raise UnknownCursor("This is no cursor of the request log.") from None
