@@ -19,6 +19,7 @@ from batch.concurrency import ConcurrencyLimiter
 from batch.lines import BatchRequest, render_answer
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.errors import EngineDied, Overloaded
+from deployments.models.price import NO_PRICES, Prices
 from deployments.state.batches.ledger import Outcome, Tokens
 from deployments.state.database.connection import may_pass
 from deployments.state.identity.principal import Principal
@@ -57,12 +58,14 @@ class LineCalls:
         priority: int,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], float] = time.time,
+        prices: Prices = NO_PRICES,
     ) -> None:
         self._operations = operations
         self._limiter = limiter
         self._priority = priority
         self._sleep = sleep
         self._clock = clock
+        self._prices = prices
         self._random = Random(secrets.randbits(64))  # noqa: S311 - spreads retries.
 
     async def run(
@@ -78,7 +81,8 @@ class LineCalls:
         tokens = Tokens(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens)
         outcome = Outcome(line, is_failed=False, tokens=tokens, model=trace.model or "")
         rendered = render_answer(request.custom_id, trace.request_id, 200, body)
-        return Answer(outcome, rendered, record_of(trace, route=endpoint, ended=time.perf_counter()))
+        record = record_of(trace, route=endpoint, ended=time.perf_counter(), prices=self._prices)
+        return Answer(outcome, rendered, record)
 
     async def _call(self, request: BatchRequest, endpoint: str, trace: RequestTrace, principal: Principal) -> bytes:
         operation = self._operations[endpoint]
@@ -95,7 +99,8 @@ class LineCalls:
                 answer = b"".join([piece async for piece in outcome.stream])
                 if loop.time() < accepting.when():
                     self._limiter.grow()
-                trace.usage = outcome.stream.summary.usage
+                summary = outcome.stream.summary
+                trace.usage, trace.tool_use = summary.usage, summary.tool_use
                 return answer
             except Overloaded as refusal:
                 self._limiter.shrink()

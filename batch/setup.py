@@ -16,6 +16,7 @@ from batch.stores import Stores, open_stores
 from batch.worker import LineWorker
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.config import ModelConfig
+from deployments.models.price import Prices
 from deployments.state.config import ResolvedState
 from deployments.tools.config import ToolsConfig
 from serve_app.operations.assembly import assemble
@@ -89,7 +90,9 @@ class BatchSetup:
         assembly = assemble(
             engines, safety, self.tools, handles, self.state, stores.database, stores.files, self.moderation
         )
-        return LineWorker(stores, assembly.operations.by_path(), self.config, ClusterCounts().add_record)
+        prices = Prices({place.model.id: place.model.price for place in self.models})
+        count = ClusterCounts().add_record
+        return LineWorker(stores, assembly.operations.by_path(), self.config, count, prices=prices)
 
     @staticmethod
     def _engine(place: ModelPlace) -> RemoteEngine:

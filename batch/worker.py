@@ -16,6 +16,7 @@ from batch.config import INTERVALS, BatchConfig, Intervals
 from batch.lines import Place, parse_line
 from batch.segments import MAX_SEGMENT_BYTES
 from batch.stores import Stores, retry_outages
+from deployments.models.price import NO_PRICES, Prices
 from deployments.state.batches.ledger import BatchState, Fenced
 from deployments.state.batches.rows import Segment
 from deployments.state.files.content import ContentReader
@@ -51,13 +52,15 @@ class LineWorker:
         config: BatchConfig,
         count: Callable[[RequestRecord], None] | None = None,
         intervals: Intervals = INTERVALS,
+        prices: Prices = NO_PRICES,
     ) -> None:
         """Create a worker; `count` is called with the record of each line whose outcome was committed."""
         self.limiter = ConcurrencyLimiter(config.max_lines_in_flight)
         self._stores = stores
         self._count = count
         self._intervals = intervals
-        self._calls = LineCalls(operations, self.limiter, config.priority, clock=stores.batches.clock)
+        clock = stores.batches.clock
+        self._calls = LineCalls(operations, self.limiter, config.priority, clock=clock, prices=prices)
 
     async def run(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
         """Return when each of the lines has a committed outcome, or when the batch must stop.

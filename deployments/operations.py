@@ -31,6 +31,7 @@ class Operation(StrEnum):
     FILE_SEARCH = "file_search"
     WEB_SEARCH = "web_search"
     MCP = "mcp"
+    USAGE = "usage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,8 @@ ENGINE_OPERATIONS: tuple[Operation, ...] = tuple(
 )
 """A response is made of chats, and a moderation of patterns and of chats with a guard model."""
 
-TOOLS: tuple[Operation, ...] = tuple(
-    name for name in Operation if name not in MODEL_OPERATIONS and name not in (Operation.FILES, Operation.BATCHES)
-)
+_NO_TOOLS = (*MODEL_OPERATIONS, Operation.FILES, Operation.BATCHES, Operation.USAGE)
+TOOLS: tuple[Operation, ...] = tuple(name for name in Operation if name not in _NO_TOOLS)
 """The tools that the service runs itself in responses; what requests and conversations hold of each is described in
 `serve_app/schemas/responses/NAME.py`."""
 

@@ -16,6 +16,7 @@ from serve_app.http.middleware import BodyLimitMiddleware, RequestMiddleware
 from serve_app.operations.moderations import ModerationOperation
 from serve_app.operations.registry import find_engine_operation
 from serve_app.routes import (
+    audit_logs,
     batches,
     containers,
     conversations,
@@ -24,16 +25,23 @@ from serve_app.routes import (
     generation,
     health,
     keys,
+    limits,
     models,
+    organization_keys,
+    request_log,
     responses,
     responses_socket,
     uploads,
+    usage,
     vector_store_files,
     vector_stores,
 )
 from serve_app.services import Services
 
 _KEYS = "/v1/organization/admin/keys"
+_ADMIN_KEYS = "/v1/organization/admin_api_keys"
+_PROJECTS = "/v1/organization/projects"
+_USAGE = "/v1/organization/usage"
 _FILES = "/v1/files"
 _UPLOADS = "/v1/uploads"
 _BATCHES = "/v1/batches"
@@ -112,6 +120,26 @@ ROUTES = [
     Route(_KEYS + "/{key_id}", keys.limit_key, methods=["POST"]),
     Route(_KEYS + "/{key_id}", keys.revoke_key, methods=["DELETE"]),
     Route(_KEYS + "/{key_id}/rotate", keys.rotate_key, methods=["POST"]),
+    Route(_ADMIN_KEYS, organization_keys.list_admin_keys),
+    Route(_ADMIN_KEYS, organization_keys.create_admin_key, methods=["POST"]),
+    Route(_ADMIN_KEYS + "/{key_id}", organization_keys.show_admin_key),
+    Route(_ADMIN_KEYS + "/{key_id}", organization_keys.revoke_admin_key, methods=["DELETE"]),
+    Route(_PROJECTS, organization_keys.list_projects),
+    Route(_PROJECTS + "/{project_id}/api_keys", organization_keys.list_project_keys),
+    Route(_PROJECTS + "/{project_id}/api_keys/{key_id}", organization_keys.show_project_key),
+    Route(_PROJECTS + "/{project_id}/api_keys/{key_id}", organization_keys.revoke_project_key, methods=["DELETE"]),
+    Route(_USAGE + "/completions", usage.show_completions),
+    Route(_USAGE + "/embeddings", usage.show_embeddings),
+    Route(_USAGE + "/moderations", usage.show_moderations),
+    Route(_USAGE + "/vector_stores", usage.show_vector_stores),
+    Route(_USAGE + "/code_interpreter_sessions", usage.show_code_sessions),
+    Route(_USAGE + "/file_search_calls", usage.show_file_searches),
+    Route(_USAGE + "/web_search_calls", usage.show_web_searches),
+    Route("/v1/organization/costs", usage.show_costs),
+    Route("/v1/organization/requests", request_log.list_requests),
+    Route("/v1/organization/limits", limits.list_limits),
+    Route("/v1/organization/latency", limits.show_latency),
+    Route("/v1/organization/audit_logs", audit_logs.list_audit_logs),
     Route("/openapi.json", documentation.show_document),
     Route("/docs", documentation.show_page),
     Route("/livez", health.report_liveness),

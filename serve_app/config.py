@@ -62,7 +62,11 @@ class IngressConfig(Section):
 
 
 class ServiceConfig(Section):
-    """The whole configuration."""
+    """The whole configuration.
+
+    Args:
+        currency: the currency of all prices, as ISO 4217 names it.
+    """
 
     state: StateConfig = StateConfig()
     region: RegionConfig | None = None
@@ -71,6 +75,7 @@ class ServiceConfig(Section):
     batches: BatchConfig = BatchConfig()
     tools: ToolsConfig = ToolsConfig()
     moderation: ModerationConfig | None = None
+    currency: str = Field(default="usd", pattern=r"^[a-z]{3}$")
     models: tuple[ServedModel, ...] = Field(min_length=1)
 
     @model_validator(mode="before")

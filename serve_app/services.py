@@ -1,11 +1,12 @@
 """Everything that a route may use, in one value: `wiring` makes it for an ingress replica, tests with twins."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from deployments.limits.contract import Gatekeeper
 from deployments.models.client.startup import ModelStartup
 from deployments.models.contract.engine import ModelDirectory
+from deployments.state.audit.log import AuditLog
 from deployments.state.batches.store import BatchStore
 from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
@@ -13,6 +14,8 @@ from deployments.state.identity.tiers import Tiers
 from deployments.state.retention import FilesConfig
 from deployments.state.uploads.rows import MAX_PART_BYTES
 from deployments.state.uploads.store import UploadStore
+from deployments.state.usage.reading import UsageReader
+from deployments.state.usage.request_log import RequestLogReader
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import BodyLimits
 from serve_app.operations.containers.service import Containers
@@ -34,6 +37,7 @@ def _do_nothing() -> None:
 class Services:
     """The objects behind the routes. `wake_batches` makes the coordinator of batches look for new ones.
 
+    `used_in_minute` returns how many requests and tokens count against the minute of each of some keys at a time.
     `containers` and `file_search` are None where the code interpreter and the search over files are switched off.
     """
 
@@ -48,6 +52,10 @@ class Services:
     uploads: UploadStore
     batches: BatchStore
     background: BackgroundRunner
+    usage: UsageReader
+    request_log: RequestLogReader
+    audit: AuditLog
+    used_in_minute: Callable[[Sequence[str], float], Awaitable[dict[str, tuple[int, int]]]]
     wake_batches: Callable[[], None] = _do_nothing
     containers: Containers | None = None
     file_search: FileSearch | None = None
@@ -55,6 +63,7 @@ class Services:
     tiers: Tiers = field(default_factory=Tiers)
     body_bounds: BodyLimits = field(default_factory=BodyLimits)
     startup: ModelStartup = field(default_factory=ModelStartup)
+    currency: str = "usd"
 
     def upload_bounds(self) -> BodyLimits:
         """Return the limits of files: the usual timeouts, the largest file plus its form's overhead."""

@@ -19,8 +19,11 @@ from deployments.limits.client.left_records import LeftRecords
 from deployments.limits.client.record_journal import open_journal
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.client.stored_keys import StoredKeys
+from deployments.limits.snapshots import used_in_minute
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.client.startup import ModelStartup
+from deployments.models.price import Prices
+from deployments.state.audit.log import AuditLog
 from deployments.state.batches.store import BatchStore
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database, connect
@@ -31,6 +34,8 @@ from deployments.state.ingresses.register import IngressRegister
 from deployments.state.objects.marker import MARKER_KEY, open_objects
 from deployments.state.objects.pair import PairedStore
 from deployments.state.uploads.store import UploadStore
+from deployments.state.usage.reading import UsageReader
+from deployments.state.usage.request_log import RequestLogReader
 from serve_app.config import ServiceConfig
 from serve_app.front.presence import Presence, own_address
 from serve_app.front.trust import FrontTrust
@@ -99,7 +104,7 @@ async def wire(
     left_records = LeftRecords(records_dir, transport)
     metrics = PrometheusMetrics()
     cluster_metrics = ClusterMetrics(metrics)
-    observer = Observer(request_log, cluster_metrics)
+    observer = Observer(request_log, cluster_metrics, Prices({model.id: model.price for model in config.models}))
 
     # The models, and the operations over them.
     engines = [
@@ -163,6 +168,11 @@ async def wire(
         tiers=state.config.tiers,
         body_bounds=BodyLimits(config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s),
         startup=startup,
+        usage=UsageReader(database),
+        request_log=RequestLogReader(database),
+        audit=AuditLog(database),
+        used_in_minute=partial(used_in_minute, database),
+        currency=config.currency,
     )
     return Wired(services, indexer, presence, parts, left_records, FrontTrust.from_pepper(state.pepper), closing)
 

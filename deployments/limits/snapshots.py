@@ -4,6 +4,7 @@
 """
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import delete, select
@@ -11,6 +12,7 @@ from sqlalchemy import delete, select
 from deployments.limits.ledger import Charges
 from deployments.limits.window import WINDOW_S
 from deployments.state.database.connection import Database
+from deployments.state.database.ids import id_groups
 from deployments.state.database.tables import limiter_charges, limiter_state
 
 _NAME = "gatekeeper"
@@ -60,6 +62,25 @@ async def save_snapshot(database: Database, snapshot: Snapshot) -> None:
         await connection.execute(delete(limiter_charges).where(old))
         state = {"name": _NAME, "journal": snapshot.journal_id, "segment": snapshot.segment, "at": snapshot.at}
         await connection.execute(database.upsert(limiter_state, ["name"]), [state])
+
+
+async def used_in_minute(database: Database, key_ids: Sequence[str], now: float) -> dict[str, tuple[int, int]]:
+    """Return how many requests and tokens count against the minute of each key at `now`, as of the last snapshot.
+
+    Keys that were not charged are left out. Room that is leased to an ingress replica counts as used.
+    """
+    used: dict[str, tuple[int, int]] = {}
+    async with database.read() as connection:
+        for ids in id_groups(key_ids):
+            query = select(limiter_charges).where(
+                limiter_charges.c.key_id.in_(ids), limiter_charges.c.at >= now - _KEPT_S
+            )
+            for row in (await connection.execute(query)).all():
+                counts = [
+                    sum(a for at, a in _unpack(data) if at + WINDOW_S > now) for data in (row.requests, row.tokens)
+                ]
+                used[row.key_id] = (counts[0], counts[1])
+    return used
 
 
 def _pack(entries: list[tuple[float, int]]) -> bytes:

@@ -8,6 +8,7 @@ from pydantic import Field, WithJsonSchema, model_validator
 from deployments.config import Section
 from deployments.models.adapters import AdapterConfig, AdapterName
 from deployments.models.contract.engine import Adapter, ModelCard
+from deployments.models.price import PriceConfig
 from deployments.operations import MODEL_OPERATIONS, Operation, Task, operations_of
 
 RELEASED = 1767225600  # `created` of a model that does not say: the first day of 2026, so that it never changes.
@@ -55,6 +56,7 @@ class ModelConfig(Section):
         adapters: LoRA adapters by name; clients name one `ID:NAME`. `engine_kwargs` may set vLLM's `max_loras`,
             `max_cpu_loras` and `max_lora_rank`.
         adapters_from: the directory or bucket's address with a folder for each adapter that names no source.
+        price: what a million tokens cost; without it requests cost nothing.
         env: environment variables of the engine's processes.
         max_concurrent_requests: how many requests run in one replica's engine at once.
         max_queued_requests: how many more may wait for a replica.
@@ -93,6 +95,7 @@ class ModelConfig(Section):
     ray_actor_options: dict[str, Any] = {}
     placement_group_config: dict[str, Any] | None = None
     engine_kwargs: dict[str, Any] = {}
+    price: PriceConfig | None = None
     env: dict[str, str] = {}
     max_model_len: int | None = Field(default=None, ge=1)
     tool_parser: str | None = None

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from deployments.operations import Operation
+from deployments.state.audit.log import command_line_actor
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
 from deployments.state.identity.tiers import Tiers
 from serve_app.cli.database import ConfigOption, DatabaseUrlOption, JsonOption, Place, StateDirOption, Stores, run
@@ -72,7 +73,7 @@ def create_key(
 
     async def work(stores: Stores) -> tuple[ApiKey, str]:
         new = NewKey(name=name, account=account, organization=organization, is_admin=admin, **values)
-        return await stores.keys.create(new)
+        return await stores.keys.create(new, by=command_line_actor())
 
     _print_issued(*run(Place(config, state_dir, database_url), work, may_create=True), as_json=as_json)
 
@@ -164,7 +165,7 @@ def limit_key(
             values[field] = None
 
     async def work(stores: Stores) -> ApiKey:
-        return await stores.keys.limit(key_id, KeyChange(**values))
+        return await stores.keys.limit(key_id, KeyChange(**values), by=command_line_actor())
 
     _print_key(run(Place(config, state_dir, database_url), work), as_json=as_json)
 
@@ -181,7 +182,9 @@ def rotate_key(
     """Give a key a new secret. It is shown now and never again; id, limits and usage stay."""
     overlap_s = parse_duration(overlap)
     place = Place(config, state_dir, database_url)
-    _print_issued(*run(place, lambda stores: stores.keys.rotate(key_id, overlap_s)), as_json=as_json)
+    _print_issued(
+        *run(place, lambda stores: stores.keys.rotate(key_id, overlap_s, by=command_line_actor())), as_json=as_json
+    )
 
 
 @app.command("revoke")
@@ -193,7 +196,10 @@ def revoke_key(
     database_url: DatabaseUrlOption = None,
 ) -> None:
     """Revoke a key for good. Every ingress refuses it within a second."""
-    _print_key(run(Place(config, state_dir, database_url), lambda stores: stores.keys.revoke(key_id)), as_json=as_json)
+    _print_key(
+        run(Place(config, state_dir, database_url), lambda stores: stores.keys.revoke(key_id, by=command_line_actor())),
+        as_json=as_json,
+    )
 
 
 def _changes(

@@ -99,8 +99,9 @@ class OutcomeResponse:
             self._trace.write_ahead = None
 
     def _settle(self) -> None:
-        usage = self._outcome.stream.summary.usage
-        self._trace.usage = usage
+        summary = self._outcome.stream.summary
+        usage = summary.usage
+        self._trace.usage, self._trace.tool_use = usage, summary.tool_use
         self._ticket.settle(usage)
 
     async def _close(self) -> None:

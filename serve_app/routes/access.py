@@ -8,6 +8,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from deployments.operations import Operation
+from deployments.state.audit.log import Actor
 from deployments.state.identity.principal import Principal
 from serve_app.http.auth import authenticate, authenticate_admin
 from serve_app.http.middleware import TRACE
@@ -59,6 +60,11 @@ async def admin_caller(request: Request) -> Principal:
     principal = await authenticate_admin(request, services_of(request).gatekeeper)
     trace_of(request).principal = principal
     return principal
+
+
+def actor_of(principal: Principal) -> Actor:
+    """Return the holder of an admin key as the audit log names it."""
+    return Actor("api_key", principal.key_id)
 
 
 def json_response(content: Any, status: int = 200) -> Response:

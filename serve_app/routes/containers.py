@@ -7,6 +7,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from deployments.models.contract.engine import ToolUse
 from deployments.operations import Operation
 from deployments.state.containers.store import ContainerPage, StoredContainer
 from deployments.state.identity.principal import Principal
@@ -17,7 +18,7 @@ from serve_app.http.forms import FormEvent, PartBegin, PartData
 from serve_app.operations.containers.files import ContainerFiles, FileCopy, path_in
 from serve_app.operations.containers.refusals import expired
 from serve_app.operations.containers.service import Containers, NewContainer
-from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
+from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query, unknown_after
 from serve_app.routes.upload import form_events
@@ -44,6 +45,7 @@ async def create_container(request: Request) -> Response:
     made = await containers.create(
         principal, NewContainer(body.name, minutes, body.memory_limit, tuple(body.file_ids or ()))
     )
+    trace_of(request).tool_use = ToolUse(code_sessions=1)
     return json_response(container_to_wire(made))
 
 

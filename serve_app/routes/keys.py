@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from deployments.state.audit.log import Actor
 from deployments.state.identity.key_store import KeyNotFound, KeyRefused, KeyStore
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
 from serve_app.errors.api import BadRequest, NotFound
-from serve_app.routes.access import Deleted, admin_caller, deleted_response, json_response, services_of
+from serve_app.routes.access import Deleted, actor_of, admin_caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import parse_query
 from serve_app.schemas.base import WireModel
@@ -72,17 +73,17 @@ class KeyList(TypedDict):
 @answers(IssuedKey, body=NewKey)
 async def create_key(request: Request) -> Response:
     """Issue a key. Only this response shows its secret."""
-    keys = await _keys(request)
+    keys, by = await _keys(request)
     new = parse_json_body(await request.body(), NewKey)
     with _key_errors(request):
-        key, secret = await keys.create(new)
+        key, secret = await keys.create(new, by=by)
     return json_response({**key_to_wire(key), "secret": secret})
 
 
 @answers(KeyList, query=KeyQuery)
 async def list_keys(request: Request) -> Response:
     """Return the keys, newest first: those of `account` where it is given; `include_revoked=true` adds revoked keys."""
-    keys = await _keys(request)
+    keys, _ = await _keys(request)
     query = parse_query(request, KeyQuery)
     found = await keys.list_keys(query.account, include_revoked=query.include_revoked)
     return json_response({"object": "list", "data": [key_to_wire(key) for key in found], "has_more": False})
@@ -91,7 +92,7 @@ async def list_keys(request: Request) -> Response:
 @answers(ShownKey)
 async def show_key(request: Request) -> Response:
     """Return one key, revoked or not."""
-    keys = await _keys(request)
+    keys, _ = await _keys(request)
     with _key_errors(request):
         return json_response(key_to_wire(await keys.show(_key_id(request))))
 
@@ -99,28 +100,28 @@ async def show_key(request: Request) -> Response:
 @answers(ShownKey, body=KeyChange)
 async def limit_key(request: Request) -> Response:
     """Change those of a key's limits, scopes, expiry and retention that the body names."""
-    keys = await _keys(request)
+    keys, by = await _keys(request)
     change = parse_json_body(await request.body(), KeyChange)
     with _key_errors(request):
-        return json_response(key_to_wire(await keys.limit(_key_id(request), change)))
+        return json_response(key_to_wire(await keys.limit(_key_id(request), change, by=by)))
 
 
 @answers(IssuedKey, body=Rotation)
 async def rotate_key(request: Request) -> Response:
     """Give a key a new secret. Only this response shows it."""
-    keys = await _keys(request)
+    keys, by = await _keys(request)
     rotation = parse_json_body(await request.body() or b"{}", Rotation)
     with _key_errors(request):
-        key, secret = await keys.rotate(_key_id(request), rotation.overlap_s)
+        key, secret = await keys.rotate(_key_id(request), rotation.overlap_s, by=by)
     return json_response({**key_to_wire(key), "secret": secret})
 
 
 @answers(Deleted)
 async def revoke_key(request: Request) -> Response:
     """Revoke a key for good."""
-    keys = await _keys(request)
+    keys, by = await _keys(request)
     with _key_errors(request):
-        key = await keys.revoke(_key_id(request))
+        key = await keys.revoke(_key_id(request), by=by)
     return deleted_response(key.key_id, "organization.api_key.deleted")
 
 
@@ -152,9 +153,9 @@ def _whole(at: float | None) -> int | None:
     return None if at is None else int(at)
 
 
-async def _keys(request: Request) -> KeyStore:
-    await admin_caller(request)
-    return services_of(request).keys
+async def _keys(request: Request) -> tuple[KeyStore, Actor]:
+    principal = await admin_caller(request)
+    return services_of(request).keys, actor_of(principal)
 
 
 def _key_id(request: Request) -> str:

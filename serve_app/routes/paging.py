@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from types import UnionType
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -33,21 +34,39 @@ class Page(TypedDict, Generic[Item]):
 def parse_query(request: Request, schema: type[Query]) -> Query:
     """Return the query of a request as its schema has it; parameters that the schema does not know are left out.
 
+    A list is a parameter that is repeated, with or without "[]" behind its name, or values between commas.
+
     Raises:
         BadRequest: a parameter is of a wrong type or out of range.
     """
-    value = {}
-    for name, field in schema.model_fields.items():
+    value: dict[str, Any] = {}
+    for field_name, field in schema.model_fields.items():
+        name = field.alias or field_name
+        kinds = _kinds_of(field.annotation)
+        if list in kinds:
+            texts = [*request.query_params.getlist(name), *request.query_params.getlist(f"{name}[]")]
+            if texts:
+                value[name] = [part for text in texts for part in text.split(",")]
+            continue
         text = request.query_params.get(name)
         if text is None:
             continue
-        if field.annotation in (int, int | None):
+        if int in kinds:
             value[name] = parse_number(text)
-        elif field.annotation is bool:
+        elif bool in kinds:
             value[name] = _BOOLEANS.get(text.lower(), text)
         else:
             value[name] = text
     return validate_body(value, schema)
+
+
+def _kinds_of(annotation: Any) -> set[Any]:
+    """Return the plain types of an annotation, without its bounds and None."""
+    if get_origin(annotation) is Annotated:
+        return _kinds_of(get_args(annotation)[0])
+    if isinstance(annotation, UnionType) or get_origin(annotation) is Union:
+        return {kind for part in get_args(annotation) for kind in _kinds_of(part)}
+    return {get_origin(annotation) or annotation}
 
 
 def parse_number(text: str) -> int | str:

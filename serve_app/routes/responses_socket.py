@@ -132,7 +132,7 @@ class _Session:
                 await self._send_events(answer, trace)
             finally:
                 await answer.aclose()
-                trace.usage = answer.summary.usage
+                trace.usage, trace.tool_use = answer.summary.usage, answer.summary.tool_use
                 ticket.settle(trace.usage)
         self._remembered = answer.remember()
 

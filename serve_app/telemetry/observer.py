@@ -10,6 +10,7 @@ from typing import Protocol
 
 import orjson
 
+from deployments.models.price import NO_PRICES, Prices
 from deployments.state.usage.record import RequestLog, RequestRecord
 from serve_app.telemetry.log import request_logger
 from serve_app.telemetry.trace import RequestTrace, record_of
@@ -30,9 +31,10 @@ class Metrics(Protocol):
 class Observer:
     """Records requests as they begin and end."""
 
-    def __init__(self, request_log: RequestLog, metrics: Metrics) -> None:
+    def __init__(self, request_log: RequestLog, metrics: Metrics, prices: Prices = NO_PRICES) -> None:
         self._request_log = request_log
         self._metrics = metrics
+        self._prices = prices
 
     def begin(self) -> None:
         """Record that a request has come in."""
@@ -40,12 +42,12 @@ class Observer:
 
     def write_ahead(self, trace: RequestTrace, *, route: str, ended: float) -> None:
         """Take down that a request ends, before its client can know: it counts even if this process dies now."""
-        record = record_of(trace, route=route, ended=ended)
+        record = record_of(trace, route=route, ended=ended, prices=self._prices)
         self._request_log.write_ahead(record if record.status else replace(record, status=int(HTTPStatus.OK)))
 
     def end(self, trace: RequestTrace, *, route: str, ended: float) -> None:
         """Record that a request has ended."""
-        record = record_of(trace, route=route, ended=ended)
+        record = record_of(trace, route=route, ended=ended, prices=self._prices)
         self._metrics.end(record)
         if not trace.is_repeated:
             self._request_log.record(record)

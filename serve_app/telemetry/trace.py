@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.models.contract.engine import Usage
+from deployments.models.contract.engine import NO_TOOL_USE, ToolUse, Usage
+from deployments.models.price import NO_PRICES, Prices
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import weighted
 from deployments.state.usage.record import RequestRecord
@@ -34,6 +35,7 @@ class RequestTrace:
     code: str | None = None
     stream: bool = False
     usage: Usage | None = None
+    tool_use: ToolUse = NO_TOOL_USE
     service_tier: str = "default"
     token_weight: float = 1.0
     first_piece_at: float | None = None
@@ -42,11 +44,19 @@ class RequestTrace:
     batch_id: str | None = None
 
 
-def record_of(trace: RequestTrace, *, route: str, ended: float) -> RequestRecord:
+def record_of(trace: RequestTrace, *, route: str, ended: float, prices: Prices = NO_PRICES) -> RequestRecord:
     """Return the request as one line of the request log; `ended` is on the monotonic clock."""
     principal = trace.principal
     usage = trace.usage or Usage()
     first = trace.first_piece_at
+    costs = prices.costs(
+        trace.model,
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+        is_flex=trace.service_tier == "flex",
+        is_batch=trace.batch_id is not None,
+    )
     return RequestRecord(
         request_id=trace.request_id,
         at=trace.at,
@@ -67,4 +77,10 @@ def record_of(trace: RequestTrace, *, route: str, ended: float) -> RequestRecord
         batch_id=trace.batch_id,
         service_tier=None if trace.service_tier == "default" else trace.service_tier,
         discounted_tokens=usage.total_tokens - weighted(usage.total_tokens, trace.token_weight),
+        file_search_calls=trace.tool_use.file_searches,
+        web_search_calls=trace.tool_use.web_searches,
+        code_sessions=trace.tool_use.code_sessions,
+        input_cost=costs.input,
+        cached_cost=costs.cached,
+        output_cost=costs.output,
     )

@@ -94,6 +94,17 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
 
+class ToolUse(NamedTuple):
+    """How often a request used the service's tools; `code_sessions` are the containers that it began."""
+
+    file_searches: int = 0
+    web_searches: int = 0
+    code_sessions: int = 0
+
+
+NO_TOOL_USE = ToolUse()
+
+
 @dataclass(slots=True)
 class Summary:
     """An engine's report beside the answer; complete with its last piece.
@@ -106,6 +117,7 @@ class Summary:
     usage: Usage | None = None
     finish_reasons: list[str] = field(default_factory=list)
     written: bytearray = field(default_factory=bytearray)
+    tool_use: ToolUse = NO_TOOL_USE
 
 
 class EngineStream(Protocol):

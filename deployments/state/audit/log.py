@@ -61,9 +61,8 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which entries are shown: those with any of the given values; None leaves a field open. Times are Unix seconds.
-
-    `since` and `until` belong to the range; `after` and `before` do not.
+    """Which entries are shown: those with any of the given values; None leaves a field open. Times are Unix seconds:
+    from `since`, before `until`.
     """
 
     events: tuple[str, ...] | None = None
@@ -72,8 +71,6 @@ class AuditFilter:
     accounts: tuple[str, ...] | None = None
     since: float | None = None
     until: float | None = None
-    after: float | None = None
-    before: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +172,7 @@ def _conditions(where: AuditFilter) -> list[Any]:
     if where.since is not None:
         conditions.append(log.at >= where.since)
     if where.until is not None:
-        conditions.append(log.at <= where.until)
-    if where.after is not None:
-        conditions.append(log.at > where.after)
-    if where.before is not None:
-        conditions.append(log.at < where.before)
+        conditions.append(log.at < where.until)
     return conditions
 
 

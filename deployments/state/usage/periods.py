@@ -2,8 +2,9 @@
 
 from typing import get_args
 
-from deployments.state.database.usage_tables import Width
+from deployments.state.database import usage_tables
 
+Width = usage_tables.Width
 WIDTHS: tuple[Width, ...] = get_args(Width)
 WIDTH_S: dict[Width, int] = {"1m": 60, "1h": 3_600, "1d": 86_400}
 KEPT_S: dict[Width, int | None] = {"1m": 2 * 86_400, "1h": 90 * 86_400, "1d": None}

@@ -31,6 +31,8 @@ class UsageFilter:
     key_ids: tuple[str, ...] | None = None
     models: tuple[str, ...] | None = None
     operations: tuple[str, ...] | None = None
+    other_operations: tuple[str, ...] = ()
+    """Operations that are not counted."""
     service_tiers: tuple[str, ...] | None = None
     is_batch: bool | None = None
     has_run: bool = False
@@ -156,19 +158,23 @@ class UsageReader:
         start: float,
         end: float,
         *,
-        account: str | None = None,
+        accounts: tuple[str, ...] | None = None,
         models: tuple[str, ...] | None = None,
         by_model: bool = True,
         as_one: bool = False,
     ) -> list[Latency]:
         """Return percentiles by period, model and metric, in that order; `as_one` takes all periods as one.
 
-        They are those of an account, or of all accounts together if it is None.
+        They are those of `accounts` together, of all if that is None.
         """
         table = LATENCY[width]
         first = start_of(start, width)
         columns = [*(() if as_one else (table.c.start,)), *((table.c.model,) if by_model else ()), table.c.metric]
-        conditions = [table.c.start >= first, table.c.start < end, table.c.account == (account or "")]
+        conditions = [
+            table.c.start >= first,
+            table.c.start < end,
+            table.c.account.in_(("",) if accounts is None else accounts),
+        ]
         if models is not None:
             conditions.append(table.c.model.in_(models))
         query = (
@@ -238,6 +244,8 @@ def _conditions(table: Table, width: Width, start: float, end: float, where: Usa
     ):
         if wanted is not None:
             conditions.append(table.c[name].in_(wanted))
+    if where.other_operations:
+        conditions.append(table.c.operation.not_in(where.other_operations))
     if where.is_batch is not None:
         conditions.append(table.c.is_batch.is_(where.is_batch))
     if where.has_run:

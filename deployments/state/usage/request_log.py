@@ -5,13 +5,13 @@ import binascii
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from sqlalchemy import ColumnElement, RowMapping, and_, or_, select
+from sqlalchemy import ColumnElement, RowMapping, and_, func, or_, select
 
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import clean_id
 from deployments.state.database.tables import request_log
 from deployments.state.usage.record import RequestRecord
-from deployments.state.usage.rollups import BATCH_PREFIX
+from deployments.state.usage.rollups import BATCH_PREFIX, TOO_MANY_REQUESTS
 
 MAX_PAGE = 1_000
 COLUMNS = [column.name for column in request_log.c if column.name not in ("record_id", "operation")]
@@ -78,6 +78,19 @@ class RequestLogReader:
         shown = rows[:limit]
         next_cursor = _cursor_of(shown[-1]) if len(rows) > limit else None
         return RequestPage([to_record(row) for row in shown], next_cursor)
+
+    async def num_refused(self, since: float, account: str | None = None) -> dict[str, int]:
+        """Return how many requests of each key were refused with 429 since then; keys without any are left out."""
+        log = request_log.c
+        query = (
+            select(log.key_id, func.count())
+            .where(log.at >= since, log.status == TOO_MANY_REQUESTS, log.key_id.is_not(None))
+            .group_by(log.key_id)
+        )
+        if account is not None:
+            query = query.where(log.account == account)
+        async with self._database.read() as connection:
+            return {row[0]: row[1] for row in await connection.execute(query)}
 
     async def every(self, where: RequestFilter) -> AsyncIterator[list[RequestRecord]]:
         """Yield all requests, newest first, in pages of MAX_PAGE."""

@@ -20,7 +20,7 @@ from deployments.state.usage.periods import WIDTHS, start_of
 
 BATCH_PREFIX = "batch_"
 """The ids of batches begin so, and with them the record ids of their lines."""
-_TOO_MANY_REQUESTS = 429
+TOO_MANY_REQUESTS = 429
 _MAX_OPERATION = 32
 _CAUGHT_UP_AT_ONCE = 2_000
 _SUMMED = COUNTS[3:]
@@ -56,7 +56,7 @@ async def add_requests(connection: AsyncConnection, database: Database, changes:
         model = _model_of(row)
         key = (row["account"], row["key_id"], model, row["operation"], is_batch, row["service_tier"] or "")
         status = row["status"]
-        counts = [1, int(status >= 400), int(status == _TOO_MANY_REQUESTS), *(row[name] for name in _SUMMED)]
+        counts = [1, int(status >= 400), int(status == TOO_MANY_REQUESTS), *(row[name] for name in _SUMMED)]
         total = usage.setdefault((minute, *key), [0] * len(COUNTS))
         for index, count in enumerate(counts):
             total[index] += sign * count

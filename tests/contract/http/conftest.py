@@ -21,6 +21,7 @@ from batch.run import RunContext
 from batch.stores import Stores, create_stores
 from batch.worker import LineWorker
 from deployments.models.client.startup import ModelStartup
+from deployments.models.price import NO_PRICES, Prices
 from deployments.operations import operations_of
 from deployments.state.batches.store import BatchStore
 from deployments.state.config import StateConfig
@@ -114,6 +115,11 @@ class World:
     built_ins: dict[str, Any] = field(default_factory=dict)
     containers: Any = None
     file_search: Any = None
+    usage: Any = field(default_factory=lambda: _Absent())
+    request_log: Any = field(default_factory=lambda: _Absent())
+    audit: Any = field(default_factory=lambda: _Absent())
+    used_in_minute: Any = None
+    prices: Prices = NO_PRICES
     timing: Timing = field(default_factory=lambda: Timing(1.0, 0.05, 0.005, 0.05, 0.01, 0.01))
     runners: list[BackgroundRunner] = field(default_factory=list)
 
@@ -128,7 +134,7 @@ class World:
         policies = create_policies(self.safety, self.directory)
         storage = self.storage()
         operations = create_operations(self.directory, salt, policies, storage, self.built_ins, self.moderation)
-        observer = Observer(self.log, self.metrics)
+        observer = Observer(self.log, self.metrics, self.prices)
         runner = BackgroundRunner(operations.responses, storage, self.gatekeeper, observer, self.timing)
         self.runners.append(runner)
         return create_asgi_app(
@@ -149,6 +155,10 @@ class World:
                 containers=self.containers,
                 file_search=self.file_search,
                 background=runner,
+                usage=self.usage,
+                request_log=self.request_log,
+                audit=self.audit,
+                used_in_minute=self.used_in_minute,
                 body_bounds=self.bounds,
                 startup=self.startup,
             )

@@ -74,8 +74,8 @@ async def test_latencies_are_those_of_answers_by_model_and_account(database: Dat
     assert found.keys() == {("acme/small", "ttft"), ("acme/small", "total"), ("acme/large", "total")}
     small = found["acme/small", "total"]
     assert [small.num_requests, small.p50_s, small.p95_s, small.p99_s] == pytest.approx([100, 5.0, 9.5, 9.9], rel=0.03)
-    assert {one.model for one in await reader.latency("1h", NOON, NOON + 1, account="other")} == {"acme/large"}
-    (together,) = await reader.latency("1h", NOON - 3_600, NOON + 1, account="other", by_model=False, as_one=True)
+    assert {one.model for one in await reader.latency("1h", NOON, NOON + 1, accounts=("other",))} == {"acme/large"}
+    (together,) = await reader.latency("1h", NOON - 3_600, NOON + 1, accounts=("other",), by_model=False, as_one=True)
     assert (together.start, together.model, together.num_requests) == (NOON - 3_600, None, 1)
 
 

@@ -181,6 +181,8 @@ class BackgroundRunner:
             self._running.pop(turn.response["id"], None)
             running.notify_followers()
             trace.usage = None if is_handed_over else running.run.usage()
+            if not is_handed_over:
+                trace.tool_use = running.run.tool_use()
             running.settle(trace.usage)
             self._observer.end(trace, route=ROUTE, ended=time.perf_counter())
 

@@ -129,6 +129,7 @@ class ResponseAnswer:
     def _settle(self) -> None:
         if self._run is not None:
             self.summary.usage = self._run.usage()
+            self.summary.tool_use = self._run.tool_use()
             self.summary.finish_reasons = [self._run.state.finish_reason or ""]
 
     async def aclose(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from deployments.models.contract.engine import EngineStream, Usage
+from deployments.models.contract.engine import EngineStream, ToolUse, Usage
 from deployments.models.contract.errors import EngineError, RequestRejected
 from deployments.models.contract.render import parse_events
 from deployments.state.responses.values import StoredTurn
@@ -23,6 +23,7 @@ from serve_app.operations.responses.prompt.history import ServerRun, drop_oldest
 from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.resume.journal import EmittedEvents, Journal
 from serve_app.operations.responses.run.tool_calls import ToolCalls
+from serve_app.operations.responses.run.tool_use import count_tool_use
 from serve_app.operations.responses.storage.items import without_opened_text
 from serve_app.operations.responses.tools.contract import ToolBounds
 from serve_app.telemetry.log import log_bug
@@ -94,6 +95,10 @@ class ResponseRun:
             cached_tokens=total.cached_tokens + running.cached_tokens,
             reasoning_tokens=total.reasoning_tokens + running.reasoning_tokens,
         )
+
+    def tool_use(self) -> ToolUse:
+        """Return how often the service's tools were used so far."""
+        return count_tool_use(self.state.items, [*self.turn.before.items, *self.turn.input], self.turn.request.tools)
 
     async def events(self, lead: list[bytes]) -> AsyncGenerator[list[bytes]]:
         """Yield the events as they come, `lead` before the first of them; the terminal event comes alone, at the end.

@@ -2,7 +2,7 @@
 
 Rows of the request log without an operation were written by a version before this one: they are not in the sums yet,
 and `usage.rollups` adds them. The usage by day of the version before, as far as the request log no longer reaches,
-becomes days without an operation.
+becomes days of chats, or without an operation where nothing was written.
 """
 
 import sqlalchemy as sa
@@ -103,6 +103,7 @@ def _keep_old_days() -> None:
     start = "CAST(strftime('%s', u.day) AS BIGINT)" if is_sqlite else "EXTRACT(EPOCH FROM u.day)::BIGINT"
     day = "date(at, 'unixepoch')" if is_sqlite else "(to_timestamp(at) AT TIME ZONE 'UTC')::date"
     false = "0" if is_sqlite else "FALSE"
+    operation = "CASE WHEN u.completion_tokens > 0 THEN 'chat' ELSE '' END"  # What wrote text was most likely a chat.
     old = ("num_requests", "num_errors", "prompt_tokens", "completion_tokens", "cached_tokens", "discounted_tokens")
     left = ", ".join(f"u.{name} - COALESCE(r.{name}, 0)" if name in old else "0" for name in _COUNTS)
     has_run = "status < 400 OR prompt_tokens > 0 OR completion_tokens > 0"
@@ -110,7 +111,7 @@ def _keep_old_days() -> None:
     op.execute(
         f"""INSERT INTO usage_days (start, account, key_id, model, operation, is_batch, service_tier,
             {", ".join(_COUNTS)})
-        SELECT {start}, u.account, u.key_id, u.model, '', {false}, '', {left}
+        SELECT {start}, u.account, u.key_id, u.model, {operation}, {false}, '', {left}
         FROM usage u LEFT JOIN (
             SELECT key_id, {day} AS day, CASE WHEN {has_run} THEN COALESCE(model, '') ELSE '' END AS model,
                 COUNT(*) AS num_requests, SUM(CASE WHEN status >= 400 THEN 1 ELSE 0 END) AS num_errors, {logged}

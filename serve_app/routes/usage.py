@@ -1,0 +1,271 @@
+"""/v1/organization/usage/* and /v1/organization/costs: what was used by minute, hour and day, as OpenAI shows it.
+
+A project is an account. An ordinary key sees its own account, if its scopes allow `usage`; an admin key sees all.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.operations import Operation
+from deployments.state.usage.periods import WIDTH_S, Width, start_of
+from deployments.state.usage.reading import Group, UsageFilter, UsageSum
+from serve_app.errors.api import BadRequest
+from serve_app.routes.access import caller, json_response, services_of
+from serve_app.routes.contract import answers
+from serve_app.routes.costs import costs_of
+from serve_app.routes.paging import parse_query
+from serve_app.schemas.usage import DEFAULT_BUCKETS, MAX_BUCKETS, CostQuery, PeriodQuery, UsageQuery
+
+_ANSWER = "openai.types.admin.organization.UsageCompletionsResponse"
+_TEXT = ("chat", "completions", "responses")
+_GROUPS: Mapping[str, Group] = {
+    "project_id": "account",
+    "api_key_id": "key_id",
+    "model": "model",
+    "batch": "is_batch",
+    "service_tier": "service_tier",
+    "operation": "operation",
+}
+_PAGE = "page_"
+
+Results = Mapping[int, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """The periods of one page: `num` of a width from `start` on, of a range that ends at `end` (Unix seconds)."""
+
+    width: Width
+    start: int
+    num: int
+    end: float
+
+    @property
+    def until(self) -> float:
+        """The end of the page."""
+        return min(self.end, self.start + self.num * WIDTH_S[self.width])
+
+
+async def accounts_of(request: Request, project_ids: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the accounts that the request may and wants to see, None for all.
+
+    Raises:
+        PermissionDenied, Unauthenticated, InvalidKey, Unavailable: as `caller` does.
+    """
+    principal = await caller(request, Operation.USAGE)
+    if principal.is_admin:
+        return None if project_ids is None else tuple(project_ids)
+    return (principal.account,) if project_ids is None or principal.account in project_ids else ()
+
+
+def periods_of(query: PeriodQuery) -> Periods:
+    """Return the periods of the page that a query asks for.
+
+    Raises:
+        BadRequest: there are too many, the range ends before it begins, or the page is none.
+    """
+    width = query.bucket_width
+    num = query.limit or DEFAULT_BUCKETS[width]
+    if num > MAX_BUCKETS[width]:
+        raise BadRequest(
+            f"Invalid 'limit': with 'bucket_width={width}' it may be {MAX_BUCKETS[width]} at most.",
+            param="limit",
+            code="integer_above_max_value",
+        )
+    end = time.time() if query.end_time is None else query.end_time
+    if query.end_time is not None and query.end_time <= query.start_time:
+        raise BadRequest("Invalid 'end_time': it must be after 'start_time'.", param="end_time", code="invalid_value")
+    start = start_of(query.start_time, width)
+    if query.page is not None:
+        place = query.page.removeprefix(_PAGE)
+        if not place.isascii() or not place.isdigit() or len(place) > 12 or int(place) % WIDTH_S[width]:
+            raise BadRequest("Invalid 'page': take it from the answer before.", param="page", code="invalid_value")
+        start = max(start, int(place))
+    return Periods(width, start, num, end)
+
+
+def page_response(periods: Periods, results: Results) -> Response:
+    """Return a page of buckets, each with its results; empty ones are shown too."""
+    width_s = WIDTH_S[periods.width]
+    starts = range(periods.start, max(periods.start, -int(-periods.until // 1)), width_s)
+    buckets = [
+        {"object": "bucket", "start_time": start, "end_time": start + width_s, "results": results.get(start, [])}
+        for start in starts
+    ]
+    following = periods.start + periods.num * width_s
+    has_more = following < periods.end
+    next_page = f"{_PAGE}{following}" if has_more else None
+    return json_response({"object": "page", "data": buckets, "has_more": has_more, "next_page": next_page})
+
+
+async def _sums(
+    request: Request, query: UsageQuery, where: UsageFilter, groups: Iterable[str]
+) -> tuple[Periods, list[UsageSum]]:
+    """Return the periods and the sums that a query asks for; `groups` tell this kind of usage apart."""
+    accounts = await accounts_of(request, query.project_ids)
+    where = replace(
+        where,
+        accounts=accounts,
+        key_ids=None if query.api_key_ids is None else tuple(query.api_key_ids),
+        models=None if query.models is None else tuple(query.models),
+        is_batch=query.batch,
+    )
+    if query.user_ids is not None:  # No request belongs to a user.
+        where = replace(where, accounts=())
+    periods = periods_of(query)
+    group_by = [_GROUPS[name] for name in query.group_by if name in groups and name in _GROUPS]
+    return periods, await services_of(request).usage.buckets(
+        periods.width, periods.start, periods.until, group_by=group_by, where=where
+    )
+
+
+def _by_start(sums: Iterable[UsageSum], to_wire: Callable[[UsageSum], dict[str, Any]]) -> Results:
+    results: dict[int, list[dict[str, Any]]] = {}
+    for one in sums:
+        results.setdefault(one.start, []).append(to_wire(one))
+    return results
+
+
+def _grouped(one: UsageSum, query: UsageQuery, *names: str) -> dict[str, Any]:
+    """Return the fields that tell results apart: null where they were not asked for."""
+    values = {
+        "project_id": one.account,
+        "user_id": None,
+        "api_key_id": one.key_id,
+        "model": one.model,
+        "batch": one.is_batch,
+        "service_tier": "default" if one.service_tier == "" else one.service_tier,
+        "operation": one.operation,
+        "api_source": "unlabeled" if "api_source" in query.group_by else None,
+    }
+    return {name: values[name] for name in names}
+
+
+_ALL = ("project_id", "user_id", "api_key_id", "model", "batch", "service_tier", "operation", "api_source")
+
+
+@answers(_ANSWER, query=UsageQuery)
+async def show_completions(request: Request) -> Response:
+    """Return the tokens of chats, completions and responses."""
+    query = parse_query(request, UsageQuery)
+    periods, sums = await _sums(request, query, UsageFilter(operations=_TEXT, has_run=True), _ALL)
+
+    def to_wire(one: UsageSum) -> dict[str, Any]:
+        uncached = one.prompt_tokens - one.cached_tokens
+        return {
+            "object": "organization.usage.completions.result",
+            "input_tokens": one.prompt_tokens,
+            "output_tokens": one.completion_tokens,
+            "num_model_requests": one.num_requests,
+            "input_cached_tokens": one.cached_tokens,
+            "input_uncached_tokens": uncached,
+            "input_text_tokens": uncached,
+            "output_text_tokens": one.completion_tokens,
+            "input_cached_text_tokens": one.cached_tokens,
+            "input_audio_tokens": 0,
+            "output_audio_tokens": 0,
+            **_grouped(one, query, *_ALL),
+        }
+
+    return page_response(periods, _by_start(sums, to_wire))
+
+
+@answers(_ANSWER, query=UsageQuery)
+async def show_embeddings(request: Request) -> Response:
+    """Return the tokens of embeddings, reranking and scores."""
+    return await _show_input(request, UsageFilter(other_operations=(*_TEXT, "moderations"), has_run=True), "embeddings")
+
+
+@answers(_ANSWER, query=UsageQuery)
+async def show_moderations(request: Request) -> Response:
+    """Return the tokens of moderations."""
+    return await _show_input(request, UsageFilter(operations=("moderations",)), "moderations")
+
+
+async def _show_input(request: Request, where: UsageFilter, kind: str) -> Response:
+    query = parse_query(request, UsageQuery)
+    names = ("project_id", "user_id", "api_key_id", "model")
+    periods, sums = await _sums(request, query, where, (*names, "batch", "operation"))
+
+    def to_wire(one: UsageSum) -> dict[str, Any]:
+        return {
+            "object": f"organization.usage.{kind}.result",
+            "input_tokens": one.prompt_tokens,
+            "num_model_requests": one.num_requests - (0 if where.has_run else one.num_errors),
+            **_grouped(one, query, *names, "batch", "operation"),
+        }
+
+    return page_response(periods, _by_start(sums, to_wire))
+
+
+@answers(_ANSWER, query=UsageQuery)
+async def show_vector_stores(request: Request) -> Response:
+    """Return how many bytes the vector stores held."""
+    query = parse_query(request, UsageQuery)
+    accounts = await accounts_of(request, query.project_ids)
+    periods = periods_of(query)
+    found = await services_of(request).usage.vector_store_bytes(
+        periods.width, periods.start, periods.until, accounts=accounts, by_account="project_id" in query.group_by
+    )
+    results: dict[int, list[dict[str, Any]]] = {}
+    for one in found:
+        shown = {"object": "organization.usage.vector_stores.result", "usage_bytes": one.num_bytes}
+        results.setdefault(one.start, []).append({**shown, "project_id": one.account})
+    return page_response(periods, results)
+
+
+def _show_calls(kind: str, count: str, field: str, *names: str) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint of a tool, of whose uses `count` is the sum and `field` the name on the wire."""
+
+    async def show(request: Request) -> Response:
+        query = parse_query(request, UsageQuery)
+        periods, sums = await _sums(request, query, UsageFilter(), names)
+
+        def to_wire(one: UsageSum) -> dict[str, Any]:
+            shown = {"object": f"organization.usage.{kind}.result", field: getattr(one, count)}
+            if kind == "web_searches":
+                shown |= {"num_model_requests": one.num_requests, "context_level": None}
+            return {**shown, **_grouped(one, query, *names)}
+
+        used = [one for one in sums if getattr(one, count)]
+        return page_response(periods, _by_start(used, to_wire))
+
+    return show
+
+
+show_code_sessions = _show_calls("code_interpreter_sessions", "code_sessions", "num_sessions", "project_id")
+show_file_searches = _show_calls("file_searches", "file_search_calls", "num_requests", *_ALL[:3])
+show_web_searches = _show_calls("web_searches", "web_search_calls", "num_requests", *_ALL[:4])
+for _endpoint, _summary in (
+    (show_code_sessions, "Return how many containers of the code interpreter were begun."),
+    (show_file_searches, "Return how often the tool file search was called."),
+    (show_web_searches, "Return how often the tool web search was called."),
+):
+    _endpoint.__doc__ = _summary
+    answers(_ANSWER, query=UsageQuery)(_endpoint)
+
+
+@answers("openai.types.admin.organization.UsageCostsResponse", query=CostQuery)
+async def show_costs(request: Request) -> Response:
+    """Return what requests cost, by the prices that held when they ran."""
+    query = parse_query(request, CostQuery)
+    accounts = await accounts_of(request, query.project_ids)
+    periods = periods_of(query)
+    by_item = "line_item" in query.group_by or query.line_items is not None
+    group_by = [_GROUPS[name] for name in ("project_id", "api_key_id") if name in query.group_by]
+    services = services_of(request)
+    sums = await services.usage.buckets(
+        periods.width,
+        periods.start,
+        periods.until,
+        group_by=[*group_by, "model"] if by_item else group_by,
+        where=UsageFilter(
+            accounts=accounts, key_ids=None if query.api_key_ids is None else tuple(query.api_key_ids), has_run=True
+        ),
+    )
+    return page_response(periods, costs_of(sums, query, services.currency))

@@ -1,0 +1,96 @@
+"""The queries of usage, costs, requests, latencies and the audit log; OpenAI's parameters where it has them."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from deployments.state.usage.periods import Width
+from serve_app.schemas.base import WireModel
+
+_Ids = Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=100)]
+_Time = Annotated[int, Field(ge=0, le=10**11)]
+_Cursor = Annotated[str, Field(max_length=256)]
+_Group = Literal["project_id", "user_id", "api_key_id", "model", "batch", "service_tier", "operation", "api_source"]
+
+DEFAULT_BUCKETS: dict[Width, int] = {"1m": 60, "1h": 24, "1d": 7}
+MAX_BUCKETS: dict[Width, int] = {"1m": 1_440, "1h": 168, "1d": 366}
+"""OpenAI's own bounds, but a year of days where it allows a month."""
+
+
+class PeriodQuery(WireModel):
+    """Which periods are shown, from `start_time` to `end_time` (Unix seconds), by default to now."""
+
+    start_time: _Time
+    end_time: _Time | None = None
+    bucket_width: Width = "1d"
+    limit: Annotated[int, Field(ge=1)] | None = None
+    page: _Cursor | None = None
+    project_ids: _Ids | None = None
+
+
+class UsageQuery(PeriodQuery):
+    """The query of usage. A project is an account; requests belong to no user."""
+
+    group_by: Annotated[list[_Group], Field(max_length=8)] = []
+    user_ids: _Ids | None = None
+    api_key_ids: _Ids | None = None
+    models: _Ids | None = None
+    batch: bool | None = None
+
+
+class CostQuery(PeriodQuery):
+    """The query of costs."""
+
+    bucket_width: Literal["1d"] = "1d"
+    group_by: Annotated[list[Literal["project_id", "user_id", "api_key_id", "line_item", "api_source"]], Field()] = []
+    api_key_ids: _Ids | None = None
+    line_items: _Ids | None = None
+
+
+class LatencyQuery(PeriodQuery):
+    """The query of latencies."""
+
+    bucket_width: Width = "1h"
+    models: _Ids | None = None
+
+
+class RequestLogQuery(WireModel):
+    """The query of the request log, newest first. `format` exports everything that is found."""
+
+    start_time: _Time | None = None
+    end_time: _Time | None = None
+    project_id: Annotated[str, Field(max_length=64)] | None = None
+    api_key_id: Annotated[str, Field(max_length=64)] | None = None
+    model: Annotated[str, Field(max_length=256)] | None = None
+    operation: Annotated[str, Field(max_length=32)] | None = None
+    status: Annotated[int, Field(ge=100, le=599)] | None = None
+    code: Annotated[str, Field(max_length=64)] | None = None
+    is_error: bool | None = None
+    batch_id: Annotated[str, Field(max_length=64)] | None = None
+    batch: bool | None = None
+    request_id: Annotated[str, Field(max_length=128)] | None = None
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+    after: _Cursor | None = None
+    format: Literal["json", "jsonl", "csv"] = "json"
+
+
+class LimitQuery(WireModel):
+    """Whose limits are shown."""
+
+    project_id: Annotated[str, Field(max_length=64)] | None = None
+
+
+class AuditQuery(WireModel):
+    """The query of the audit log, newest first."""
+
+    effective_at_gt: Annotated[_Time | None, Field(alias="effective_at[gt]")] = None
+    effective_at_gte: Annotated[_Time | None, Field(alias="effective_at[gte]")] = None
+    effective_at_lt: Annotated[_Time | None, Field(alias="effective_at[lt]")] = None
+    effective_at_lte: Annotated[_Time | None, Field(alias="effective_at[lte]")] = None
+    event_types: _Ids | None = None
+    actor_ids: _Ids | None = None
+    resource_ids: _Ids | None = None
+    project_ids: _Ids | None = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    after: _Cursor | None = None
+    before: _Cursor | None = None
