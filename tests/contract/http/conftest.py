@@ -316,7 +316,7 @@ async def run_batches(
     made = create_operations(world.directory, salt, None, world.storage(), world.built_ins, world.moderation)
     operations = made.by_path()
     counted: list[RequestRecord] = []
-    worker = LineWorker(stores, operations, config, counted.append, quick)
+    worker = LineWorker(stores, operations, config, counted.append, quick, world.prices)
     workers = fleet(worker)
     coordinator = Coordinator(RunContext(stores, workers, config, world.file_rules, world.tiers), quick)
     world.wake_batches = coordinator.poke
