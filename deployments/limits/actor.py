@@ -7,7 +7,7 @@ import asyncio
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from deployments.channel.client import Address
 from deployments.detached import NAMESPACE, start_detached, stop_detached
@@ -21,6 +21,8 @@ _CALL_TIMEOUT_S = 2.0
 _SYNC_TIMEOUT_S = 0.75
 """Two tries fit into the time after which the gatekeeper counts as away."""
 _STOP_S = 15.0
+_NUM_FIELDS_BEFORE = 19
+"""How many fields a record had in the version before: all up to `discounted_tokens`."""
 
 
 class GatekeeperActor(GatekeeperProcess):
@@ -76,7 +78,12 @@ class RayTransport:
 
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
         """Hand over request records; see `messages.Transport.record`."""
-        marks: tuple[str, int] = await self._call("record", client_id, first, rows)
+        try:
+            marks: tuple[str, int] = await self._call("record", client_id, first, rows)
+        except TypeError:
+            # A gatekeeper of the version before knows fewer fields of a record.
+            cut = [row[:_NUM_FIELDS_BEFORE] for row in rows]
+            marks = await self._call("record", client_id, first, cut)
         return marks
 
     async def refresh_keys(self) -> None:
@@ -98,6 +105,10 @@ class RayTransport:
             return await asyncio.wait_for(getattr(self._handle, method).remote(*args), _CALL_TIMEOUT_S)
         except TransportDown:
             raise
+        except RayTaskError as error:
+            if isinstance(error.cause, TypeError):
+                raise error.cause from None
+            raise TransportDown(f"The gatekeeper does not answer: {type(error).__name__}.") from None
         except (RayActorError, ValueError) as error:
             # It restarts under the same handle, or was replaced by another of this name.
             self._handle = None

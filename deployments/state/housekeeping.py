@@ -25,6 +25,7 @@ from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.store import LogTrim, UsageStore
+from deployments.state.usage.store_bytes import note_store_bytes
 from deployments.state.vector_stores.store import VectorStores
 from deployments.waiting import worth_logging
 
@@ -103,6 +104,7 @@ def create_chores(
         Chore("Ending expired vector stores", every.expired_s, VectorStores(database, vault, past).sweep),
         Chore("Forgetting ingress replicas that have stopped", every.expired_s, IngressRegister(database, past).sweep),
         Chore("Emptying the database's log", every.database_log_s, database.empty_log),
+        Chore("Noting what vector stores hold", every.expired_s, lambda: note_store_bytes(database, past)),
         Chore("Trimming the request log", every.request_log_s, trim.trim),
         Chore("Deleting orphaned files", every.orphans_s, files.sweep_orphans),
         Chore("Deleting orphaned parts", every.orphans_s, uploads.sweep_orphans),

@@ -38,10 +38,9 @@ def entry_to_wire(entry: AuditEntry) -> dict[str, Any]:
     shown: dict[str, Any]
     if actor.kind == "api_key":
         shown = {"type": "api_key", "api_key": {"id": actor.id, "type": "user"}}
-    elif actor.kind == "session":
-        shown = {"type": "session", "session": {"user": {"id": actor.id}}}
-    else:
-        shown = {"type": actor.kind, actor.kind: {"id": actor.id}}
+    else:  # OpenAI knows keys and sessions only.
+        name = actor.id if actor.kind == "session" else f"{actor.kind}:{actor.id}"
+        shown = {"type": "session", "session": {"user": {"id": name}}}
     changed: dict[str, Any] = {"id": entry.target}
     if entry.details:
         changed["data" if entry.event.endswith(".created") else "changes_requested"] = entry.details

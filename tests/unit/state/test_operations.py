@@ -25,6 +25,7 @@ def test_names_that_databases_hold_stay():
         "moderations",
         *("files", "batches"),
         *("code_interpreter", "file_search", "web_search", "mcp"),
+        "usage",
     ]
 
 

@@ -6,6 +6,7 @@ import openai
 import pytest
 
 from deployments.operations import Operation
+from deployments.state.usage.request_log import RequestLogReader
 from serve_app.operations.safety.moderation import ModerationConfig
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, said
 from tests.contract.http.code_interpreter_calls import runs
@@ -108,12 +109,14 @@ ASKS: dict[str, Ask] = {
     Operation.SCORE: posting("/score", model=EMBEDDING_MODEL, text_1="x", text_2="y"),
     Operation.FILES: lambda client: client.files.list(),
     Operation.BATCHES: lambda client: client.batches.list(),
+    Operation.USAGE: lambda client: client.get("/organization/requests", cast_to=object),
 }
 
 
 @pytest.mark.parametrize("scope", ASKS)
 async def test_a_key_does_what_its_scope_names_and_nothing_else(world, client_of, batch_stores, scope):
     world.moderation = ModerationConfig(patterns={"violence": ("kill",)})
+    world.request_log = RequestLogReader(batch_stores.database)
     client = await client_of(scope)
     for other, ask in ASKS.items():
         if other == scope:

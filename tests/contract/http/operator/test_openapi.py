@@ -1,5 +1,6 @@
 """The OpenAPI document: valid, whole, and true of what every operation answers."""
 
+import time
 from functools import cached_property
 
 import httpx2
@@ -14,8 +15,9 @@ from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET
 from tests.contract.http.documented import DocumentedApp, document
 from tests.contract.http.file_search_calls import store
 from tests.contract.http.operator.test_keys import ADMIN, KEYS
+from tests.contract.http.operator.test_usage import desk, keep
 
-__all__ = ["store"]
+__all__ = ["desk", "store"]
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 MODELS = ("/v1/chat", "/v1/completions", "/v1/embeddings", "/v1/models")
@@ -31,7 +33,12 @@ KEPT = (
     "/v1/batches",
     "/v1/containers",
     "/v1/vector_stores",
-    KEYS,
+    "/v1/organization",
+)
+ORGANIZATION = "/v1/organization"
+REPORTS = tuple(
+    f"{ORGANIZATION}/{name}"
+    for name in ("usage", "costs", "requests", "limits", "latency", "audit_logs", "admin_api_keys", "projects")
 )
 
 
@@ -241,3 +248,29 @@ async def test_keys(call, key_store, world):
     await call("POST", f"{key}/rotate", json={"overlap_s": 60})
     await call("DELETE", key)
     call.has_had_every_answer(KEYS)
+
+
+async def test_reports_and_keys_under_openais_names(call, desk, world):
+    await world.client().chat.completions.create(model=MODEL, messages=MESSAGES)
+    await keep(world, desk)
+    call.secret = ADMIN
+    start = f"start_time={int(time.time()) - 86_400}"
+    keys = f"{ORGANIZATION}/admin_api_keys"
+    key = f"{keys}/{(await call('POST', keys, json={'name': 'poller'}))['id']}"
+    await call("GET", keys)
+    await call("GET", key)
+    issued = await call("POST", KEYS, json={"account": "acct_1"})
+    project = f"{ORGANIZATION}/projects/acct_1/api_keys"
+    await call("GET", f"{ORGANIZATION}/projects")
+    await call("GET", project)
+    await call("GET", f"{project}/{issued['id']}")
+    await call("DELETE", f"{project}/{issued['id']}")
+    tools = ("vector_stores", "code_interpreter_sessions", "file_search_calls", "web_search_calls")
+    for name in ("completions", "embeddings", "moderations", *tools):
+        await call("GET", f"{ORGANIZATION}/usage/{name}?{start}&group_by=project_id,model")
+    await call("GET", f"{ORGANIZATION}/costs?{start}&group_by=line_item")
+    await call("GET", f"{ORGANIZATION}/latency?{start}&bucket_width=1d")
+    for name in ("requests", "limits", "audit_logs"):
+        await call("GET", f"{ORGANIZATION}/{name}")
+    await call("DELETE", key)
+    call.has_had_every_answer(*REPORTS)

@@ -15,6 +15,7 @@ from tests.contract.http.conftest import serve
 from tests.contract.http.file_search_calls import embed
 from tests.contract.http.file_search_calls import searches as searches_files
 from tests.contract.http.mcp_calls import NAILS
+from tests.contract.http.operator.test_usage import desk, keep
 from tests.contract.http.response_calls import calls, script
 from tests.contract.http.web_search_calls import LISBON
 from tests.contract.http.web_search_calls import searches as searches_web
@@ -22,10 +23,12 @@ from tests.pages.blocks import ROOT, blocks, programs
 from tests.ports import free_port
 from tests.waiting import eventually
 
+__all__ = ["desk"]
+
 RUN_HERE = {
     "batch", "code-interpreter", "conversation", "embeddings", "file-search", "first-tool", "functions", "mcp",
     "mcp-server", "moderations", "options", "rerank", "responses", "snippet", "stream", "structured", "tokens",
-    "upload", "web-search",
+    "upload", "usage", "web-search",
 }  # fmt: skip
 
 
@@ -71,6 +74,13 @@ async def test_the_program_that_brings_functions(live, world, tmp_path):
     script(world, asked, said("Sunny in both."))
     printed = await run(one("functions"), live, tmp_path)
     assert printed.splitlines() == ["The model asks for Tallinn", "The model asks for Kyoto", "Sunny in both."]
+
+
+async def test_the_program_that_asks_for_usage(world, desk, live, tmp_path):
+    await world.client().chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "x"}])
+    await keep(world, desk)
+    (printed,) = (await run(one("usage"), live, tmp_path)).splitlines()
+    assert printed.split()[1:] == [MODEL, "9", "3"]
 
 
 async def test_the_program_that_asks_for_json(live, world, tmp_path):
