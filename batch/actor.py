@@ -18,6 +18,9 @@ from deployments.background_loop import BackgroundLoop
 from deployments.config import ConfigError
 from deployments.detached import NAMESPACE, start_detached
 from deployments.state.housekeeping import Housekeeping, create_chores
+from deployments.state.webhooks.queue import DeliveryQueue
+from deployments.webhooks.delivering import Deliverer
+from deployments.webhooks.sending import WebhookSender
 from serve_app.telemetry.log import log_bug
 
 logger = logging.getLogger(__name__)
@@ -70,7 +73,10 @@ class BatchCoordinator:
         setup, state = self._setup, self._setup.state.config
         self._coordinator = Coordinator(RunContext(stores, fleet, setup.config, state.files, state.tiers))
         chores = create_chores(stores.database, stores.files, stores.work, state)
-        beside = [asyncio.create_task(work) for work in (_warm_up(fleet), Housekeeping(chores, log_bug).run())]
+        queue = DeliveryQueue(stores.database, stores.files.vault)
+        webhooks = Deliverer(queue, WebhookSender(setup.tools.outbound.rules))
+        works = (_warm_up(fleet), Housekeeping(chores, log_bug).run(), webhooks.run())
+        beside = [asyncio.create_task(work) for work in works]
         try:
             await self._coordinator.run()
         finally:

@@ -27,6 +27,7 @@ class Operation(StrEnum):
     MODERATIONS = "moderations"
     FILES = "files"
     BATCHES = "batches"
+    WEBHOOKS = "webhooks"
     CODE_INTERPRETER = "code_interpreter"
     FILE_SEARCH = "file_search"
     WEB_SEARCH = "web_search"
@@ -74,7 +75,7 @@ ENGINE_OPERATIONS: tuple[Operation, ...] = tuple(
 )
 """A response is made of chats, and a moderation of patterns and of chats with a guard model."""
 
-_NO_TOOLS = (*MODEL_OPERATIONS, Operation.FILES, Operation.BATCHES, Operation.USAGE)
+_NO_TOOLS = (*MODEL_OPERATIONS, Operation.FILES, Operation.BATCHES, Operation.WEBHOOKS, Operation.USAGE)
 TOOLS: tuple[Operation, ...] = tuple(name for name in Operation if name not in _NO_TOOLS)
 """The tools that the service runs itself in responses; what requests and conversations hold of each is described in
 `serve_app/schemas/responses/NAME.py`."""

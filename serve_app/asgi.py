@@ -35,6 +35,7 @@ from serve_app.routes import (
     usage,
     vector_store_files,
     vector_stores,
+    webhooks,
 )
 from serve_app.services import Services
 
@@ -49,6 +50,8 @@ _RESPONSE = "/v1/responses/{response_id}"
 _CONVERSATION = "/v1/conversations/{conversation_id}"
 _CONTAINER = "/v1/containers/{container_id}"
 _STORE = "/v1/vector_stores/{vector_store_id}"
+_WEBHOOKS = "/v1/webhook_endpoints"
+_WEBHOOK = _WEBHOOKS + "/{webhook_endpoint_id}"
 
 _OPERATIONS = [
     Route(path, generation.create_endpoint(find_engine_operation(name)), methods=["POST"])
@@ -112,6 +115,14 @@ ROUTES = [
     Route(_STORE + "/file_batches/{batch_id}", vector_store_files.retrieve_batch),
     Route(_STORE + "/file_batches/{batch_id}/cancel", vector_store_files.cancel_batch, methods=["POST"]),
     Route(_STORE + "/file_batches/{batch_id}/files", vector_store_files.list_batch_files),
+    Route(_WEBHOOKS, webhooks.list_endpoints),
+    Route(_WEBHOOKS, webhooks.create_endpoint, methods=["POST"]),
+    Route(_WEBHOOK, webhooks.retrieve_endpoint),
+    Route(_WEBHOOK, webhooks.update_endpoint, methods=["POST"]),
+    Route(_WEBHOOK, webhooks.delete_endpoint, methods=["DELETE"]),
+    Route(_WEBHOOK + "/test", webhooks.test_endpoint, methods=["POST"]),
+    Route(_WEBHOOK + "/rotate_secret", webhooks.rotate_secret, methods=["POST"]),
+    Route("/v1/webhook_event_types", webhooks.list_event_types),
     Route("/v1/models", models.list_models),
     Route("/v1/models/{model:path}", models.retrieve_model),
     Route(_KEYS, keys.list_keys),

@@ -16,6 +16,8 @@ from deployments.state.uploads.rows import MAX_PART_BYTES
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.request_log import RequestLogReader
+from deployments.state.webhooks.store import WebhookStore
+from deployments.webhooks.sending import WebhookSender
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import BodyLimits
 from serve_app.operations.containers.service import Containers
@@ -56,6 +58,8 @@ class Services:
     request_log: RequestLogReader
     audit: AuditLog
     used_in_minute: Callable[[Sequence[str], float], Awaitable[dict[str, tuple[int, int]]]]
+    webhooks: WebhookStore
+    webhook_sender: WebhookSender
     wake_batches: Callable[[], None] = _do_nothing
     containers: Containers | None = None
     file_search: FileSearch | None = None

@@ -36,6 +36,9 @@ from deployments.state.objects.pair import PairedStore
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.request_log import RequestLogReader
+from deployments.state.webhooks.queue import DeliveryQueue
+from deployments.state.webhooks.store import WebhookStore
+from deployments.webhooks.sending import WebhookSender
 from serve_app.config import ServiceConfig
 from serve_app.front.presence import Presence, own_address
 from serve_app.front.trust import FrontTrust
@@ -132,11 +135,14 @@ async def wire(
         lambda: {engine.card.id: engine.num_moved for engine in engines},
         cluster_metrics,
         objects if isinstance(objects, PairedStore) else None,
+        DeliveryQueue(database, vault),
     )
+    webhook_sender = WebhookSender(config.tools.outbound.rules)
 
     # It ends in the reverse order: first what still works, last what it works with.
     closing = AsyncExitStack()
     closing.push_async_callback(assembly.tooling.aclose)
+    closing.push_async_callback(webhook_sender.aclose)
     for engine in engines:
         closing.callback(engine.close)
     closing.callback(transport.close)
@@ -161,6 +167,8 @@ async def wire(
         uploads=UploadStore(database, files),
         batches=BatchStore(database, vault, config.batches.max_unfinished_per_account),
         background=background,
+        webhooks=WebhookStore(database, vault),
+        webhook_sender=webhook_sender,
         wake_batches=wake_batches,
         containers=assembly.tooling.containers,
         file_search=search,

@@ -13,8 +13,17 @@ from sqlalchemy.exc import DBAPIError
 
 from deployments.state.objects.owed import Arrears, OwedCopies
 from deployments.state.objects.pair import PairedStore
+from deployments.state.webhooks.queue import DeliveryQueue
 from deployments.waiting import end
-from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP, Series
+from serve_app.telemetry.series import (
+    COPIES_LAG,
+    COPIES_OWED,
+    MOVED,
+    PART_UP,
+    WEBHOOKS_OLDEST,
+    WEBHOOKS_WAITING,
+    Series,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +43,7 @@ class PartsWatcher:
     """Asks each of `parts` every ten seconds; whatever its question raises, or five seconds, means that it is away.
 
     `num_moved` returns, by model, how many requests have lost their replica since the start of this process. `pair` are
-    the two object stores, where there are two.
+    the two object stores, where there are two; `webhooks` are the events on their way to endpoints.
     """
 
     def __init__(
@@ -43,11 +52,13 @@ class PartsWatcher:
         num_moved: Callable[[], Mapping[str, int]],
         sink: Sink,
         pair: PairedStore | None = None,
+        webhooks: DeliveryQueue | None = None,
     ) -> None:
         self._parts = parts
         self._num_moved = num_moved
         self._sink = sink
         self._pair = pair
+        self._webhooks = webhooks
         self._is_up: dict[str, bool] = {}
         self._reported: dict[str, int] = {}
         self._task: asyncio.Task[None] | None = None
@@ -78,6 +89,17 @@ class PartsWatcher:
 
         if self._pair is not None and self._pair.owed is not None:
             await self._show_arrears(self._pair, self._pair.owed)
+        if self._webhooks is not None:
+            await self._show_webhooks(self._webhooks)
+
+    async def _show_webhooks(self, queue: DeliveryQueue) -> None:
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                waiting = await queue.waiting()
+        except (DBAPIError, TimeoutError):
+            return
+        self._sink.add(WEBHOOKS_WAITING, (), waiting.num_deliveries)
+        self._sink.add(WEBHOOKS_OLDEST, (), waiting.oldest_s)
 
     async def _show_arrears(self, pair: PairedStore, owed: OwedCopies) -> None:
         try:

@@ -42,9 +42,15 @@ COPIES_OWED = Series("manta_object_copies_owed", "Objects that one of two stores
 COPIES_LAG = Series(
     "manta_object_copies_lag_seconds", "For how long a store has lacked the oldest of them", ("store",), is_gauge=True
 )
+WEBHOOKS_WAITING = Series(
+    "manta_webhooks_waiting", "Events that webhook endpoints have not acknowledged", (), is_gauge=True
+)
+WEBHOOKS_OLDEST = Series(
+    "manta_webhooks_oldest_seconds", "For how long the oldest of them has waited", (), is_gauge=True
+)
 SERIES = (REQUESTS, TOKENS, DURATION, TTFT, INTER_TOKEN)
 """Those of answered requests."""
-PART_SERIES = (PART_UP, MOVED, COPIES_OWED, COPIES_LAG)
+PART_SERIES = (PART_UP, MOVED, COPIES_OWED, COPIES_LAG, WEBHOOKS_WAITING, WEBHOOKS_OLDEST)
 """Those that `serve_app.telemetry.parts` keeps."""
 
 

@@ -28,6 +28,8 @@ from deployments.state.database.lease_watch import LeaseWatch, may_be_free
 from deployments.state.database.tables import api_keys, batch_segments, batches, files
 from deployments.state.files.store import record_file
 from deployments.state.usage.store import add_lines
+from deployments.state.webhooks.queue import enqueue
+from deployments.state.webhooks.rows import event_of_status
 
 
 class BatchWork:
@@ -198,6 +200,7 @@ class BatchWork:
                 "error_file_id": None if errors is None else errors["file_id"],
             }
             await write_row(connection, batch_id, {**values_of(state), **names})
+            await self._announce(connection, row, state)
             return await _destroy(connection, row, drops_input=drops_input)
 
     async def destroy_leftovers(self, batch_id: str, *, drops_input: bool) -> list[str]:
@@ -219,7 +222,15 @@ class BatchWork:
             state = step(before)
             if state != before or more:
                 await write_row(connection, batch_id, {**values_of(state), **more})
+            if not before.has_ended:
+                await self._announce(connection, row, state)
         return state
+
+    async def _announce(self, connection: AsyncConnection, row: Mapping[str, Any], state: BatchState) -> None:
+        """Put the event that a batch has ended into the queue of webhooks, if it has."""
+        event_type = event_of_status("batch", state.status)
+        if event_type is not None:
+            await enqueue(connection, row["account"], event_type, row["batch_id"], self._store.clock())
 
 
 async def _destroy(connection: AsyncConnection, row: Mapping[str, Any], *, drops_input: bool) -> list[str]:

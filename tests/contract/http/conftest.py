@@ -120,6 +120,8 @@ class World:
     audit: Any = field(default_factory=lambda: _Absent())
     used_in_minute: Any = None
     prices: Prices = NO_PRICES
+    webhooks: Any = field(default_factory=lambda: _Absent())
+    webhook_sender: Any = field(default_factory=lambda: _Absent())
     timing: Timing = field(default_factory=lambda: Timing(1.0, 0.05, 0.005, 0.05, 0.01, 0.01))
     runners: list[BackgroundRunner] = field(default_factory=list)
 
@@ -159,6 +161,8 @@ class World:
                 request_log=self.request_log,
                 audit=self.audit,
                 used_in_minute=self.used_in_minute,
+                webhooks=self.webhooks,
+                webhook_sender=self.webhook_sender,
                 body_bounds=self.bounds,
                 startup=self.startup,
             )

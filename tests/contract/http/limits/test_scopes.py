@@ -110,6 +110,7 @@ ASKS: dict[str, Ask] = {
     Operation.FILES: lambda client: client.files.list(),
     Operation.BATCHES: lambda client: client.batches.list(),
     Operation.USAGE: lambda client: client.get("/organization/requests", cast_to=object),
+    Operation.WEBHOOKS: lambda client: client.webhooks.event_types.list(),
 }
 
 

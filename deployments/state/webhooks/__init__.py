@@ -1,0 +1,1 @@
+"""Webhook endpoints, and the events that are on their way to them."""

@@ -1,0 +1,1 @@
+"""Webhooks: signed requests that tell the endpoints of accounts what has happened."""

@@ -1,0 +1,168 @@
+"""/v1/webhook_endpoints: create, list, retrieve, update, delete, test, rotate the secret; /v1/webhook_event_types."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from deployments.operations import Operation
+from deployments.state.identity.principal import Principal
+from deployments.state.webhooks.rows import EVENT_TYPES, MAX_ENDPOINTS, EndpointMissing, TooManyEndpoints, new_event
+from deployments.state.webhooks.store import WebhookStore
+from deployments.tools.outbound.errors import AddressRefused, OutboundError
+from serve_app.errors.api import BadRequest, NotFound, QuotaExceeded
+from serve_app.errors.text import shorten
+from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
+from serve_app.routes.contract import answers
+from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
+from serve_app.schemas.paging import PageQuery
+from serve_app.schemas.webhooks import (
+    NewWebhookEndpoint,
+    SecretRotation,
+    WebhookEndpointChange,
+    WebhookTest,
+    endpoint_to_wire,
+)
+from serve_app.validation.body import parse_json_body
+
+_OBJECT = "openai.types.webhooks.WebhookEndpoint"
+_NEW = "openai.types.webhooks.WebhookEndpointWithSecret"
+
+
+class EventTypes(TypedDict):
+    """The events that endpoints can hear of."""
+
+    object: Literal["list"]
+    data: list[str]
+
+
+@answers(_NEW, body=NewWebhookEndpoint)
+async def create_endpoint(request: Request) -> Response:
+    """Create an endpoint; its signing secret is shown in this answer alone."""
+    principal, store = await _caller(request)
+    body = parse_json_body(await request.body(), NewWebhookEndpoint)
+    _check_url(request, body.url)
+    try:
+        made = await store.create(principal.account, body.name, body.url, body.event_types)
+    except TooManyEndpoints:
+        message = f"You have {MAX_ENDPOINTS} webhook endpoints, as many as there may be. Delete one of them."
+        raise QuotaExceeded(message, code="webhook_endpoint_limit_exceeded") from None
+    return json_response(endpoint_to_wire(made, shows_secret=True))
+
+
+@answers(Page, of=_OBJECT, query=PageQuery)
+async def list_endpoints(request: Request) -> Response:
+    """Return the account's endpoints, the newest first, in pages."""
+    principal, store = await _caller(request)
+    query = parse_query(request, PageQuery)
+    try:
+        found, has_more = await store.list_endpoints(principal.account, query.limit, query.after)
+    except EndpointMissing:
+        raise unknown_after(query.after or "") from None
+    return json_response(list_to_wire([endpoint_to_wire(one) for one in found], has_more=has_more))
+
+
+@answers(_OBJECT)
+async def retrieve_endpoint(request: Request) -> Response:
+    """Return an endpoint."""
+    principal, store = await _caller(request)
+    with _finding(request) as endpoint_id:
+        return json_response(endpoint_to_wire(await store.find(principal.account, endpoint_id)))
+
+
+@answers(_OBJECT, body=WebhookEndpointChange)
+async def update_endpoint(request: Request) -> Response:
+    """Change an endpoint; one that was disabled, because it failed for days, is enabled again."""
+    principal, store = await _caller(request)
+    body = parse_json_body(await request.body() or b"{}", WebhookEndpointChange)
+    if body.url is not None:
+        _check_url(request, body.url)
+    with _finding(request) as endpoint_id:
+        changed = await store.update(
+            principal.account, endpoint_id, name=body.name, url=body.url, event_types=body.event_types
+        )
+    return json_response(endpoint_to_wire(changed))
+
+
+@answers(Deleted)
+async def delete_endpoint(request: Request) -> Response:
+    """Delete an endpoint; events that it has not acknowledged are not sent any more."""
+    principal, store = await _caller(request)
+    with _finding(request) as endpoint_id:
+        await store.delete(principal.account, endpoint_id)
+    return deleted_response(endpoint_id, "webhook_endpoint.deleted")
+
+
+@answers(_NEW, body=SecretRotation)
+async def rotate_secret(request: Request) -> Response:
+    """Give an endpoint a new signing secret, which is shown in this answer alone."""
+    principal, store = await _caller(request)
+    body = parse_json_body(await request.body() or b"{}", SecretRotation)
+    with _finding(request) as endpoint_id:
+        keeps = body.keep_old_secret_active_for_24_hours
+        rotated = await store.rotate(principal.account, endpoint_id, keeps_previous=keeps)
+    return json_response(endpoint_to_wire(rotated, shows_secret=True))
+
+
+@answers("openai.types.webhooks.WebhookEndpointTestResult", body=WebhookTest)
+async def test_endpoint(request: Request) -> Response:
+    """Send a sample event to an endpoint now, once; return the status of its answer."""
+    principal, store = await _caller(request)
+    services = services_of(request)
+    async with await services.admission.admit(principal):
+        body = parse_json_body(await request.body(), WebhookTest)
+        with _finding(request) as endpoint_id:
+            endpoint = await store.find(principal.account, endpoint_id)
+        kind = body.event_type.partition(".")[0]
+        sample = new_event(body.event_type, "batch_test" if kind == "batch" else "resp_test", time.time())
+        try:
+            status = await services.webhook_sender.send(sample, endpoint)
+        except OutboundError as error:
+            raise BadRequest(
+                f"The test could not be delivered. {error.message}", param="url", code="webhook_delivery_failed"
+            ) from None
+    return json_response(
+        {
+            "object": "webhook_endpoint.test",
+            "webhook_endpoint_id": endpoint_id,
+            "event_type": body.event_type,
+            "status_code": status,
+            "success": True,
+        }
+    )
+
+
+@answers(EventTypes)
+async def list_event_types(request: Request) -> Response:
+    """Return the types of events that endpoints can hear of."""
+    await caller(request, Operation.WEBHOOKS)
+    listed: EventTypes = {"object": "list", "data": list(EVENT_TYPES)}
+    return json_response(listed)
+
+
+async def _caller(request: Request) -> tuple[Principal, WebhookStore]:
+    principal = await caller(request, Operation.WEBHOOKS)
+    return principal, services_of(request).webhooks
+
+
+def _check_url(request: Request, url: str) -> None:
+    """Refuse an address that nothing would be sent to."""
+    try:
+        services_of(request).webhook_sender.check_url(url)
+    except AddressRefused as refused:
+        raise BadRequest(f"Invalid 'url': {refused.message}", param="url", code="invalid_value") from None
+
+
+@contextmanager
+def _finding(request: Request) -> Iterator[str]:
+    """Context manager that returns the path's endpoint id, and raises one that names nothing as the client's error."""
+    endpoint_id: str = request.path_params["webhook_endpoint_id"]
+    try:
+        yield endpoint_id
+    except EndpointMissing:
+        message = f"No such WebhookEndpoint object: {shorten(endpoint_id)}"
+        raise NotFound(message, param="webhook_endpoint_id") from None
