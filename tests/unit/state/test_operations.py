@@ -23,7 +23,7 @@ def test_names_that_databases_hold_stay():
     assert list(Operation) == [
         *("chat", "completions", "embeddings", "responses", "tokenize", "detokenize", "rerank", "score"),
         "moderations",
-        *("files", "batches"),
+        *("files", "batches", "webhooks"),
         *("code_interpreter", "file_search", "web_search", "mcp"),
         "usage",
     ]

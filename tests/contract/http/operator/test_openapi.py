@@ -16,8 +16,11 @@ from tests.contract.http.documented import DocumentedApp, document
 from tests.contract.http.file_search_calls import store
 from tests.contract.http.operator.test_keys import ADMIN, KEYS
 from tests.contract.http.operator.test_usage import desk, keep
+from tests.contract.http.webhooks.conftest import receiver, webhooks
 
-__all__ = ["desk", "store"]
+__all__ = ["desk", "receiver", "store", "webhooks"]
+
+WEBHOOKS = "/v1/webhook_endpoints"
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 MODELS = ("/v1/chat", "/v1/completions", "/v1/embeddings", "/v1/models")
@@ -33,6 +36,8 @@ KEPT = (
     "/v1/batches",
     "/v1/containers",
     "/v1/vector_stores",
+    WEBHOOKS,
+    "/v1/webhook_event_types",
     "/v1/organization",
 )
 ORGANIZATION = "/v1/organization"
@@ -198,6 +203,21 @@ async def test_uploads(call, file_store):
     await call("POST", f"{other}/cancel")
     await call("POST", f"{other}/parts", 409, files={"data": b"# A"})
     call.has_had_every_answer("/v1/uploads")
+
+
+async def test_webhooks(call, webhooks, receiver):
+    body = {"name": "a", "url": receiver.url, "event_types": ["batch.failed"]}
+    one = f"{WEBHOOKS}/{(await call('POST', WEBHOOKS, json=body))['id']}"
+    await call("GET", WEBHOOKS)
+    await call("GET", one)
+    await call("POST", one, json={"name": "b"})
+    await call("POST", f"{one}/rotate_secret", json={"keep_old_secret_active_for_24_hours": True})
+    await call("POST", f"{one}/test", json={"event_type": "batch.failed"})
+    await call("POST", one, 400, json={"url": "ftp://receiver.example"})
+    await call("DELETE", one)
+    await call("GET", one, 404)
+    await call("GET", "/v1/webhook_event_types")
+    call.has_had_every_answer(WEBHOOKS, "/v1/webhook_event_types")
 
 
 async def test_containers(call, interpreter, world):

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from deployments.state.encryption.vault import Vault
+from deployments.state.webhooks.store import WebhookStore
+from deployments.tools.outbound.addresses import AddressRules
+from deployments.webhooks.sending import WebhookSender
 from serve_app.operations.safety.moderation import ModerationConfig
 from tests.contract.http.answers import MODEL, SECRET, said
 from tests.contract.http.code_interpreter_calls import runs
@@ -28,7 +32,7 @@ __all__ = ["desk"]
 RUN_HERE = {
     "batch", "code-interpreter", "conversation", "embeddings", "file-search", "first-tool", "functions", "mcp",
     "mcp-server", "moderations", "options", "rerank", "responses", "snippet", "stream", "structured", "tokens",
-    "upload", "usage", "web-search",
+    "upload", "usage", "web-search", "webhooks",
 }  # fmt: skip
 
 
@@ -201,3 +205,12 @@ async def test_the_programs_that_use_a_remote_server(mcp_server, live, world, tm
 def is_open(port: int) -> bool:
     with socket.socket() as connection:
         return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def test_the_program_that_asks_for_webhooks(world, tmp_path):
+    world.webhooks = WebhookStore(world.stored.database, Vault(world.stored.database, b"m" * 32))
+    world.webhook_sender = WebhookSender(AddressRules())
+    async with serve(world.app()) as address:
+        printed = await run(one("webhooks"), address, tmp_path)
+    await world.webhook_sender.aclose()
+    assert printed == "https://example.com/hooks/manta enabled\n"
