@@ -107,7 +107,7 @@ DRILLS: tuple[Drill, ...] = (
     Drill("EngineCore", kill("EngineCore"), _NO_BREAK, num_workers=0),
     Drill("model replica", kill("model replica"), _NO_BREAK, num_workers=0),
     Drill("ingress replica", kill("ingress replica"), _INGRESS, num_workers=0),
-    Drill(NEXT_VERSION, move_on, _NO_BREAK, num_workers=0, watch_s=60, needs_former=True, is_held=False),
+    Drill(NEXT_VERSION, move_on, _NO_BREAK, num_workers=0, watch_s=60, needs_former=True),
     Drill("ServeController", kill("ServeController"), _STAYS),
     Drill("ProxyActor", kill("ProxyActor"), _NOTHING_FAILS),
     Drill("HAProxy", kill("HAProxy"), _HAPROXY, watch_s=40),
