@@ -18,6 +18,7 @@ from deployments.background_loop import BackgroundLoop
 from deployments.config import ConfigError
 from deployments.detached import NAMESPACE, start_detached
 from deployments.state.housekeeping import Housekeeping, create_chores
+from deployments.state.regions.leader import HOUSEKEEPING, Leadership
 from deployments.state.webhooks.queue import DeliveryQueue
 from deployments.webhooks.delivering import Deliverer
 from deployments.webhooks.sending import WebhookSender
@@ -73,9 +74,12 @@ class BatchCoordinator:
         setup, state = self._setup, self._setup.state.config
         self._coordinator = Coordinator(RunContext(stores, fleet, setup.config, state.files, state.tiers))
         chores = create_chores(stores.database, stores.files, stores.work, state)
+        leads = None
+        if setup.state.region is not None:
+            leads = Leadership(stores.database, HOUSEKEEPING, setup.state.region.name).hold
         queue = DeliveryQueue(stores.database, stores.files.vault)
         webhooks = Deliverer(queue, WebhookSender(setup.tools.outbound.rules))
-        works = (_warm_up(fleet), Housekeeping(chores, log_bug).run(), webhooks.run())
+        works = (_warm_up(fleet), Housekeeping(chores, log_bug, leads).run(), webhooks.run())
         beside = [asyncio.create_task(work) for work in works]
         try:
             await self._coordinator.run()

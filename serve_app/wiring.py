@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
+from typing import Any
 
 import ray
 from ray.serve.handle import DeploymentHandle
@@ -52,6 +54,7 @@ from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.parts import PartsWatcher
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from serve_app.telemetry.ray_metrics import ClusterMetrics
+from serve_app.telemetry.regions import RegionWatcher
 
 _NO_DIGEST = bytes(32)
 """The digest of no key: any shows whether the gatekeeper answers."""
@@ -67,6 +70,7 @@ class Wired:
     parts: PartsWatcher
     left_records: LeftRecords
     front_trust: FrontTrust
+    regions: RegionWatcher | None
     closing: AsyncExitStack
 
     def watch(self) -> None:
@@ -76,6 +80,8 @@ class Wired:
         self.presence.watch()
         self.parts.watch()
         self.left_records.watch()
+        if self.regions is not None:
+            self.regions.watch()
         if self.indexer is not None:
             self.indexer.watch()
 
@@ -139,6 +145,15 @@ async def wire(
     )
     webhook_sender = WebhookSender(config.tools.outbound.rules)
 
+    regions = None
+    if state.region is not None:
+
+        def facts() -> dict[str, Any]:
+            health = "up" if startup.is_ready else "starting"
+            return {"version": version("manta"), "replicas": len(presence.others()), "health": health}
+
+        regions = RegionWatcher(state.region.name, database, facts, cluster_metrics)
+
     # It ends in the reverse order: first what still works, last what it works with.
     closing = AsyncExitStack()
     closing.push_async_callback(assembly.tooling.aclose)
@@ -154,6 +169,8 @@ async def wire(
     closing.push_async_callback(presence.close)
     closing.push_async_callback(parts.close)
     closing.push_async_callback(left_records.close)
+    if regions is not None:
+        closing.push_async_callback(regions.close)
 
     services = Services(
         gatekeeper=gatekeeper,
@@ -182,7 +199,8 @@ async def wire(
         used_in_minute=partial(used_in_minute, database),
         currency=config.currency,
     )
-    return Wired(services, indexer, presence, parts, left_records, FrontTrust.from_pepper(state.pepper), closing)
+    trust = FrontTrust.from_pepper(state.pepper)
+    return Wired(services, indexer, presence, parts, left_records, trust, regions, closing)
 
 
 async def _close_connections(request_log: ShippedRequestLog, gatekeeper: GatekeeperClient, database: Database) -> None:

@@ -31,6 +31,8 @@ from deployments.waiting import worth_logging
 
 logger = logging.getLogger(__name__)
 
+_LEAD_S = 5.0
+
 
 @dataclass(frozen=True)
 class Intervals:
@@ -53,21 +55,49 @@ class Chore:
 
 
 class Housekeeping:
-    """Runs chores until it is cancelled; `log_bug` logs an unexpected error, without its message."""
+    """Runs chores until it is cancelled; `log_bug` logs an unexpected error, without its message.
 
-    def __init__(self, chores: Sequence[Chore], log_bug: Callable[[str, BaseException], None]) -> None:
+    Every chore may run in two regions at once; with `leads`, only the region that leads runs them.
+    """
+
+    def __init__(
+        self,
+        chores: Sequence[Chore],
+        log_bug: Callable[[str, BaseException], None],
+        leads: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
         self._chores = chores
         self._log_bug = log_bug
+        self._leads = leads
+        self._is_leading = leads is None
 
     async def run(self) -> None:
         """Run every chore now, and again after its interval."""
         async with asyncio.TaskGroup() as group:
+            if self._leads is not None:
+                group.create_task(self._lead(self._leads))
             for chore in self._chores:
                 group.create_task(self._repeat(chore))
+
+    async def _lead(self, leads: Callable[[], Awaitable[bool]]) -> None:
+        num_failures = 0
+        while True:
+            try:
+                self._is_leading = await leads()
+                num_failures = 0
+            except (DBAPIError, OSError) as error:
+                self._is_leading = False
+                num_failures += 1
+                if worth_logging(num_failures):
+                    logger.warning("The lead could not be taken %d times: %s", num_failures, type(error).__name__)
+            await asyncio.sleep(_LEAD_S)
 
     async def _repeat(self, chore: Chore) -> None:
         num_failures = 0
         while True:
+            if not self._is_leading:
+                await asyncio.sleep(min(chore.interval_s, _LEAD_S))
+                continue
             try:
                 num_deleted = await chore.work()
             except (DBAPIError, StoreUnavailable, OSError) as error:

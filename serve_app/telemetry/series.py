@@ -42,6 +42,16 @@ COPIES_OWED = Series("manta_object_copies_owed", "Objects that one of two stores
 COPIES_LAG = Series(
     "manta_object_copies_lag_seconds", "For how long a store has lacked the oldest of them", ("store",), is_gauge=True
 )
+REGION_SEEN = Series(
+    "manta_region_seen_seconds", "For how long a region has not been heard of", ("region",), is_gauge=True
+)
+REGION_DRAINED = Series("manta_region_drained", "Whether a region is drained: 1 or 0", ("region",), is_gauge=True)
+STANDBY_LAG = Series(
+    "manta_database_standby_lag_seconds", "How far a standby of the database is behind", ("standby",), is_gauge=True
+)
+STANDBYS = Series(
+    "manta_database_synchronous_standbys", "Standbys that have every commit before it counts", (), is_gauge=True
+)
 WEBHOOKS_WAITING = Series(
     "manta_webhooks_waiting", "Events that webhook endpoints have not acknowledged", (), is_gauge=True
 )
@@ -50,8 +60,19 @@ WEBHOOKS_OLDEST = Series(
 )
 SERIES = (REQUESTS, TOKENS, DURATION, TTFT, INTER_TOKEN)
 """Those of answered requests."""
-PART_SERIES = (PART_UP, MOVED, COPIES_OWED, COPIES_LAG, WEBHOOKS_WAITING, WEBHOOKS_OLDEST)
-"""Those that `serve_app.telemetry.parts` keeps."""
+PART_SERIES = (
+    PART_UP,
+    MOVED,
+    COPIES_OWED,
+    COPIES_LAG,
+    REGION_SEEN,
+    REGION_DRAINED,
+    STANDBY_LAG,
+    STANDBYS,
+    WEBHOOKS_WAITING,
+    WEBHOOKS_OLDEST,
+)
+"""Those that `serve_app.telemetry.parts` and `regions` beside it keep."""
 
 
 def samples_of(record: RequestRecord) -> Iterator[tuple[Series, tuple[str, ...], float]]:

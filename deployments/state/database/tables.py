@@ -408,3 +408,13 @@ regions = Table(
     Column("drained_at", Double),
     Column("facts", JSON, nullable=False),
 )
+
+# Which region does what only one needs to do; `epoch` counts the takeovers.
+leaders = Table(
+    "leaders",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("region", String(16), nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("lease_until", Double, nullable=False),
+)

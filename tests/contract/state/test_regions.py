@@ -1,11 +1,29 @@
 """The register of regions, and the replicas of each."""
 
-import pytest
+import asyncio
+import json
+import time
+from collections import Counter
+from types import SimpleNamespace
 
-from deployments.state.database.connection import Database
+import pytest
+from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError, OperationalError
+from typer.testing import CliRunner
+
+from deployments.state import housekeeping
+from deployments.state.database.connection import Database, connect
+from deployments.state.database.tables import leaders as leaders_table
+from deployments.state.housekeeping import Chore, Housekeeping
 from deployments.state.ingresses.register import IngressRegister
+from deployments.state.objects.owed import OwedCopies
+from deployments.state.regions.leader import LEASE_S, Leadership, leaders
 from deployments.state.regions.register import LIVING_S, Region, RegionRegister, RegionUnknown
+from serve_app.cli import main
+from serve_app.telemetry.regions import RegionWatcher
+from tests.contract.state.postgres import run_apart
 from tests.contract.state.test_ingresses import Clock
+from tests.waiting import eventually
 
 
 async def test_regions_sign_in_and_are_told_from_those_that_have_gone(database: Database) -> None:
@@ -58,3 +76,128 @@ async def test_each_region_has_replicas_of_its_own_also_at_the_same_address(data
     await asia.sign_out("10.0.0.1:30000")
     assert await us.living() == ["10.0.0.1:30000"]
     assert await asia.living() == ["10.0.0.2:30000"]
+
+
+async def test_one_region_leads_until_its_lease_ends_and_the_other_takes_over_under_a_new_epoch(
+    database: Database,
+) -> None:
+    clock = Clock()
+    us, asia = (Leadership(database, "housekeeping", name, clock, clock) for name in ("us", "asia"))
+    assert await us.hold()
+    assert not await asia.hold()
+    clock.now += LEASE_S - 1
+    assert await us.hold()
+    clock.now += LEASE_S - 1
+    assert not await asia.hold()
+    clock.now += 1
+    assert await asia.hold()
+    assert not await us.hold()
+    assert await leaders(database) == {"housekeeping": "asia"}
+    async with database.read() as connection:
+        assert await connection.scalar(select(leaders_table.c.epoch)) == 2
+
+
+async def test_lease_of_a_leader_whose_clock_was_ahead_ends_too(database: Database) -> None:
+    behind, ahead = Clock(), Clock()
+    ahead.now += 86_400
+    us = Leadership(database, "housekeeping", "us", ahead, ahead)
+    asia = Leadership(database, "housekeeping", "asia", behind, behind)
+    assert await us.hold()
+    assert not await asia.hold()
+    behind.now += LEASE_S
+    assert await asia.hold()
+
+
+async def test_two_that_start_at_once_have_one_leader(database: Database) -> None:
+    both = [Leadership(database, "housekeeping", name) for name in ("us", "asia")]
+    assert sorted(await asyncio.gather(*(one.hold() for one in both))) == [False, True]
+
+
+async def test_chores_run_in_the_region_that_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(housekeeping, "_LEAD_S", 0.01)
+    leading, done = {"us": True, "asia": False}, Counter()
+
+    def keeper(name: str) -> Housekeeping:
+        async def work() -> None:
+            done[name] += 1
+
+        async def leads() -> bool:
+            if leading[name] is None:
+                raise OperationalError(None, None, ConnectionError())
+            return leading[name]
+
+        return Housekeeping([Chore("Counting", 0.01, work)], lambda *_: None, leads)
+
+    running = [asyncio.create_task(keeper(name).run()) for name in leading]
+    await eventually(lambda: done["us"] > 2)
+    assert done["asia"] == 0
+    leading.update(us=None, asia=True)
+    await eventually(lambda: done["asia"] > 2)
+    before = done["us"]
+    await eventually(lambda: done["asia"] > 6)
+    assert done["us"] == before
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_watcher_signs_its_region_in_and_shows_the_others(database: Database) -> None:
+    clock = Clock()
+    await RegionRegister(database, clock).sign_in("asia", {})
+    await RegionRegister(database, clock).drain("asia")
+    shown: dict[tuple[str, ...], float] = {}
+    sink = SimpleNamespace(add=lambda series, values, amount: shown.update({(series.name, *values): amount}))
+    clock.now += 20
+    watcher = RegionWatcher("us", database, lambda: {"replicas": 3}, sink, clock)
+    await watcher.look()
+    assert shown == {
+        ("manta_region_seen_seconds", "asia"): 20.0,
+        ("manta_region_seen_seconds", "us"): 0.0,
+        ("manta_region_drained", "asia"): 1.0,
+        ("manta_region_drained", "us"): 0.0,
+        ("manta_database_synchronous_standbys",): 0.0,
+    }
+    clock.now += 60
+    with pytest.raises(DBAPIError):
+        await _broken(watcher).look()
+    assert shown["manta_region_seen_seconds", "us"] == 60.0
+
+
+def _broken(watcher: RegionWatcher) -> RegionWatcher:
+    async def fail(*_: object) -> None:
+        raise OperationalError(None, None, ConnectionError())
+
+    watcher._register.sign_in = fail  # type: ignore[method-assign]
+    return watcher
+
+
+def test_command_lists_regions_and_drains_them(sqlite_at, tmp_path) -> None:
+    url = sqlite_at(tmp_path / "manta.db")
+
+    async def fill() -> None:
+        opened = await connect(url)
+        await RegionRegister(opened).sign_in("us", {"version": "1.2", "replicas": 2, "health": "up"})
+        await RegionRegister(opened, lambda: time.time() - 100).sign_in("asia", {})
+        await Leadership(opened, "housekeeping", "us").hold()
+        await OwedCopies(opened).add("us", "files/a")
+        await opened.close()
+
+    run_apart(fill)
+    place = ["--database-url", url, "--state-dir", str(tmp_path)]
+
+    def manta(*words: str) -> str:
+        result = CliRunner().invoke(main, ["regions", *words])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    asia, us = json.loads(manta("--json", *place))
+    assert (asia["state"], us["state"], us["leads"], us["lacks_objects"]) == ("gone", "up", ["housekeeping"], 1)
+    assert (us["version"], us["replicas"], us["standbys"]) == ("1.2", 2, [])
+    assert "undrain us" in manta("drain", "us", *place)
+    assert "drained" in manta(*place)
+    manta("undrain", "us", *place)
+    manta("forget", "asia", *place)
+    assert [one["state"] for one in json.loads(manta("--json", *place))] == ["up"]
+    refused = CliRunner().invoke(main, ["regions", "drain", "mars", *place])
+    assert refused.exit_code == 1
+    assert "No region called mars" in refused.output

@@ -1,4 +1,4 @@
-"""Regions: which there are, whose the ingress replicas are, and to which a key is bound."""
+"""Regions: which there are, which leads, whose the ingress replicas are, and to which a key is bound."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,6 +15,13 @@ def upgrade() -> None:
         sa.Column("seen_at", sa.Double, nullable=False),
         sa.Column("drained_at", sa.Double),
         sa.Column("facts", sa.JSON, nullable=False),
+    )
+    op.create_table(
+        "leaders",
+        sa.Column("name", sa.String(32), primary_key=True),
+        sa.Column("region", sa.String(16), nullable=False),
+        sa.Column("epoch", sa.BigInteger, nullable=False),
+        sa.Column("lease_until", sa.Double, nullable=False),
     )
     op.drop_table("ingress_replicas")
     op.create_table(

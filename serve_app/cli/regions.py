@@ -1,0 +1,170 @@
+"""`manta regions`: what each region does, and taking one out of traffic."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import typer
+from pydantic import ValidationError
+from sqlalchemy.exc import DBAPIError
+
+from deployments.config import ConfigError
+from deployments.state.config import ResolvedState
+from deployments.state.database.connection import Database, connect
+from deployments.state.identity.keys import explain
+from deployments.state.objects.owed import Arrears, OwedCopies
+from deployments.state.regions.leader import leaders
+from deployments.state.regions.register import Region, RegionRegister, RegionUnknown
+from deployments.state.regions.standbys import Standby, standbys
+from serve_app.cli.database import ConfigOption, DatabaseUrlOption, JsonOption, Place, StateDirOption, fail, find_state
+from serve_app.cli.output import print_json, print_table, render_time
+
+T = TypeVar("T")
+RegionArgument = Annotated[str, typer.Argument(help="The region's name.")]
+
+app = typer.Typer(help="Look at regions, and take one out of traffic.", invoke_without_command=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the shared database says of regions."""
+
+    regions: list[Region]
+    leads: dict[str, list[str]]
+    standbys: list[Standby]
+    arrears: dict[str, Arrears]
+
+
+@app.callback()
+def list_regions(
+    context: typer.Context,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    database_url: DatabaseUrlOption = None,
+) -> None:
+    """List the regions: their health, what they lead, and how far standbys and object stores are behind."""
+    if context.invoked_subcommand is not None:
+        return
+    seen = _run(Place(config, state_dir, database_url), _look)
+    now = time.time()
+    if as_json:
+        print_json([_to_wire(region, seen, now) for region in seen.regions])
+        return
+    columns = ("region", "state", "seen", "replicas", "version", "leads", "lacks objects")
+    rows = [
+        (
+            region.name,
+            _state_of(region, now),
+            render_time(region.seen_at),
+            region.facts.get("replicas", "-"),
+            region.facts.get("version", "-"),
+            ", ".join(seen.leads.get(region.name, ())) or "-",
+            _lacking(seen.arrears.get(region.name)),
+        )
+        for region in seen.regions
+    ]
+    print_table(columns, rows, numeric=("replicas",))
+    behind = [
+        (one.name, "synchronous" if one.is_synchronous else "asynchronous", f"{one.lag_s:.1f} s", one.lag_bytes)
+        for one in seen.standbys
+    ]
+    print_table(("standby", "commits", "behind", "bytes behind"), behind, numeric=("bytes behind",))
+
+
+@app.command("drain")
+def drain(
+    name: RegionArgument,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    database_url: DatabaseUrlOption = None,
+) -> None:
+    """Send a region's requests to the others, until it is undrained; those that run go on to their end."""
+    _run(Place(config, state_dir, database_url), lambda database: RegionRegister(database).drain(name))
+    typer.echo(f"{name} takes no new requests in a few seconds. Bring it back with: manta regions undrain {name}")
+
+
+@app.command("undrain")
+def undrain(
+    name: RegionArgument,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    database_url: DatabaseUrlOption = None,
+) -> None:
+    """Have a region take requests again."""
+    _run(Place(config, state_dir, database_url), lambda database: RegionRegister(database).undrain(name))
+    typer.echo(f"{name} takes requests again in a few seconds.")
+
+
+@app.command("forget")
+def forget(
+    name: RegionArgument,
+    config: ConfigOption = None,
+    state_dir: StateDirOption = None,
+    database_url: DatabaseUrlOption = None,
+) -> None:
+    """Take a region that is gone for good out of the list; one that still runs comes back."""
+    _run(Place(config, state_dir, database_url), lambda database: RegionRegister(database).forget(name))
+    typer.echo(f"{name} is not listed any more.")
+
+
+def _run(place: Place, work: Callable[[Database], Awaitable[T]]) -> T:
+    """Return what `work` returns; errors that the operator can mend end the command."""
+    try:
+        return asyncio.run(_work(find_state(place, may_create=False), work))
+    except ValidationError as error:
+        fail(explain(error))
+    except ConfigError as error:
+        fail(str(error))
+    except RegionUnknown as error:
+        fail(f"No region called {error} has signed in. `manta regions` lists those that have.")
+    except DBAPIError as error:
+        fail(f"The database failed: {error.orig or type(error).__name__}.")
+
+
+async def _work(state: ResolvedState, work: Callable[[Database], Awaitable[T]]) -> T:
+    database = await connect(state.database_url)
+    try:
+        return await work(database)
+    finally:
+        await database.close()
+
+
+async def _look(database: Database) -> _Seen:
+    leads: dict[str, list[str]] = {}
+    for work, region in (await leaders(database)).items():
+        leads.setdefault(region, []).append(work)
+    regions = await RegionRegister(database).all_regions()
+    return _Seen(regions, leads, list(await standbys(database)), await OwedCopies(database).arrears())
+
+
+def _state_of(region: Region, now: float) -> str:
+    if not region.is_living(now):
+        return "gone"
+    if region.drained_at is not None:
+        return "drained"
+    return str(region.facts.get("health", "up"))
+
+
+def _lacking(arrears: Arrears | None) -> str:
+    return "-" if arrears is None else f"{arrears.num_objects}, for {arrears.oldest_s:.0f} s"
+
+
+def _to_wire(region: Region, seen: _Seen, now: float) -> dict[str, Any]:
+    lacking = seen.arrears.get(region.name, Arrears(0, 0.0))
+    return {
+        "name": region.name,
+        "state": _state_of(region, now),
+        "seen_at": region.seen_at,
+        "drained_at": region.drained_at,
+        **{name: region.facts.get(name) for name in ("version", "replicas", "health")},
+        "leads": seen.leads.get(region.name, []),
+        "lacks_objects": lacking.num_objects,
+        "lacks_objects_for_s": lacking.oldest_s,
+        "standbys": [
+            {"name": one.name, "is_synchronous": one.is_synchronous, "lag_s": one.lag_s, "lag_bytes": one.lag_bytes}
+            for one in seen.standbys
+        ],
+    }

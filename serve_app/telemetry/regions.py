@@ -1,0 +1,88 @@
+"""Signs a region in, and watches all regions and the standbys of their database. An ingress replica has one watcher."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from deployments.state.database.connection import Database
+from deployments.state.regions.register import RegionRegister
+from deployments.state.regions.standbys import standbys
+from deployments.waiting import end, worth_logging
+from serve_app.telemetry.parts import Sink
+from serve_app.telemetry.series import REGION_DRAINED, REGION_SEEN, STANDBY_LAG, STANDBYS
+
+logger = logging.getLogger(__name__)
+
+_INTERVAL_S = 5.0
+_TIMEOUT_S = 5.0
+
+
+class RegionWatcher:
+    """Signs `name` in every few seconds with what `facts` returns, which is JSON."""
+
+    def __init__(
+        self,
+        name: str,
+        database: Database,
+        facts: Callable[[], Mapping[str, Any]],
+        sink: Sink,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._name = name
+        self._database = database
+        self._register = RegionRegister(database, clock)
+        self._facts = facts
+        self._sink = sink
+        self._clock = clock
+        self._seen: dict[str, float] = {}
+        self._standbys: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self) -> None:
+        """Begin to sign in."""
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def close(self) -> None:
+        """Stop; the region counts as gone when no replica signs it in any more."""
+        if self._task is not None:
+            await end(self._task)
+
+    async def look(self) -> None:
+        """Sign in once, and export what the database says of regions and standbys.
+
+        Raises:
+            DBAPIError, TimeoutError: the database does not answer.
+        """
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                await self._register.sign_in(self._name, self._facts())
+                found, following = await self._register.all_regions(), await standbys(self._database)
+        finally:
+            for name, seen_at in self._seen.items():  # Also while the database is away: they grow older.
+                self._sink.add(REGION_SEEN, (name,), max(0.0, self._clock() - seen_at))
+        self._seen = {region.name: region.seen_at for region in found}
+        for region in found:
+            self._sink.add(REGION_SEEN, (region.name,), max(0.0, self._clock() - region.seen_at))
+            self._sink.add(REGION_DRAINED, (region.name,), float(region.drained_at is not None))
+        for standby in following:
+            self._sink.add(STANDBY_LAG, (standby.name,), standby.lag_s)
+        for gone in self._standbys - {standby.name for standby in following}:
+            self._sink.add(STANDBY_LAG, (gone,), float("nan"))
+        self._standbys = {standby.name for standby in following}
+        self._sink.add(STANDBYS, (), float(sum(standby.is_synchronous for standby in following)))
+
+    async def _watch(self) -> None:
+        num_failures = 0
+        while True:
+            try:
+                await self.look()
+                num_failures = 0
+            except (DBAPIError, TimeoutError) as error:
+                num_failures += 1
+                if worth_logging(num_failures):
+                    logger.warning("The register of regions is away: %s", type(error).__name__)
+            await asyncio.sleep(_INTERVAL_S)
