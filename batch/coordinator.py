@@ -14,6 +14,7 @@ from batch.config import INTERVALS, MAX_RUNNING, Intervals
 from batch.run import BatchRun, RunContext
 from deployments.state.batches.ledger import Fenced
 from deployments.state.batches.rows import Batch
+from deployments.state.objects.pair import keep_near
 from deployments.waiting import wait_at_most, worth_logging
 from serve_app.telemetry.log import log_bug
 
@@ -82,6 +83,8 @@ class Coordinator:
         self._wake.set()
 
     async def _run(self, batch: Batch) -> None:
+        if batch.principal.regions is not None:
+            keep_near()
         try:
             await BatchRun(self._context, batch).run()
         except Fenced as error:

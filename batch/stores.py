@@ -51,9 +51,12 @@ class Stores:
         await self.database.close()
 
 
-def create_stores(database: Database, objects: ObjectStore, files: FileStore, batches: BatchStore) -> Stores:
-    """Return the stores over a database and an object store."""
-    return Stores(database, objects, files, batches, BatchWork(batches), SegmentStore(objects, files.vault))
+def create_stores(
+    database: Database, objects: ObjectStore, files: FileStore, batches: BatchStore, region: str = ""
+) -> Stores:
+    """Return the stores over a database and an object store, for the work that may be done in a region."""
+    work = BatchWork(batches, region=region)
+    return Stores(database, objects, files, batches, work, SegmentStore(objects, files.vault))
 
 
 async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
@@ -70,7 +73,7 @@ async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
         raise
     vault = Vault(database, state.master_key)
     files = FileStore(database, objects, vault)
-    return create_stores(database, objects, files, BatchStore(database, vault, max_unfinished))
+    return create_stores(database, objects, files, BatchStore(database, vault, max_unfinished), state.region_name)
 
 
 async def retry_outages(

@@ -41,6 +41,7 @@ class Services:
 
     `used_in_minute` returns how many requests and tokens count against the minute of each of some keys at a time.
     `containers` and `file_search` are None where the code interpreter and the search over files are switched off.
+    `region` is empty where there is only one.
     """
 
     gatekeeper: Gatekeeper
@@ -68,6 +69,7 @@ class Services:
     body_bounds: BodyLimits = field(default_factory=BodyLimits)
     startup: ModelStartup = field(default_factory=ModelStartup)
     currency: str = "usd"
+    region: str = ""
 
     def upload_bounds(self) -> BodyLimits:
         """Return the limits of files: the usual timeouts, the largest file plus its form's overhead."""

@@ -129,7 +129,11 @@ async def wire(
     # What runs beside requests.
     startup = ModelStartup([engine for engine, model in with_models if model.is_kept_running])
     background = BackgroundRunner(operations.responses, assembly.storage, gatekeeper, observer)
-    indexer = Indexer(search.service, search.index, search.embedder, gatekeeper, observer) if search else None
+    indexer = (
+        Indexer(search.service, search.index, search.embedder, gatekeeper, observer, region=state.region_name)
+        if search
+        else None
+    )
     ingresses = IngressRegister(database, region=state.region_name)
     presence = Presence(ingresses, partial(own_address, ray.util.get_node_ip_address()))
     parts = PartsWatcher(
@@ -198,6 +202,7 @@ async def wire(
         audit=AuditLog(database),
         used_in_minute=partial(used_in_minute, database),
         currency=config.currency,
+        region=state.region_name,
     )
     trust = FrontTrust.from_pepper(state.pepper)
     return Wired(services, indexer, presence, parts, left_records, trust, regions, closing)

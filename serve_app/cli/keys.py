@@ -46,6 +46,9 @@ OperationOption = Annotated[
 ModelOption = Annotated[
     list[str] | None, typer.Option("--model", help="Allow only this model id or pattern, like 'acme/*'. Repeatable.")
 ]
+RegionOption = Annotated[
+    list[str] | None, typer.Option("--regions", help="Serve and store only in this region. Repeatable.")
+]
 ExpiryOption = Annotated[str | None, typer.Option("--expires-in", help="End the key after this long: 30d, 12h.")]
 RetentionOption = Annotated[RetentionName | None, typer.Option(help="What may be stored for this key's requests.")]
 
@@ -60,6 +63,7 @@ def create_key(
     tokens_per_minute: TokensOption = None,
     operation: OperationOption = None,
     model: ModelOption = None,
+    regions: RegionOption = None,
     expires_in: ExpiryOption = None,
     retention: RetentionOption = None,
     admin: Annotated[bool, typer.Option("--admin", help="May manage keys over HTTP.")] = False,
@@ -69,7 +73,7 @@ def create_key(
     database_url: DatabaseUrlOption = None,
 ) -> None:
     """Issue a key. Its secret is shown now and never again."""
-    values = _changes(tier, requests_per_minute, tokens_per_minute, operation, model, expires_in, retention)
+    values = _changes(tier, requests_per_minute, tokens_per_minute, operation, model, regions, expires_in, retention)
 
     async def work(stores: Stores) -> tuple[ApiKey, str]:
         new = NewKey(name=name, account=account, organization=organization, is_admin=admin, **values)
@@ -136,11 +140,13 @@ def limit_key(
     tokens_per_minute: TokensOption = None,
     operation: OperationOption = None,
     model: ModelOption = None,
+    regions: RegionOption = None,
     expires_in: ExpiryOption = None,
     retention: RetentionOption = None,
     tier_limits: Annotated[bool, typer.Option("--tier-limits", help="Go back to the limits of the tier.")] = False,
     all_operations: Annotated[bool, typer.Option("--all-operations", help="Allow every operation.")] = False,
     all_models: Annotated[bool, typer.Option("--all-models", help="Allow every model.")] = False,
+    all_regions: Annotated[bool, typer.Option("--all-regions", help="Serve the key in every region.")] = False,
     no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Let the key never expire.")] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
@@ -148,7 +154,7 @@ def limit_key(
     database_url: DatabaseUrlOption = None,
 ) -> None:
     """Change a key's limits, scopes, expiry or retention; the rest stays as it is."""
-    values = _changes(tier, requests_per_minute, tokens_per_minute, operation, model, expires_in, retention)
+    values = _changes(tier, requests_per_minute, tokens_per_minute, operation, model, regions, expires_in, retention)
     if name is not None:
         values["name"] = name
     clears = {
@@ -156,6 +162,7 @@ def limit_key(
         "tokens_per_minute": tier_limits,
         "operations": all_operations,
         "models": all_models,
+        "regions": all_regions,
         "expires_at": no_expiry,
     }
     for field, is_cleared in clears.items():
@@ -208,6 +215,7 @@ def _changes(
     tokens_per_minute: int | None,
     operations: list[str] | None,
     models: list[str] | None,
+    regions: list[str] | None,
     expires_in: str | None,
     retention: RetentionName | None,
 ) -> dict[str, Any]:
@@ -218,6 +226,7 @@ def _changes(
         "tokens_per_minute": tokens_per_minute,
         "operations": operations or None,
         "models": models or None,
+        "regions": regions or None,
         "expires_at": None if expires_in is None else time.time() + parse_duration(expires_in),
         "retention": None if retention is None else retention.value,
     }

@@ -8,7 +8,8 @@
     ├── Unauthenticated             401  no API key was sent
     │   └── InvalidKey              401  the API key is unknown, revoked or expired
     ├── PermissionDenied            403  the API key may not do this
-    │   └── RetentionForbids        403  the API key's retention policy does not allow it
+    │   ├── RetentionForbids        403  the API key's retention policy does not allow it
+    │   └── WrongRegion             403  the API key is bound to other regions
     ├── NotFound                    404  nothing here under that id or path
     │   ├── ModelNotFound           404  no such model, or none that this key may use
     │   └── UnknownUrl              404  no such path
@@ -178,6 +179,16 @@ class RetentionForbids(PermissionDenied):
             "the operator to change it.",
             param=param,
             code="retention_policy",
+        )
+
+
+class WrongRegion(PermissionDenied):
+    """The API key is bound to other regions than the one that was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This API key is bound to another region. Send the request to the address of that region.",
+            code="wrong_region",
         )
 
 

@@ -4,18 +4,22 @@ from starlette.requests import HTTPConnection
 
 from deployments.limits.contract import Gatekeeper, GatekeeperUnavailable
 from deployments.state.identity.principal import Principal
-from serve_app.errors.api import InvalidKey, PermissionDenied, Unauthenticated, Unavailable
+from deployments.state.objects.pair import keep_near
+from serve_app.errors.api import InvalidKey, PermissionDenied, Unauthenticated, Unavailable, WrongRegion
 
 _MAX_HEADER_CHARS = 512
 
 
-async def authenticate(request: HTTPConnection, gatekeeper: Gatekeeper) -> Principal:
-    """Return who holds the API key that the request carries.
+async def authenticate(request: HTTPConnection, gatekeeper: Gatekeeper, region: str = "") -> Principal:
+    """Return who holds the API key that the request carries; `region` is this one, empty where there is only one.
+
+    What a key that is bound to regions stores from here on stays in this one.
 
     Raises:
         Unauthenticated: there is no key, or the header does not hold one the Bearer way.
         InvalidKey: the key is unknown, revoked or expired.
         Unavailable: keys cannot be checked right now.
+        WrongRegion: the key is bound to other regions.
     """
     secret = bearer_secret(request.headers.get("authorization"))
     try:
@@ -24,16 +28,20 @@ async def authenticate(request: HTTPConnection, gatekeeper: Gatekeeper) -> Princ
         raise Unavailable("API keys cannot be checked right now. Please retry your request.") from None
     if principal is None:
         raise InvalidKey(secret)
+    if not principal.may_run_in(region):
+        raise WrongRegion
+    if principal.regions is not None:
+        keep_near()
     return principal
 
 
-async def authenticate_admin(request: HTTPConnection, gatekeeper: Gatekeeper) -> Principal:
+async def authenticate_admin(request: HTTPConnection, gatekeeper: Gatekeeper, region: str = "") -> Principal:
     """Return who holds the admin key that the request carries.
 
     Raises:
         PermissionDenied: the key is valid but not an admin key; else as `authenticate`.
     """
-    principal = await authenticate(request, gatekeeper)
+    principal = await authenticate(request, gatekeeper, region)
     if not principal.is_admin:
         raise PermissionDenied("This path needs an admin API key. Ask the operator of this service.")
     return principal

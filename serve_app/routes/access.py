@@ -42,9 +42,9 @@ async def caller(request: Request, operation: Operation | None = None) -> Princi
 
     Raises:
         Unauthenticated, InvalidKey, Unavailable: as `authenticate` does.
-        PermissionDenied: the key may not use the operation.
+        PermissionDenied: the key may not use the operation, or not in this region.
     """
-    principal = await authenticate(request, services_of(request).gatekeeper)
+    principal = await authenticate(request, services_of(request).gatekeeper, services_of(request).region)
     trace_of(request).principal = principal
     if operation is not None:
         check_operation(principal, operation)
@@ -57,7 +57,7 @@ async def admin_caller(request: Request) -> Principal:
     Raises:
         PermissionDenied, Unauthenticated, InvalidKey, Unavailable: as `authenticate_admin` does.
     """
-    principal = await authenticate_admin(request, services_of(request).gatekeeper)
+    principal = await authenticate_admin(request, services_of(request).gatekeeper, services_of(request).region)
     trace_of(request).principal = principal
     return principal
 

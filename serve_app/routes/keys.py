@@ -46,6 +46,7 @@ class ShownKey(TypedDict):
     tokens_per_minute: int
     operations: tuple[str, ...] | None
     models: tuple[str, ...] | None
+    regions: tuple[str, ...] | None
     retention: str
     is_admin: bool
     redacted_value: str
@@ -138,6 +139,7 @@ def key_to_wire(key: ApiKey) -> ShownKey:
         "tokens_per_minute": key.tokens_per_minute,
         "operations": key.operations,
         "models": key.models,
+        "regions": key.regions,
         "retention": key.retention,
         "is_admin": key.is_admin,
         "redacted_value": key.display,

@@ -75,7 +75,7 @@ class _Session:
         Raises:
             ApiError: the key is missing, not valid any more, or has no permission.
         """
-        principal = await authenticate(self._websocket, self._services.gatekeeper)
+        principal = await authenticate(self._websocket, self._services.gatekeeper, self._services.region)
         operation = self._services.operations.responses
         check_operation(principal, operation.name)
         return principal, operation

@@ -38,8 +38,10 @@ class BatchWork:
     Every method with an `epoch` raises Fenced if that claim is not the newest.
     """
 
-    def __init__(self, store: BatchStore, uptime: Callable[[], float] = uptime) -> None:
+    def __init__(self, store: BatchStore, uptime: Callable[[], float] = uptime, region: str = "") -> None:
+        """Take the batches of keys that may run in `region`; it is empty where there is only one."""
         self.uptime = uptime
+        self._region = region
         self._store = store
         self._database = store.database
         self._watch = LeaseWatch(uptime)
@@ -74,13 +76,15 @@ class BatchWork:
     async def _free(self, lease_s: float, except_for: Sequence[str]) -> list[tuple[str, str]]:
         """Return ids and accounts of the batches whose claim has ended, or was not renewed for its whole length."""
         now = self._store.clock()
-        query = select(batches.c.batch_id, batches.c.account, batches.c.epoch, batches.c.lease_until).where(
+        columns = (batches.c.batch_id, batches.c.account, batches.c.epoch, batches.c.lease_until)
+        query = select(batches.c.principal, *columns).where(
             batches.c.status.not_in(ENDED),
             batches.c.batch_id.not_in(except_for),
             may_be_free(batches.c.lease_until, now, lease_s),
         )
         async with self._database.read() as connection:
-            found = (await connection.execute(query.order_by(batches.c.created_at).limit(1000))).all()
+            rows = (await connection.execute(query.order_by(batches.c.created_at).limit(1000))).all()
+        found = [row for principal, *row in rows if principal_of(principal).may_run_in(self._region)]
         return [(batch_id, account) for batch_id, account, _, _ in self._watch.free(found, now, lease_s)]
 
     async def renew(self, batch_id: str, epoch: int, lease_s: float, elapsed_s: float) -> BatchState:

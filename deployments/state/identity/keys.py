@@ -36,13 +36,16 @@ def _as_tuple(value: Any) -> Any:
 
 _Scope = Annotated[Operation, WithJsonSchema({"type": "string", "enum": [operation.value for operation in Operation]})]
 _Operations = Annotated[tuple[_Scope, ...], BeforeValidator(_as_tuple), Field(min_length=1, max_length=len(Operation))]
+_Region = Annotated[str, Field(pattern="^[a-z][a-z0-9-]{0,15}$")]
+_Regions = Annotated[tuple[_Region, ...], BeforeValidator(_as_tuple), Field(min_length=1, max_length=16)]
 _Models = Annotated[tuple[_Pattern, ...], BeforeValidator(_as_tuple), Field(min_length=1, max_length=100)]
 
 
 class KeyChange(Section):
     """A change of a key: limits, scopes, expiry, retention. Only fields that were set are changed.
 
-    None as a limit stands for the tier's limit, as a scope for no restriction, as `expires_at` for no expiry.
+    None as a limit stands for the tier's limit, as a scope for no restriction, as `expires_at` for no expiry, as
+    `regions` for all of them.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_printable)] = "unnamed"
@@ -51,6 +54,7 @@ class KeyChange(Section):
     tokens_per_minute: TokensPerMinute | None = None
     operations: _Operations | None = None
     models: _Models | None = None
+    regions: _Regions | None = None
     retention: Retention = "ephemeral"
     expires_at: Annotated[float, Field(gt=0, lt=1e11, allow_inf_nan=False)] | None = None
 
@@ -89,6 +93,7 @@ class ApiKey:
     tokens_per_minute: int
     operations: tuple[str, ...] | None
     models: tuple[str, ...] | None
+    regions: tuple[str, ...] | None
     retention: Retention
     is_admin: bool
     display: str
@@ -108,6 +113,7 @@ class ApiKey:
             "tokens_per_minute": own_tokens if own_tokens is not None else limits.tokens_per_minute or 1,
             "operations": None if row["operations"] is None else tuple(row["operations"]),
             "models": None if row["models"] is None else tuple(row["models"]),
+            "regions": None if row["regions"] is None else tuple(row["regions"]),
             "display": f"{row['prefix']}...{row['last_four']}",
         }
         return cls(**columns_for(cls, row) | changed)

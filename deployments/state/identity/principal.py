@@ -12,7 +12,8 @@ class Principal:
     """The holder of an API key, with the limits that hold for it.
 
     `operations` and `models` are the key's scopes, None where the key may use all; entries of `models` are
-    ids or shell-style patterns. `expires_at` is in Unix seconds. `organization` is the account's public name.
+    ids or shell-style patterns. `regions` are those that the key is bound to, None for all. `expires_at` is in Unix
+    seconds. `organization` is the account's public name.
     """
 
     key_id: str
@@ -26,6 +27,11 @@ class Principal:
     retention: Retention = "ephemeral"
     expires_at: float | None = None
     is_admin: bool = False
+    regions: tuple[str, ...] | None = None
+
+    def may_run_in(self, region: str) -> bool:
+        """Return whether a region may serve the holder; its name is empty where there is only one."""
+        return not region or self.regions is None or region in self.regions
 
 
 def principal_to_row(principal: Principal) -> dict[str, Any]:
@@ -33,6 +39,7 @@ def principal_to_row(principal: Principal) -> dict[str, Any]:
     scopes = {
         "operations": None if principal.operations is None else sorted(principal.operations),
         "models": None if principal.models is None else list(principal.models),
+        "regions": None if principal.regions is None else list(principal.regions),
     }
     return asdict(principal) | scopes
 
@@ -42,4 +49,5 @@ def principal_of(row: Mapping[str, Any]) -> Principal:
     values = dict(row)
     values["operations"] = None if row["operations"] is None else frozenset(row["operations"])
     values["models"] = None if row["models"] is None else tuple(row["models"])
+    values["regions"] = None if row.get("regions") is None else tuple(row["regions"])
     return Principal(**values)

@@ -3,8 +3,8 @@
 Reads go to the near one, and to the far one where the near one lacks the object or fails. Writes wait for both, or for
 the near one alone (`copies: later`). What one lacks is noted in the database before the object counts as written, so
 that the loss of either store loses nothing that was acknowledged once the copier has caught up; with `copies: both`
-and both stores up, nothing at any time. A store that has failed is left alone for some seconds, so that its time-outs
-do not stand before every request.
+and both stores up, nothing at any time. What is written after `keep_near` is in the near one alone. A store that has
+failed is left alone for some seconds, so that its time-outs do not stand before every request.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -29,6 +30,12 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LEFT_ALONE_S = 10.0
+_stays_near: ContextVar[bool] = ContextVar("stays_near", default=False)
+
+
+def keep_near() -> None:
+    """Have what this task, and those that it starts, write from now on stay in the near one of two stores."""
+    _stays_near.set(True)
 
 
 @dataclass(slots=True)
@@ -74,6 +81,10 @@ class PairedStore:
     @asynccontextmanager
     async def create(self, key: str) -> AsyncIterator[ObjectWriter]:
         """Open a new object, which appears when the block ends, and does not when it ends with an error."""
+        if _stays_near.get():
+            async with self.near.store.create(key) as near_writer:
+                yield near_writer
+            return
         writer = _PairWriter(key)
         first, second = self.sides
         await writer.open(first)
@@ -92,6 +103,9 @@ class PairedStore:
 
     async def put(self, key: str, content: bytes) -> None:
         """Write a small object at once."""
+        if _stays_near.get():
+            await self.near.store.put(key, content)
+            return
         first, second = self.sides
         if self._waits_for_both and not second.is_left_alone:
             results = await asyncio.gather(*(_attempt(side, side.store.put(key, content)) for side in (first, second)))

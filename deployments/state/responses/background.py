@@ -20,6 +20,7 @@ from deployments.state.database.tables import response_jobs as jobs
 from deployments.state.database.tables import responses
 from deployments.state.encryption.sealing import DataKey
 from deployments.state.encryption.vault import Vault
+from deployments.state.identity.principal import principal_of
 from deployments.state.responses.conversations import append_items
 from deployments.state.responses.store import UNFINISHED, index_items, new_row, open_turn, seal_turn
 from deployments.state.responses.values import ClaimedResponse, Item, LeaseLost, StoredEvents, StoredTurn
@@ -40,7 +41,10 @@ class BackgroundStore:
         vault: Vault,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        region: str = "",
     ) -> None:
+        """Take over the responses of keys that may run in `region`; it is empty where there is only one."""
+        self._region = region
         self._database = database
         self._vault = vault
         self._clock = clock
@@ -206,7 +210,7 @@ class BackgroundStore:
         query = query.where(may_be_free(jobs.c.lease_until, now, lease_s)).limit(_LOOKED_AT)
         async with self._database.read() as connection:
             found = (await connection.execute(query)).all()
-        free = self._watch.free(found, now, lease_s)
+        free = await self._of_region(self._watch.free(found, now, lease_s))
         if not free:
             return None
         response_id, epoch, lease_until = free[0]
@@ -218,6 +222,21 @@ class BackgroundStore:
             if job is None:  # Another process has claimed it.
                 return None
             return await self._take_over(connection, dict(job))
+
+    async def _of_region(self, free: Sequence[Any]) -> Sequence[Any]:
+        """Return those that this region may run: whose they are is sealed with their jobs."""
+        if not self._region or not free:
+            return free
+        columns = (jobs.c.response_id, jobs.c.sealed_job, responses.c.account, responses.c.wrapped_key)
+        query = select(*columns).join(responses, responses.c.response_id == jobs.c.response_id)
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query.where(jobs.c.response_id.in_([one[0] for one in free])))).all()
+        own = set()
+        for response_id, sealed, account, wrapped in rows:
+            key = (await self._vault.account_key(account)).open_object(response_id, wrapped)
+            if principal_of(orjson.loads(key.open(sealed, _JOB))["principal"]).may_run_in(self._region):
+                own.add(response_id)
+        return [one for one in free if one[0] in own]
 
     async def _take_over(self, connection: AsyncConnection, job: dict[str, Any]) -> ClaimedResponse:
         response_id = job["response_id"]

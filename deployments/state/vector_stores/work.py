@@ -43,10 +43,23 @@ class Tidying(NamedTuple):
     is_gone: bool
 
 
+class _Waiting(NamedTuple):
+    """A file whose lease may have ended."""
+
+    store_id: str
+    file_id: str
+    run_id: str
+    lease_until: float
+
+
 class VectorStoreWork:
     """The work on the vector stores of one database."""
 
-    def __init__(self, vector_stores: VectorStores, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, vector_stores: VectorStores, monotonic: Callable[[], float] = time.monotonic, region: str = ""
+    ) -> None:
+        """Take the files of keys that may be served in `region`; it is empty where there is only one."""
+        self._region = region
         self._stores = vector_stores
         self._database = vector_stores.database
         self._watch = LeaseWatch(monotonic)
@@ -54,11 +67,13 @@ class VectorStoreWork:
     async def claim(self, lease_s: float, max_files: int) -> Claim | None:
         """Return files that wait to be indexed, of the store that has waited longest; None if there are none."""
         now, run_id = self._stores.clock(), secrets.token_hex(16)
-        query = select(files.c.store_id, files.c.file_id, files.c.run_id, files.c.lease_until).where(
+        columns = (files.c.store_id, files.c.file_id, files.c.run_id, files.c.lease_until)
+        query = select(*columns, files.c.principal).where(
             files.c.status == "in_progress", may_be_free(files.c.lease_until, now, lease_s)
         )
         async with self._database.read() as connection:
-            found = (await connection.execute(query.order_by(files.c.created_at, files.c.file_id).limit(1000))).all()
+            rows = (await connection.execute(query.order_by(files.c.created_at, files.c.file_id).limit(1000))).all()
+        found = [_Waiting(*one[:4]) for one in rows if principal_of(one.principal).may_run_in(self._region)]
         free = self._watch.free(found, now, lease_s)
         if not free:
             return None

@@ -81,8 +81,9 @@ class Indexer:
         gatekeeper: Gatekeeper,
         observer: Observer,
         timing: Timing | None = None,
+        region: str = "",
     ) -> None:
-        self._work = VectorStoreWork(service.stores)
+        self._work = VectorStoreWork(service.stores, region=region)
         self._files = service.uploads
         self._index = index
         self._embedder = embedder

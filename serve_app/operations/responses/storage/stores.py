@@ -39,11 +39,11 @@ class Storage:
                 return self.clock() + STORED_S
 
 
-def storage_in(database: Database, vault: Vault, files: FileStore) -> Storage:
-    """Return the stores in a database, with the files beside it."""
+def storage_in(database: Database, vault: Vault, files: FileStore, region: str = "") -> Storage:
+    """Return the stores in a database, with the files beside it, as a region has them."""
     return Storage(
         ResponseStore(database, vault),
-        BackgroundStore(database, vault),
+        BackgroundStore(database, vault, region=region),
         ConversationStore(database, vault),
         SealedTokens(vault),
         files,
