@@ -10,18 +10,21 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import insert, or_, select, update
+from sqlalchemy import func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.audit.log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import api_keys, revisions
+from deployments.state.database.postgres import NoPrimary
+from deployments.state.database.tables import api_keys, regions, revisions
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey, StoredKey
 from deployments.state.identity.secret import PREFIX, create_secret, digest_of
 from deployments.state.identity.tiers import Tiers
 
 MAX_OVERLAP_S = 30 * 86_400.0
 MAX_LISTED = 1_000
+MAX_BEHIND_S = 10.0
+"""A standby that has not heard of any region for so long is not asked for keys. Regions sign in every five seconds."""
 
 
 class KeyRefused(ValueError):
@@ -163,9 +166,17 @@ class KeyStore:
         return max([newest, *(key.revision for key in changed)]), changed
 
     async def find(self, digest: bytes) -> tuple[int, StoredKey | None]:
-        """Return the newest revision, and the key of which this is a digest; None if there is none."""
+        """Return the newest revision, and the key of which this is a digest; None if there is none.
+
+        While the database has no primary, a standby is read, unless it is so far behind that it may lack a revocation.
+        """
         query = select(api_keys).where(or_(api_keys.c.digest == digest, api_keys.c.previous_digest == digest))
-        async with self._database.read() as connection:
+        is_stale = self._database.has_standby and not self._database.has_primary
+        async with self._database.read_stale() if is_stale else self._database.read() as connection:
+            if is_stale:
+                seen_at = await connection.scalar(select(func.max(regions.c.seen_at)))
+                if self._clock() - (seen_at or 0.0) > MAX_BEHIND_S:
+                    raise NoPrimary("the standby is too far behind to tell which keys are revoked")
             revision = await connection.scalar(select(revisions.c.value).where(revisions.c.name == "api_keys"))
             row = (await connection.execute(query)).mappings().first()
         return revision or 0, None if row is None else StoredKey.from_row(dict(row), self._tiers)

@@ -72,8 +72,8 @@ class VectorStoreWork:
             files.c.status == "in_progress", may_be_free(files.c.lease_until, now, lease_s)
         )
         async with self._database.read() as connection:
-            rows = (await connection.execute(query.order_by(files.c.created_at, files.c.file_id).limit(1000))).all()
-        found = [_Waiting(*one[:4]) for one in rows if principal_of(one.principal).may_run_in(self._region)]
+            leased = (await connection.execute(query.order_by(files.c.created_at, files.c.file_id).limit(1000))).all()
+        found = [_Waiting(*one[:4]) for one in leased if principal_of(one.principal).may_run_in(self._region)]
         free = self._watch.free(found, now, lease_s)
         if not free:
             return None

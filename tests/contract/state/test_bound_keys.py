@@ -94,6 +94,7 @@ async def test_background_response_is_taken_over_only_where_its_key_may_run(data
                 "status": "queued",
                 "previous_response_id": None,
                 "created_at": 1,
+                "output": [],
             },
             [],
         )

@@ -14,6 +14,10 @@ from deployments.state.database import connection as database_module
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.postgres import lacks_primary, lost_server
 from deployments.state.database.tables import regions
+from deployments.state.identity.key_store import MAX_BEHIND_S, KeyStore
+from deployments.state.identity.keys import NewKey
+from deployments.state.identity.secret import digest_of
+from deployments.state.regions.register import RegionRegister
 from serve_app.errors.api import NoPrimary
 from serve_app.errors.translate import translate_error
 from tests import needs
@@ -175,3 +179,23 @@ async def test_start_says_why_there_is_no_primary_and_a_patient_one_waits(
 async def test_server_that_refuses_the_user_is_no_failover(pair: tuple[PostgresServer, PostgresServer]) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         await connect(several(*pair).replace("/postgres?", "/nothing?"), is_patient=True)
+
+
+async def test_key_is_found_on_the_standby_unless_that_is_far_behind(
+    pair: tuple[PostgresServer, PostgresServer], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "_FAILOVER_S", 0.2)
+    now = time.time()
+    keys = KeyStore(database, b"p" * 32, clock=lambda: now)
+    key, secret = await keys.create(NewKey())
+    await RegionRegister(database).sign_in("us", {})
+    pair[0].kill()
+    digest = digest_of(secret, b"p" * 32)
+    with pytest.raises(DBAPIError):
+        await keys.find(digest)  # Finds out that there is no primary.
+    _, found = await keys.find(digest)
+    assert found is not None
+    assert found.key_id == key.key_id
+    now += MAX_BEHIND_S + 1
+    with pytest.raises(DBAPIError, match="too far behind"):
+        await keys.find(digest)
