@@ -78,19 +78,19 @@ class ChatChunks:
         self._envelope = b"data: " + envelope[:-1]
         self._head = self._envelope + b',"choices":[{"index":'
         self._tail = b',"usage":null}\n\n' if include_usage else b"}\n\n"
+        self._first_tail = self._tail
         self._text_end = b'},"logprobs":null,"finish_reason":null}]' + self._tail
         self._text_heads: dict[int, bytes] = {}
         self._include_usage = include_usage
         self._shown = b"," + orjson.dumps(shown)[1:-1] if shown else b""
 
     def count(self, prompt_tokens: int, completion_tokens: int) -> None:
-        """Put these numbers of tokens into every chunk from now on; those of the choice that is rendered next."""
-        usage = {
-            "prompt_tokens": prompt_tokens,
-            "completion_tokens": completion_tokens,
-            "total_tokens": prompt_tokens + completion_tokens,
-        }
-        self._tail = b',"usage":' + orjson.dumps(usage) + b"}\n\n"
+        """Put these numbers of tokens into every chunk from now on; those of the choice that is rendered next.
+
+        The first chunk of a choice says no more than that it begins, so it counts no token of it, as with vLLM.
+        """
+        self._first_tail = _counted(prompt_tokens, 0)
+        self._tail = _counted(prompt_tokens, completion_tokens)
         self._text_end = b'},"logprobs":null,"finish_reason":null}]' + self._tail
 
     def text(self, choice: int, text: str) -> bytes:
@@ -104,7 +104,8 @@ class ChatChunks:
         if choice in self._text_heads:
             return b""
         self._text_heads[choice] = self._head + str(choice).encode() + b',"delta":{"content":'
-        return self._chunk(choice, b'{"role":"assistant","content":"","refusal":null}', shown=self._shown)
+        delta = b'{"role":"assistant","content":"","refusal":null}'
+        return self._chunk(choice, delta, rest=self._shown + self._first_tail)
 
     def _chunk(
         self,
@@ -113,7 +114,7 @@ class ChatChunks:
         logprobs: bytes = b"null",
         finish_reason: bytes = b"null",
         token_ids: bytes = b"",
-        shown: bytes = b"",
+        rest: bytes | None = None,
     ) -> bytes:
         return b"".join(
             (
@@ -127,8 +128,7 @@ class ChatChunks:
                 finish_reason,
                 token_ids,
                 b"}]",
-                shown,
-                self._tail,
+                self._tail if rest is None else rest,
             )
         )
 
@@ -153,12 +153,21 @@ class ChatChunks:
         return self._envelope + b',"choices":[],"usage":' + orjson.dumps(usage_to_wire(usage)) + b"}\n\n" + DONE
 
 
+def _counted(prompt_tokens: int, completion_tokens: int) -> bytes:
+    usage = {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }
+    return b',"usage":' + orjson.dumps(usage) + b"}\n\n"
+
+
 def _delta(event: Event) -> bytes:
     match event.kind:
         case "text":
             return orjson.dumps({"content": event.text})
         case "reasoning":
-            return orjson.dumps({"reasoning_content": event.text})
+            return orjson.dumps(_thought(event.text))
         case "tool_call":
             function = {"name": event.name, "arguments": ""}
             call = {"index": event.call, "id": event.id, "type": "function", "function": function}
@@ -169,6 +178,11 @@ def _delta(event: Event) -> bytes:
             return b'{"content":""}'
         case "finished":
             return b"{}"
+
+
+def _thought(text: str) -> dict[str, str]:
+    """Return a thought under both names that clients look for: vLLM's newer one, and its older, which is DeepSeek's."""
+    return {"reasoning": text, "reasoning_content": text}
 
 
 class ChatBody:
@@ -261,7 +275,7 @@ class _Choice:
             "annotations": [],
         }
         if self.reasoning:
-            message["reasoning_content"] = "".join(self.reasoning)
+            message |= _thought("".join(self.reasoning))
         if self.calls:
             message["tool_calls"] = [
                 {"id": call_id, "type": "function", "function": {"name": name, "arguments": "".join(arguments)}}

@@ -69,6 +69,22 @@ def test_a_tool_call_starts_with_its_name_and_goes_on_with_arguments():
     assert more["choices"][0]["delta"]["tool_calls"] == [{"index": 0, "function": {"arguments": '{"a":'}}]
 
 
+def test_a_thought_has_both_names():
+    _, chunk, _ = render([ReasoningDelta("reasoning", 0, "hm")])
+    assert chunk["choices"][0]["delta"] == {"reasoning": "hm", "reasoning_content": "hm"}
+
+
+def test_the_first_chunk_of_a_choice_counts_none_of_its_tokens():
+    renderer = ChatChunks("chatcmpl-1", "m", 1, include_usage=True)
+    renderer.count(7, 1)
+    data = renderer.text(0, "a")
+    renderer.count(7, 2)
+    data += renderer.text(0, "b") + renderer.events([Finished("finished", 0, "stop")])
+    counted = [chunk["usage"] for chunk in chunks_of(data)]
+    assert [usage["completion_tokens"] for usage in counted] == [0, 1, 2, 2]
+    assert {usage["total_tokens"] - usage["completion_tokens"] for usage in counted} == {7}
+
+
 def test_log_probabilities_ride_on_the_delta_before_them():
     logprobs = [{"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}]
     renderer = ChatChunks("chatcmpl-1", "m", 1, include_usage=False)
@@ -112,7 +128,7 @@ def test_content_is_null_when_a_body_holds_only_tool_calls():
     )
     message = json.loads(body.finish(Usage()))["choices"][0]["message"]
     assert message["content"] is None
-    assert message["reasoning_content"] == "hm"
+    assert message["reasoning_content"] == message["reasoning"] == "hm"
     assert message["tool_calls"] == [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 
 
