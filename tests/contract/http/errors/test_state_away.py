@@ -40,9 +40,9 @@ class Away:
 
 
 async def test_a_request_that_needs_the_database_is_told_that_it_is_away(world, monkeypatch):
-    Away(monkeypatch, "load", 1)
     async with world.http() as http:
         made = (await http.post("/v1/responses", json=ASK)).json()
+        Away(monkeypatch, "load", 1)
         answer = await http.get(f"/v1/responses/{made['id']}")
         assert answer.status_code == 503
         assert answer.json()["error"] == {
