@@ -11,16 +11,19 @@ from pathlib import Path
 import pytest
 import ray
 
+from deployments.detached import NAMESPACE
 from deployments.limits.actor import RayTransport, start_gatekeeper, stop_gatekeeper
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.client.key_cache import AWAY_AFTER_S
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.contract import Granted
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
-from deployments.state.database.connection import connect
+from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from deployments.state.identity.tiers import Tiers
+from deployments.state.usage.periods import WIDTHS
+from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
 
@@ -35,6 +38,7 @@ class Gatekeeping:
     keys: KeyStore
     usage: UsageStore
     actor: ray.actor.ActorHandle
+    database: Database
 
     def client(self) -> GatekeeperClient:
         return GatekeeperClient(RayTransport(NAME), self.state.pepper)
@@ -52,7 +56,7 @@ async def gatekeeping(ray_cluster: None, tmp_path: Path) -> AsyncIterator[Gateke
     state = resolve_state(StateConfig(state_dir=tmp_path), {})
     database = await connect(state.database_url)
     actor = await asyncio.to_thread(start_gatekeeper, state, NAME)
-    yield Gatekeeping(state, KeyStore(database, state.pepper), UsageStore(database), actor)
+    yield Gatekeeping(state, KeyStore(database, state.pepper), UsageStore(database), actor, database)
     await asyncio.to_thread(stop_gatekeeper, NAME)
     await database.close()
 
@@ -172,3 +176,30 @@ async def test_request_records_are_counted_once_though_the_gatekeeper_is_killed(
     await log.close()
     (row,) = await gatekeeping.usage.by_day()
     assert (row.num_requests, row.prompt_tokens) == (200, 600)
+    reader = UsageReader(gatekeeping.database)
+    for width in WIDTHS:
+        (total,) = await reader.totals(width, time.time() - 600, time.time())
+        assert (total.num_requests, total.prompt_tokens) == (200, 600)
+    (latency,) = await reader.latency("1d", time.time() - 600, time.time())
+    assert latency.num_requests == 200
+
+
+@ray.remote
+class GatekeeperBefore:
+    """The part of a gatekeeper of the version before that takes records, which had 19 fields at most."""
+
+    def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
+        if any(len(row) > 19 for row in rows):
+            raise TypeError("RequestRecord.__init__() takes from 17 to 20 positional arguments but 27 were given")
+        return "epoch", first + len(rows)
+
+
+async def test_a_gatekeeper_of_the_version_before_takes_records_with_more_fields(ray_cluster: None) -> None:
+    name = "gatekeeper-of-the-version-before"
+    actor = GatekeeperBefore.options(name=name, namespace=NAMESPACE).remote()  # type: ignore[attr-defined]
+    log = ShippedRequestLog(RayTransport(name), background=False)
+    usual = ("req_1", time.time(), "key_1", "acme", "free", "POST", "/v1/responses", "m", 200, None, False, 3, 2, 0)
+    log.record(RequestRecord(*usual, None, 0.1, web_search_calls=2))
+    assert await log.ship()
+    assert log.is_empty
+    ray.kill(actor)

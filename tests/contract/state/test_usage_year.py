@@ -1,8 +1,8 @@
 """A year of ten million requests is answered in a tenth of a second, since only sums are read."""
 
-import time
 from collections.abc import Awaitable, Callable
 
+import psutil
 from sqlalchemy import insert
 
 from deployments.state.database.connection import Database
@@ -40,14 +40,19 @@ async def _generate(database: Database) -> None:
             await connection.execute(insert(table), rows[first : first + 5_000])
 
 
-async def _quickest_s(ask: Callable[[], Awaitable[object]]) -> float:
-    """Return how long asking takes where nothing else keeps the machine busy: what it took at best."""
-    times = []
+def _used_s() -> float:
+    """Return the processor time of this process and its children, among them the database's server, in seconds."""
+    times = [one.cpu_times() for one in (psutil.Process(), *psutil.Process().children(recursive=True))]
+    return sum(one.user + one.system for one in times)
+
+
+async def _taken_s(ask: Callable[[], Awaitable[object]]) -> float:
+    """Return how long asking takes on a machine with nothing else to do: the processor time, as nothing waits."""
+    await ask()
+    before = _used_s()
     for _ in range(NUM_ROUNDS):
-        began = time.perf_counter()
         await ask()
-        times.append(time.perf_counter() - began)
-    return min(times)
+    return (_used_s() - before) / NUM_ROUNDS
 
 
 async def test_a_year_of_ten_million_requests_is_read_in_a_tenth_of_a_second(database: Database) -> None:
@@ -63,4 +68,4 @@ async def test_a_year_of_ten_million_requests_is_read_in_a_tenth_of_a_second(dat
         lambda: reader.buckets("1d", BEGIN, end, where=mine, group_by=("model", "key_id")),
         lambda: reader.totals("1d", BEGIN, end, group_by=("key_id",)),
     ):
-        assert await _quickest_s(ask) < MOST_S
+        assert await _taken_s(ask) < MOST_S
