@@ -129,21 +129,15 @@ def _conditions(where: RequestFilter) -> list[ColumnElement[bool]]:
     if where.is_error is not None:
         conditions.append(log.status >= 400 if where.is_error else log.status < 400)
     if where.is_batch is not None:
-        is_line = and_(log.record_id >= BATCH_PREFIX, log.record_id < _after(BATCH_PREFIX))
+        is_line = log.record_id.startswith(BATCH_PREFIX, autoescape=True)
         conditions.append(is_line if where.is_batch else ~is_line)
     if where.batch_id is not None:
-        batch = clean_id(where.batch_id) + ":"
-        conditions += [log.record_id >= batch, log.record_id < _after(batch)]
+        conditions.append(log.record_id.startswith(clean_id(where.batch_id) + ":", autoescape=True))
     if where.since is not None:
         conditions.append(log.at >= where.since)
     if where.until is not None:
         conditions.append(log.at < where.until)
     return conditions
-
-
-def _after(prefix: str) -> str:
-    """Return the least text behind all that begin with an ASCII prefix."""
-    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def _cursor_of(row: RowMapping) -> str:
