@@ -27,6 +27,7 @@ from deployments.state.database.clock import PastClock, uptime
 from deployments.state.database.lease_watch import LeaseWatch, may_be_free
 from deployments.state.database.tables import api_keys, batch_segments, batches, files
 from deployments.state.files.store import record_file
+from deployments.state.identity.principal import principal_of
 from deployments.state.usage.store import add_lines
 from deployments.state.webhooks.queue import enqueue
 from deployments.state.webhooks.rows import event_of_status
