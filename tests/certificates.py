@@ -30,12 +30,17 @@ class Authority:
 
     def context(self) -> ssl.SSLContext:
         """What a client needs to believe it."""
-        return ssl.create_default_context(cadata=self._certificate.public_bytes(Encoding.PEM).decode())
+        return ssl.create_default_context(cadata=self.pem)
 
-    def issue(self, certificate: Path, key: Path) -> int:
-        """Write a new certificate of 127.0.0.1 and localhost, and its key; return its serial number."""
+    @property
+    def pem(self) -> str:
+        """The authority's own certificate."""
+        return self._certificate.public_bytes(Encoding.PEM).decode()
+
+    def issue(self, certificate: Path, key: Path, hosts: tuple[str, ...] = ("localhost", "127.0.0.1")) -> int:
+        """Write a new certificate of hosts, by default this machine's own, and its key; return its serial number."""
         own_key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))])
+        names = x509.SubjectAlternativeName([_name_of(host) for host in hosts])
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
         issued = self._build(name, own_key).add_extension(names, critical=False).sign(self._key, hashes.SHA256())
         key.write_bytes(own_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
@@ -53,6 +58,13 @@ class Authority:
             .not_valid_before(now - _DAY)
             .not_valid_after(now + _DAY)
         )
+
+
+def _name_of(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def serial_of(connection: ssl.SSLObject | ssl.SSLSocket) -> int:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from serve_app.front.addresses import Address, is_own, listening_on
-from serve_app.front.asking import Foreign, NoAnswer, ask, ask_dashboard, ask_replica
+from serve_app.front.asking import Foreign, Introduction, NoAnswer, ask, ask_dashboard, ask_replica
 from serve_app.front.certificate import CertificateKeeper
 from serve_app.front.filling import RETURN_S, end_streams, plan, silent, weigh, without_returning
+from serve_app.front.keeping import RegionKeeper
 from serve_app.front.rendering import LAST_RESORT, MAIN
 from serve_app.front.runtime import Runtime, RuntimeFailed, Slot
 from serve_app.front.settings import NUM_PROXIES, FrontSettings, load_settings
@@ -47,7 +48,7 @@ class Agent:
         self._trust = settings.trust
         self._runtimes = [Runtime(settings.socket_path(number)) for number in range(NUM_PROXIES)]
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ask")
-        self._asked: dict[Address, Future[frozenset[Address] | Foreign | NoAnswer]] = {}
+        self._asked: dict[Address, Future[Introduction | Foreign | NoAnswer]] = {}
         self._ask_at: dict[Address, float] = {}
         self._lists: Future[set[Address]] | None = None
         self._silent_at: dict[Address, float] = {}
@@ -56,6 +57,10 @@ class Agent:
         self._is_changed = True
         self._num_failed = [0] * NUM_PROXIES
         self._certificate = CertificateKeeper(settings, settings.tls) if settings.tls else None
+        self._said: dict[Address, Introduction] = {}
+        self._region = (
+            RegionKeeper(settings, settings.region, self._pool, self._now()) if settings.region is not None else None
+        )
         self.table = self._first_table()
 
     def round(self) -> None:
@@ -77,6 +82,11 @@ class Agent:
         self._save(now)
         if self._certificate is not None:
             self._certificate.keep(self._runtimes)
+        self._said = {address: said for address, said in self._said.items() if address in self.table.addresses()}
+        if self._region is not None:
+            is_ready = any(said.is_ready for address, said in self._said.items() if address in living)
+            is_drained = any(said.is_drained for said in self._said.values())
+            self._region.keep(self._runtimes, now, is_ready=is_ready, is_drained=is_drained)
 
     def _now(self) -> float:
         """Return Unix seconds that no change of the clock moves."""
@@ -128,21 +138,22 @@ class Agent:
             self._take(address, self._asked.pop(address).result(), own, now)
 
     def _take(
-        self, address: Address, named: frozenset[Address] | Foreign | NoAnswer, own: set[Address], now: float
+        self, address: Address, said: Introduction | Foreign | NoAnswer, own: set[Address], now: float
     ) -> None:
         known = address in self.table.addresses()
-        if isinstance(named, Foreign):
+        if isinstance(said, Foreign):
             self._ask_at[address] = now + _ASK_FOREIGN_AGAIN_S
             if self.table.drop(address):
                 logger.warning("%s is dropped: another program answers there.", address)
                 self._is_changed = True
-        elif isinstance(named, NoAnswer):
+        elif isinstance(said, NoAnswer):
             self._ask_at[address] = now + (_ASK_AGAIN_S if known or address in own else _ASK_FOREIGN_AGAIN_S)
             if address in self._silent_at:
                 self._silent_at[address] = now
         else:
             self._ask_at[address] = now + _ASK_AGAIN_S
-            self._note_named(named, now)
+            self._said[address] = said
+            self._note_named(said.others, now)
             if self.table.add(address, now, is_own=is_own(address.host)):
                 logger.info("%s is an ingress replica.", address)
                 self._is_changed = True
@@ -160,9 +171,10 @@ class Agent:
         """Return whether it would be among those that were seen to listen on this node, if it did."""
         return self._settings.min_port <= address.port <= self._settings.max_port and is_own(address.host)
 
-    def _ask(self, address: Address) -> frozenset[Address] | Foreign | NoAnswer:
+    def _ask(self, address: Address) -> Introduction | Foreign | NoAnswer:
+        region = self._settings.region.name if self._settings.region else ""
         try:
-            return ask_replica(address, self._trust)
+            return ask_replica(address, self._trust, region=region)
         except (Foreign, NoAnswer) as error:
             return error
         except (ValueError, KeyError, TypeError):

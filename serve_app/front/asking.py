@@ -30,10 +30,17 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What an ingress replica has said with proof: the port that it listens on, and the replicas that it knows."""
+    """What an ingress replica has said with proof: the port that it listens on, and the replicas that it knows.
+
+    `region` is its region's name, "" where there is only one. `is_ready` is whether a model has started, `is_drained`
+    whether the region is drained.
+    """
 
     port: int
     others: frozenset[Address]
+    region: str = ""
+    is_ready: bool = True
+    is_drained: bool = False
 
 
 def ask(address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S, *, over_tls: bool = False) -> Introduction:
@@ -57,19 +64,30 @@ def ask(address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S, *, o
     if not is_same(headers.get(PROOF_HEADER, ""), trust.prove_answer(nonce, body)):
         raise Foreign(f"{address} proves nothing.")
     said = json.loads(body)
-    return Introduction(int(said["port"]), frozenset(map(parse_address, said["ingresses"])))
+    return Introduction(
+        int(said["port"]),
+        frozenset(map(parse_address, said["ingresses"])),
+        str(said.get("region") or ""),
+        bool(said.get("is_ready", True)),
+        bool(said.get("is_drained", False)),
+    )
 
 
-def ask_replica(address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S) -> frozenset[Address]:
-    """Return which other replicas the replica at this very address knows.
+def ask_replica(
+    address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S, region: str = ""
+) -> Introduction:
+    """Ask the replica at this very address, of this region, to introduce itself.
 
     Raises:
-        Foreign, NoAnswer: as `ask`; also Foreign where the answer is that of a replica elsewhere, passed on.
+        Foreign, NoAnswer: as `ask`; also Foreign where the answer is that of a replica elsewhere, passed on, or of
+            another region.
     """
     introduction = ask(address, trust, timeout_s)
     if introduction.port != address.port:
         raise Foreign(f"{address} passes on what another one answers.")
-    return introduction.others
+    if region and introduction.region and introduction.region != region:
+        raise Foreign(f"{address} belongs to the region {introduction.region}.")
+    return introduction
 
 
 def ask_dashboard(url: str, environ: Mapping[str, str] = os.environ) -> frozenset[Address]:

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
-from serve_app.front.files import write_private
+from serve_app.front.files import FileMarks, write_private
 from serve_app.front.runtime import Runtime, RuntimeFailed
 from serve_app.front.settings import FrontSettings, TlsFiles
 
@@ -49,14 +49,13 @@ class CertificateKeeper:
     def __init__(self, settings: FrontSettings, files: TlsFiles) -> None:
         self._path = settings.certificate_path
         self._files = files
-        self._seen: tuple[object, ...] = ()
+        self._marks = FileMarks((files.certificate, files.key))
         self._pem = ""
         self._stale: set[int] = set()
 
     def keep(self, runtimes: Sequence[Runtime]) -> None:
         """Give a certificate that has changed to every process; one that cannot be used is logged once."""
-        if (seen := self._look()) != self._seen:
-            self._seen = seen
+        if self._marks.have_changed():
             try:
                 pem = read_certificate(self._files)
             except CertificateFailed as error:
@@ -73,15 +72,3 @@ class CertificateKeeper:
                 logger.warning("HAProxy %d does not take the certificate yet: %s", number, error)
             else:
                 self._stale.discard(number)
-
-    def _look(self) -> tuple[object, ...]:
-        """Return what changes when one of the files does: a link to another file counts too."""
-        marks: list[object] = []
-        for path in (self._files.certificate, self._files.key):
-            try:
-                stat = Path(path).stat()
-            except OSError as error:
-                marks.append(error.errno)
-            else:
-                marks.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
-        return tuple(marks)

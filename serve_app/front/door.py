@@ -1,6 +1,7 @@
 """The ingress replica's side of the front: it introduces itself to fronts, and takes over the request ids they gave."""
 
 from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
 
 import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -18,16 +19,35 @@ from serve_app.http.middleware import REQUEST_ID
 _ID_HEADER = REQUEST_ID_HEADER.encode()
 
 
-class FrontDoor:
-    """Plain ASGI around the application. `others` returns the addresses of all replicas that this one knows.
+@dataclass(frozen=True, slots=True)
+class ReplicaStanding:
+    """How a replica and its region stand: the region's name, "" where there is only one, and whether it is drained.
 
-    A question without a front's proof goes on to the application, which has no such path.
+    `is_ready` is whether a model has started.
     """
 
-    def __init__(self, app: ASGIApp, trust: FrontTrust, others: Callable[[], Collection[str]]) -> None:
+    region: str = ""
+    is_ready: bool = True
+    is_drained: bool = False
+
+
+class FrontDoor:
+    """Plain ASGI around the application.
+
+    `others` returns the addresses of all replicas that this one knows, `standing` how it stands now. A question without a front's proof goes on to the application, which has no such path.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        trust: FrontTrust,
+        others: Callable[[], Collection[str]],
+        standing: Callable[[], ReplicaStanding] = ReplicaStanding,
+    ) -> None:
         self._app = app
         self._trust = trust
         self._others = others
+        self._standing = standing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a front's question, or pass the request on."""
@@ -47,7 +67,8 @@ class FrontDoor:
 
     async def _introduce(self, scope: Scope, nonce: str, send: Send) -> None:
         server = scope.get("server") or ("", 0)
-        body = orjson.dumps({"port": server[1], "ingresses": sorted(self._others())})
+        said = {"port": server[1], "ingresses": sorted(self._others()), **asdict(self._standing())}
+        body = orjson.dumps(said)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),

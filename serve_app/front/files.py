@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -25,3 +26,25 @@ def make_private_folder(path: Path) -> None:
     if path.stat().st_uid != os.getuid():
         raise PermissionError(f"{path} belongs to another user.")
     path.chmod(0o700)
+
+
+class FileMarks:
+    """Notices changes of files that others write. A link that leads to another file is a change too."""
+
+    def __init__(self, paths: Sequence[str | Path]) -> None:
+        self._paths = paths
+        self._seen: tuple[object, ...] = ()
+
+    def have_changed(self) -> bool:
+        """Return whether a file is another than at the last call. The first call returns true."""
+        seen = tuple(map(_mark, self._paths))
+        is_new, self._seen = seen != self._seen, seen
+        return is_new
+
+
+def _mark(path: str | Path) -> object:
+    try:
+        stat = os.stat(path)
+    except OSError as error:
+        return error.errno
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns

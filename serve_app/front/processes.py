@@ -21,6 +21,7 @@ from serve_app.front.files import write_private
 from serve_app.front.rendering import NO_SPLICING, render_config
 from serve_app.front.runtime import Runtime, RuntimeFailed
 from serve_app.front.settings import FrontSettings
+from serve_app.front.standing import Standing, load_standing
 from serve_app.front.table import fresh_servers
 
 logger = logging.getLogger(__name__)
@@ -98,8 +99,10 @@ class HaproxyProcess:
     def start(self, *arguments: str) -> None:
         """Start the process, with the table as it was known last."""
         self._restarts.note_start()
-        servers = fresh_servers(self._settings.table_path, time.time())
-        write_private(self._config_path, self._render(servers))
+        now = time.time()
+        servers = fresh_servers(self._settings.table_path, now)
+        standing = load_standing(self._settings.standing_path, now)
+        write_private(self._config_path, self._render(servers, standing))
         command = [self._binary, NO_SPLICING, "-db", "-f", str(self._config_path), *arguments]
         self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
         self._pid, self._started = self._child.pid, _start_of(self._child.pid)
@@ -140,12 +143,12 @@ class HaproxyProcess:
             return None
         return digest if self.is_living and self._answers() else None
 
-    def _render(self, servers: list[tuple[Address, bool]]) -> str:
+    def _render(self, servers: list[tuple[Address, bool]], standing: Standing) -> str:
         answers = write_answers(self._settings.run_dir, self._settings.receive_timeout_s)
-        return render_config(self._settings, self._number, answers, servers)
+        return render_config(self._settings, self._number, answers, servers, standing)
 
     def _digest(self) -> str:
-        return sha256((self._binary + self._render([])).encode()).hexdigest()
+        return sha256((self._binary + self._render([], Standing())).encode()).hexdigest()
 
 
 class AgentProcess:

@@ -19,7 +19,9 @@ from pathlib import Path
 from deployments.operations import MODEL_OPERATIONS
 from serve_app.front.addresses import Address
 from serve_app.front.answers import LIVE, NOT_READY
+from serve_app.front.regions import render_choice, render_leaving, render_receiving, server_of
 from serve_app.front.settings import FrontSettings
+from serve_app.front.standing import Standing
 from serve_app.front.trust import REQUEST_ID_HEADER, to_base64
 
 NO_SPLICING = "-dS"
@@ -42,8 +44,13 @@ _REPEATABLE = (
 )
 _HTTPS_PORT = 443
 _HSTS = '    http-after-response set-header strict-transport-security "max-age=31536000"\n'
+# A replica that refuses a connection is left out at once, so that a request whose replicas have all died together is
+# still repeated in another region.
+_OBSERVED = " observe layer4 error-limit 1 on-error mark-down"
 _CORES_PER_THREAD = 4
 _MAX_THREADS = 4
+
+_UNKNOWN = Standing()
 
 _TEMPLATE = """\
 global
@@ -91,13 +98,13 @@ defaults
     acl is_numbered res.hdr(x-request-id) -m found
     http-request set-var(txn.number) uuid(),regsub(-,,g)
     http-request set-var-fmt(txn.id) req_%[var(txn.number)]
-    http-request set-header {id_header} "%[var(txn.id)] %[var(txn.id),hmac(sha256,{request_key}),hex,lower]"
+{receiving}    http-request set-header {id_header} "%[var(txn.id)] %[var(txn.id),hmac(sha256,{request_key}),hex,lower]"
 {hsts}    http-after-response set-header x-request-id %[var(txn.id)] if has_number !is_numbered
     http-request return status 200 content-type application/json string {live} if reads {{ path /livez /livez/ }}
     http-request return status 503 content-type application/json string {not_ready} if asks_readiness has_no_replica
     http-request wait-for-body time {receive_timeout_s}s if has_body !has_large_body
     http-request disable-l7-retry unless reads or METH_POST repeatable
-    use_backend {last_resort} if has_no_replica
+{choice}    use_backend {last_resort} if has_no_replica
     default_backend {main}
 
 backend {main}
@@ -107,14 +114,14 @@ backend {main}
     http-check send meth GET uri /-/healthz ver HTTP/1.1 hdr host manta-front
     http-check expect status 200
     option log-health-checks
-    default-server check inter 500ms fall 2 rise 1 weight {own_weight}
+    default-server check inter 500ms fall 2 rise 1 weight {own_weight}{observed}
 {main_servers}
-
+{elsewhere}
 backend {last_resort}
     balance leastconn
     http-reuse safe
 {last_resort_servers}
-
+{leaving}
 frontend statistics
     bind 127.0.0.1:{stats_port}
     http-request use-service prometheus-exporter if {{ path /metrics }}
@@ -124,13 +131,20 @@ frontend statistics
 
 
 def render_config(
-    settings: FrontSettings, number: int, answers: Mapping[int, Path], servers: Iterable[tuple[Address, bool]] = ()
+    settings: FrontSettings,
+    number: int,
+    answers: Mapping[int, Path],
+    servers: Iterable[tuple[Address, bool]] = (),
+    standing: Standing = _UNKNOWN,
 ) -> str:
     """Return the configuration of one process of the front, with the servers that it has from its first moment.
 
-    `servers` are addresses of ingress replicas, each with whether it is on this node.
+    `servers` are addresses of ingress replicas, each with whether it is on this node. `standing` is that of the region,
+    if there is one.
     """
     slots = [*servers][: settings.num_slots]
+    repeatable = " ".join(f"{path} {path}/" for path in _REPEATABLE)
+    elsewhere = server_of(settings, number)
     return _TEMPLATE.format(
         socket=settings.socket_path(number),
         threads=min(_MAX_THREADS, max(1, (os.cpu_count() or 1) // _CORES_PER_THREAD)),
@@ -143,7 +157,9 @@ def render_config(
         hsts=_HSTS if settings.tls else "",
         id_header=REQUEST_ID_HEADER,
         request_key=to_base64(settings.request_key),
-        repeatable=" ".join(f"{path} {path}/" for path in _REPEATABLE),
+        receiving=render_receiving(settings),
+        choice=render_choice(settings),
+        repeatable=repeatable,
         live=_quoted(LIVE),
         not_ready=_quoted(NOT_READY),
         max_repeated_bytes=MAX_REPEATED_BYTES,
@@ -152,6 +168,9 @@ def render_config(
         own_weight=OWN_WEIGHT,
         main_servers=_render_slots(slots, settings.num_slots, has_weights=True),
         last_resort_servers=_render_slots(slots, settings.num_slots, has_weights=False),
+        observed=_OBSERVED if elsewhere else "",
+        elsewhere=elsewhere,
+        leaving=render_leaving(settings, number, standing, repeatable),
         stats_port=settings.stats_port + number,
     )
 

@@ -14,6 +14,7 @@ _TIMEOUT_S = 1.0
 _MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _AT_ONCE = 50
 _NO_WAY = re.compile("No route to host|Network is unreachable|Host is down")
+_OWN_SOCKET = "unix"
 _SERVERS = 4  # HAProxy's bit for servers, of all that it has statistics of.
 
 
@@ -74,7 +75,7 @@ class Runtime:
         raise RuntimeFailed("HAProxy does not say its process id.")
 
     def slots(self, backend: str) -> list[Slot]:
-        """Return the servers of a backend.
+        """Return the servers of a backend, but for the process itself.
 
         Raises:
             RuntimeFailed: HAProxy does not answer, or has no such backend.
@@ -82,7 +83,7 @@ class Runtime:
         answer = self._ask(f"show stat {backend} {_SERVERS} -1")
         lines = answer.removeprefix("# ").strip().splitlines()
         try:
-            slots = [_read_slot(row) for row in csv.DictReader(lines)]
+            slots = [_read_slot(row) for row in csv.DictReader(lines) if row["addr"] != _OWN_SOCKET]
         except (KeyError, ValueError, TypeError, AttributeError, csv.Error):
             raise RuntimeFailed("HAProxy's statistics cannot be read.") from None
         if not slots:
@@ -107,10 +108,21 @@ class Runtime:
         Raises:
             RuntimeFailed: HAProxy does not answer, or refuses it.
         """
-        for command in (f"set ssl cert {path} <<\n{pem}", f"commit ssl cert {path}"):
+        self._replace_file("cert", path, pem)
+
+    def replace_authority(self, path: Path, pem: str) -> None:
+        """Have new connections to servers believe other certificates; the old ones' name is the path they were read from.
+
+        Raises:
+            RuntimeFailed: HAProxy does not answer, or refuses them.
+        """
+        self._replace_file("ca-file", path, pem)
+
+    def _replace_file(self, kind: str, path: Path, pem: str) -> None:
+        for command in (f"set ssl {kind} {path} <<\n{pem}", f"commit ssl {kind} {path}"):
             answer = self._ask(command)
-            if "Transaction" not in answer and "Success" not in answer:
-                self._ask(f"abort ssl cert {path}")
+            if "ransaction" not in answer and "Success" not in answer:
+                self._ask(f"abort ssl {kind} {path}")
                 raise RuntimeFailed(f"HAProxy refuses the certificate: {answer.strip()[:200]}")
 
     def _ask(self, command: str) -> str:

@@ -31,13 +31,40 @@ class TlsFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherRegion:
+    """Another region: its name, and the address where its fronts take clients, as a URL without a path.
+
+    Over https its certificate has to name the URL's host.
+    """
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSettings:
+    """The region that a front belongs to, and the others, which take its requests when it is left.
+
+    `authority` is the file of those whom the others' certificates are believed from; the system's where it is None.
+    The region is left after `leave_after_s` seconds without a replica that is ready, and taken up again after
+    `return_after_s` seconds in which there always was one.
+    """
+
+    name: str
+    others: tuple[OtherRegion, ...] = ()
+    authority: str | None = None
+    leave_after_s: float = 5.0
+    return_after_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
 class FrontSettings:
     """One front.
 
     `host` and `port` are where clients come. `stats_port` and the ports after it, one for each HAProxy process, show
     metrics and statistics on loopback. Ingress replicas of this node are looked for on the ports from `min_port` to
     `max_port`. `seeds` are addresses of other fronts, `dashboard` is Ray's: both know more ingress replicas.
-    Without `tls` clients speak plain HTTP.
+    Without `tls` clients speak plain HTTP. Without `region` there is only this one, and requests go nowhere else.
     """
 
     run_dir: Path
@@ -54,6 +81,7 @@ class FrontSettings:
     seeds: tuple[str, ...] = ()
     dashboard: str | None = None
     tls: TlsFiles | None = None
+    region: RegionSettings | None = None
 
     @classmethod
     def of_service(
@@ -69,6 +97,7 @@ class FrontSettings:
         seeds: tuple[str, ...] = (),
         dashboard: str | None = None,
         tls: TlsFiles | None = None,
+        region: RegionSettings | None = None,
     ) -> "FrontSettings":
         """Return the settings of a front of the service with this pepper, whose files are in `state_dir`."""
         trust = FrontTrust.from_pepper(pepper)
@@ -87,6 +116,7 @@ class FrontSettings:
             seeds=seeds,
             dashboard=dashboard,
             tls=tls,
+            region=region,
         )
 
     @property
@@ -103,6 +133,20 @@ class FrontSettings:
     def certificate_path(self) -> Path:
         """Where HAProxy reads the certificate with its key."""
         return self.run_dir / "certificate.pem"
+
+    @property
+    def standing_path(self) -> Path:
+        """Where it is written whether the region is left, and where the others are."""
+        return self.run_dir / "region.json"
+
+    @property
+    def region_authority_path(self) -> Path:
+        """Where HAProxy reads whom the other regions' certificates are believed from."""
+        return self.run_dir / "regions.pem"
+
+    def leaving_path(self, number: int) -> Path:
+        """Return where a HAProxy process hands itself the requests that go to other regions."""
+        return self.run_dir / f"leaving-{number}.sock"
 
     def socket_path(self, number: int) -> Path:
         """Return where a HAProxy process takes commands."""
@@ -138,6 +182,9 @@ def load_settings(path: Path) -> FrontSettings:
         values[name] = bytes.fromhex(values[name])
     if values["tls"] is not None:
         values["tls"] = TlsFiles(**values["tls"])
+    if (region := values["region"]) is not None:
+        region["others"] = tuple(OtherRegion(**other) for other in region["others"])
+        values["region"] = RegionSettings(**region)
     return FrontSettings(**values)
 
 

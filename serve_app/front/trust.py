@@ -12,6 +12,9 @@ import secrets
 REQUEST_ID_HEADER = "x-manta-request-id"
 PROOF_HEADER = "x-manta-proof"
 NONCE_HEADER = "x-manta-nonce"
+FROM_REGION_HEADER = "x-manta-from-region"
+"""Says which region's front has sent a request on to another's: the region's name, the request id, and a signature of
+both, joined by colons."""
 QUESTION_PATH = "/-/manta/ingress"
 """Where an ingress replica answers the fronts."""
 

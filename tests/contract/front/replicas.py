@@ -31,6 +31,9 @@ class Replica:
     is_draining: bool = False
     is_silent: bool = False
     others: list[str] = field(default_factory=list)
+    region: str = ""
+    is_ready: bool = True
+    is_region_drained: bool = False
     answer: Callable[["Replica", Request, asyncio.StreamWriter], Awaitable[None]] | None = None
     requests: list[Request] = field(default_factory=list)
     num_checks: int = 0
@@ -86,7 +89,9 @@ class Replica:
         if not is_same(request.headers.get(PROOF_HEADER, ""), self.trust.prove_question(nonce)):
             write(writer, "404 Not Found", b"")
             return
-        body = json.dumps({"port": self.port, "ingresses": self.others}).encode()
+        said = {"port": self.port, "ingresses": self.others, "region": self.region}
+        said |= {"is_ready": self.is_ready, "is_drained": self.is_region_drained}
+        body = json.dumps(said).encode()
         write(writer, "200 OK", body, f"{PROOF_HEADER}: {self.trust.prove_answer(nonce, body)}\r\n")
 
 

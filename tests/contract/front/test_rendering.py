@@ -1,6 +1,7 @@
 """HAProxy accepts every configuration that is rendered."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,12 @@ from serve_app.front.addresses import Address
 from serve_app.front.answers import write_answers
 from serve_app.front.binary import find_haproxy
 from serve_app.front.rendering import render_config
-from serve_app.front.settings import FrontSettings
+from serve_app.front.settings import FrontSettings, OtherRegion, RegionSettings
+from serve_app.front.standing import Standing
 from tests.contract.front.replicas import TRUST
+
+NEW = Standing()
+PLAIN, SECOND = OtherRegion("asia", "http://127.0.0.1:8001"), OtherRegion("eu", "https://eu.example.com")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::", "*"])
@@ -18,10 +23,27 @@ from tests.contract.front.replicas import TRUST
 def test_configuration_is_accepted_without_a_warning(tmp_path: Path, host: str, num_servers: int) -> None:
     settings = FrontSettings(tmp_path, host, 18_999, TRUST.request_key, TRUST.proof_key, receive_timeout_s=0.5)
     servers = [(Address("::1" if port % 2 else "10.0.0.1", port), port > 3) for port in range(1, num_servers + 1)]
-    path = tmp_path / "haproxy.cfg"
-    answers = write_answers(tmp_path, settings.receive_timeout_s)
-    path.write_text(render_config(settings, 0, answers, servers))
+    assert_is_accepted(tmp_path, settings, servers)
+
+
+def assert_is_accepted(
+    folder: Path, settings: FrontSettings, servers: Sequence[tuple[Address, bool]] = (), standing: Standing = NEW
+) -> None:
+    path = folder / "haproxy.cfg"
+    answers = write_answers(folder, settings.receive_timeout_s)
+    path.write_text(render_config(settings, 0, answers, servers, standing))
     checked = subprocess.run([find_haproxy(), "-c", "-f", str(path)], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
     assert "WARNING" not in checked.stderr
     assert "valid" in checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("others", [(), (OtherRegion("asia", "https://asia.example.com:8443"),), (PLAIN, SECOND)])
+@pytest.mark.parametrize("is_left", [False, True])
+def test_configuration_of_a_region_is_accepted_too(
+    tmp_path: Path, others: tuple[OtherRegion, ...], is_left: bool
+) -> None:
+    region = RegionSettings("us", others)
+    settings = FrontSettings(tmp_path, "127.0.0.1", 18_999, TRUST.request_key, TRUST.proof_key, region=region)
+    standing = Standing(is_left, {"asia": (Address("127.0.0.1", 1), Address("::1", 2))})
+    assert_is_accepted(tmp_path, settings, standing=standing)

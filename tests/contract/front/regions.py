@@ -1,0 +1,101 @@
+"""Two regions under test: a front of each over TLS, with small replicas behind it."""
+
+import re
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+
+from serve_app.front.certificate import read_certificate
+from serve_app.front.files import make_private_folder, write_private
+from serve_app.front.keeping import read_authority
+from serve_app.front.regions import ELSEWHERE, backend_of
+from serve_app.front.settings import NUM_PROXIES, OtherRegion, RegionSettings, TlsFiles
+from tests.certificates import Authority
+from tests.contract.front.running import RunningFront, prepared_front
+from tests.ports import free_port
+from tests.waiting import eventually
+
+LEAVE_AFTER_S, RETURN_AFTER_S = 1.0, 2.0
+
+
+class Site:
+    """The authority of both regions, and the files of their certificates in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = Authority()
+        self.authority_file = folder / "authority.pem"
+        self.authority_file.write_text(self.authority.pem)
+
+    def issue(self, region: str, authority: Authority | None = None, hosts: tuple[str, ...] = ("localhost",)) -> None:
+        """Write a certificate for a region's front."""
+        (authority or self.authority).issue(
+            self.folder / f"{region}.crt", self.folder / f"{region}.key", (*hosts, "127.0.0.1")
+        )
+
+    def files(self, region: str) -> TlsFiles:
+        """Return the files of a region's front."""
+        return TlsFiles(str(self.folder / f"{region}.crt"), str(self.folder / f"{region}.key"))
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """What clients believe: they ask at 127.0.0.1, the fronts each other at localhost."""
+        return self.authority.context()
+
+
+@asynccontextmanager
+async def front_of(
+    site: Site, region: str, port: int, others: dict[str, int], scheme: str = "https"
+) -> AsyncIterator[RunningFront]:
+    """Prepare the front of a region; `others` are the ports of the other regions' fronts."""
+    settings = RegionSettings(
+        region,
+        tuple(OtherRegion(name, f"{scheme}://localhost:{port}") for name, port in others.items()),
+        str(site.authority_file),
+        LEAVE_AFTER_S,
+        RETURN_AFTER_S,
+    )
+    async with prepared_front(port=port, tls=site.files(region), region=settings) as front:
+        front.context = site.context
+        make_private_folder(front.settings.run_dir)
+        write_private(front.settings.certificate_path, read_certificate(site.files(region)))
+        write_private(front.settings.region_authority_path, read_authority(str(site.authority_file)))
+        yield front
+
+
+@asynccontextmanager
+async def two_regions(site: Site) -> AsyncIterator[tuple[RunningFront, RunningFront]]:
+    """Run the fronts of `us` and `asia`; each knows the other. They have no replicas yet."""
+    ports = free_port(), free_port()
+    for region in ("us", "asia"):
+        site.issue(region)
+    async with (
+        front_of(site, "us", ports[0], {"asia": ports[1]}) as us,
+        front_of(site, "asia", ports[1], {"us": ports[0]}) as asia,
+    ):
+        await us.start()
+        await asia.start()
+        yield us, asia
+
+
+async def sees(front: RunningFront, region: str) -> None:
+    """Wait until every process of a front would send requests to another region."""
+    await eventually(lambda: _would_send(front, region, expected=True))
+
+
+async def sees_no_more(front: RunningFront, region: str) -> None:
+    """Wait until no process of a front would send requests to another region."""
+    await eventually(lambda: _would_send(front, region, expected=False))
+
+
+async def _would_send(front: RunningFront, region: str, *, expected: bool) -> bool:
+    wanted = re.compile(rf'haproxy_backend_active_servers{{proxy="(?:{backend_of(region)}|{ELSEWHERE})"}} (\d+)')
+    counts = []
+    async with httpx2.AsyncClient(timeout=10) as http:
+        for number in range(NUM_PROXIES):
+            page = (await http.get(f"http://127.0.0.1:{front.settings.stats_port + number}/metrics")).text
+            counts += [int(count) > 0 for count in wanted.findall(page)]
+    return len(counts) == 2 * NUM_PROXIES and all(one == expected for one in counts)

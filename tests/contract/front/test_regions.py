@@ -1,0 +1,306 @@
+"""Requests between the fronts of two regions, with real HAProxy processes and TLS between them."""
+
+import asyncio
+import hmac
+import os
+import signal
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from hashlib import sha1
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from serve_app.front.regions import REGION_HEADER, REGION_PATH
+from serve_app.front.trust import FROM_REGION_HEADER
+from tests.certificates import Authority
+from tests.contract.front.regions import RETURN_AFTER_S, Site, front_of, sees, sees_no_more, two_regions
+from tests.contract.front.replicas import STRANGER, TRUST, Replica, Request, replicas, say_port, write
+from tests.contract.front.running import RunningFront
+from tests.ports import free_port
+from tests.waiting import eventually
+
+CHAT = "/v1/chat/completions"
+ID = "req_" + "0a" * 16
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+class World:
+    """Two regions with a replica each, both serving, and a client of each."""
+
+    def __init__(self, us: RunningFront, asia: RunningFront, near: Replica, far: Replica) -> None:
+        self.us, self.asia, self.near, self.far = us, asia, near, far
+        self.http = httpx2.AsyncClient(base_url=us.url, timeout=30, verify=us.context or True)
+        self.http_asia = httpx2.AsyncClient(base_url=asia.url, timeout=30, verify=asia.context or True)
+
+    async def regionz(self, front: RunningFront) -> int:
+        http = self.http if front is self.us else self.http_asia
+        return (await http.get(REGION_PATH)).status_code
+
+
+@pytest.fixture
+async def world(site: Site) -> AsyncIterator[World]:
+    async with two_regions(site) as (us, asia):
+        async with replicas(us.replica_ports[0]) as (near,), replicas(asia.replica_ports[0]) as (far,):
+            near.region, far.region = "us", "asia"
+            world = World(us, asia, near, far)
+            await us.knows(near.port)
+            await asia.knows(far.port)
+            await sees(us, "asia")
+            await sees(asia, "us")
+            await eventually(lambda: _is(world, us, 200))
+            await eventually(lambda: _is(world, asia, 200))
+            yield world
+            await world.http.aclose()
+            await world.http_asia.aclose()
+
+
+async def die_asked(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(0.05)
+    await replica.die()
+
+
+def signed(region: str, request_id: str, key: bytes = TRUST.request_key) -> str:
+    said = f"{region}:{request_id}"
+    return f"{said}:{hmac.digest(key, said.encode(), 'sha256').hex()}"
+
+
+# Where requests go.
+
+
+async def test_answer_says_which_region_has_given_it(world: World) -> None:
+    near, far = await world.http.post(CHAT, content=b"{}"), await world.http_asia.post(CHAT, content=b"{}")
+    assert (near.text, near.headers[REGION_HEADER]) == (str(world.near.port), "us")
+    assert (far.text, far.headers[REGION_HEADER]) == (str(world.far.port), "asia")
+    assert (await world.http.get("/livez")).headers[REGION_HEADER] == "us"
+
+
+async def test_request_whose_only_replica_dies_is_repeated_in_the_other_region_under_the_same_id(world: World) -> None:
+    world.near.answer = die_asked
+    answer = await world.http.post(CHAT, content=b"{}")
+    assert (answer.status_code, answer.text) == (200, str(world.far.port))
+    assert answer.headers[REGION_HEADER] == "asia"
+    (first,), (second,) = world.near.requests, world.far.requests
+    assert first.request_id is not None
+    assert (first.request_id, first.body) == (second.request_id, second.body)
+    assert answer.headers["x-request-id"] == first.request_id
+
+
+async def test_request_that_may_not_be_repeated_is_not_repeated_elsewhere_either(world: World) -> None:
+    world.near.answer = die_asked
+    answer = await world.http.post("/v1/files", content=b"{}")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert world.far.requests == []
+
+
+@pytest.mark.parametrize("end", ["dies", "drains"])
+async def test_requests_leave_while_no_replica_lives_and_come_back_with_it(world: World, end: str) -> None:
+    if end == "dies":
+        await world.near.die()
+    else:
+        world.near.is_draining = True
+    await world.us.knows()
+    answer = await world.http.post("/v1/files", content=b"x" * 5_000_000)
+    assert (answer.text, answer.headers[REGION_HEADER]) == (str(world.far.port), "asia")
+    assert len(world.far.requests[0].body) == 5_000_000
+    assert world.far.requests[0].request_id == answer.headers["x-request-id"]
+    if end == "dies":
+        await world.near.start(world.near.port)
+    world.near.is_draining = False
+    await world.us.knows(world.near.port)
+    await eventually(lambda: _answers_from(world.http, "us"))
+
+
+async def _answers_from(http: httpx2.AsyncClient, region: str) -> bool:
+    return (await http.post(CHAT, content=b"{}")).headers.get(REGION_HEADER) == region
+
+
+async def test_region_that_is_drained_is_left_at_once_and_taken_up_again_later(world: World) -> None:
+    world.near.is_region_drained = True
+    await eventually(lambda: _is(world, world.us, 503))
+    answer = await world.http.post(CHAT, content=b"{}")
+    assert (answer.text, answer.headers[REGION_HEADER]) == (str(world.far.port), "asia")
+    world.near.is_region_drained = False
+    undrained_at = time.monotonic()
+    await eventually(lambda: _is(world, world.us, 200))
+    assert time.monotonic() - undrained_at >= RETURN_AFTER_S
+    assert await _answers_from(world.http, "us")
+
+
+async def _is(world: World, front: RunningFront, status: int) -> bool:
+    return await world.regionz(front) == status
+
+
+async def test_region_whose_replicas_are_not_ready_is_left(world: World) -> None:
+    world.near.is_ready = False
+    await eventually(lambda: _is(world, world.us, 503))
+    assert await _answers_from(world.http, "asia")
+
+
+async def test_flapping_replica_moves_nothing(world: World) -> None:
+    until = time.monotonic() + 6.0
+    seen = set()
+    while time.monotonic() < until:
+        world.near.is_ready = not world.near.is_ready
+        await asyncio.sleep(0.1)
+        seen.add(await world.regionz(world.us))
+    assert seen == {200}
+
+
+# Loops, and who is believed.
+
+
+async def test_request_is_never_sent_on_twice(world: World) -> None:
+    world.near.is_draining = world.far.is_draining = True
+    await world.us.knows()
+    await world.asia.knows()  # Both still count as serving, so each would send to the other.
+    answer = await world.http.post(CHAT, content=b"{}")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.headers["x-request-id"].startswith("req_")
+    assert not [*world.near.requests, *world.far.requests]
+
+
+async def test_request_of_another_front_is_served_here_although_the_region_is_left(world: World) -> None:
+    world.near.is_region_drained = True
+    await eventually(lambda: _is(world, world.us, 503))
+    answer = await world.http.post(CHAT, content=b"{}", headers={FROM_REGION_HEADER: signed("asia", ID)})
+    assert (answer.text, answer.headers[REGION_HEADER]) == (str(world.near.port), "us")
+    assert answer.headers["x-request-id"] == ID
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "asia",
+        f"asia:{ID}:",
+        f"asia:{ID}:{'0' * 64}",
+        signed("asia", ID, STRANGER.request_key),
+        signed("asia", ID).replace("asia", "eu"),
+        signed("asia", ID).replace("0a0a", "0b0b"),
+        signed("asia", ID)[:-1],
+        f"x, {signed('asia', ID)}",
+    ],
+)
+async def test_forged_word_of_another_region_is_stripped(world: World, forged: str) -> None:
+    answer = await world.http.post(CHAT, content=b"{}", headers={FROM_REGION_HEADER: forged})
+    (request,) = world.near.requests
+    assert FROM_REGION_HEADER not in request.headers
+    assert request.request_id == answer.headers["x-request-id"] != ID
+    world.near.is_draining = True
+    await world.us.knows()
+    answer = await world.http.post(CHAT, content=b"{}", headers={FROM_REGION_HEADER: forged})
+    assert (answer.status_code, answer.headers[REGION_HEADER]) == (200, "asia")
+
+
+async def test_questions_of_fronts_are_not_sent_on(world: World) -> None:
+    await world.near.die()
+    await world.us.knows()
+    assert (await world.http.get("/-/manta/ingress")).status_code == 503
+    assert world.far.requests == []
+
+
+async def test_replica_of_another_region_is_no_replica_of_this_one(world: World) -> None:
+    port = world.us.replica_ports[1]
+    async with replicas(port, region="asia"):
+        await asyncio.sleep(2)
+        assert {(await world.http.post(CHAT, content=b"{}")).text for _ in range(4)} == {str(world.near.port)}
+
+
+# What passes.
+
+
+async def test_streams_pass(world: World) -> None:
+    go_on = asyncio.Event()
+
+    async def stream(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\nfirst\n\r\n")
+        await go_on.wait()
+        writer.write(b"5\r\nlast\n\r\n0\r\n\r\n")
+
+    world.far.answer = stream
+    await world.near.die()
+    await world.us.knows()
+    async with world.http.stream("POST", CHAT, content=b"{}") as answer:
+        lines = answer.aiter_lines()
+        assert await anext(lines) == "first"
+        go_on.set()
+        assert [line async for line in lines] == ["last"]
+
+
+async def test_websockets_pass(world: World, site: Site) -> None:
+    async def upgrade(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+        guid = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        accepted = b64encode(sha1(request.headers["sec-websocket-key"].encode() + guid).digest()).decode()
+        head = ["HTTP/1.1 101 Switching Protocols", "connection: upgrade", "upgrade: websocket"]
+        writer.write("\r\n".join([*head, f"sec-websocket-accept: {accepted}", "", "frame"]).encode())
+        await writer.drain()
+        await asyncio.sleep(1)
+
+    world.far.answer = upgrade
+    await world.near.die()
+    await world.us.knows()
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.us.settings.port, ssl=site.context)
+    lines = ["GET /v1/responses HTTP/1.1", "host: manta.test", "connection: upgrade", "upgrade: websocket"]
+    writer.write("\r\n".join([*lines, f"sec-websocket-key: {b64encode(b'k' * 16).decode()}", "", ""]).encode())
+    assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)).startswith(b"HTTP/1.1 101 ")
+    assert await asyncio.wait_for(reader.readexactly(5), 10) == b"frame"
+    writer.close()
+
+
+# Who is believed to be another region.
+
+
+async def test_front_with_a_certificate_of_another_name_or_authority_gets_no_request(site: Site) -> None:
+    port = free_port()
+    site.issue("us")
+    async with front_of(site, "us", port, {"asia": free_port()}) as us:
+        other = us.settings.region.others[0]  # type: ignore[union-attr]
+        await us.start()
+        for authority, hosts in ((site.authority, ("elsewhere.test",)), (Authority(), ("localhost",))):
+            site.issue("asia", authority, hosts)
+            async with front_of(site, "asia", int(other.address.rpartition(":")[2]), {}) as asia:
+                asia.context = authority.context()
+                await asia.start()
+                async with replicas(asia.replica_ports[0], region="asia") as (far,):
+                    await asia.knows(far.port)
+                    await asyncio.sleep(RETURN_AFTER_S + 3)
+                    await sees_no_more(us, "asia")
+                    async with httpx2.AsyncClient(base_url=us.url, verify=site.context, timeout=30) as http:
+                        assert (await http.post(CHAT, content=b"{}")).status_code == 503
+                    assert far.requests == []
+
+
+async def test_authority_that_changes_is_taken_up_without_a_restart(site: Site) -> None:
+    async with two_regions(site) as (us, asia):
+        async with replicas(asia.replica_ports[0], region="asia") as (far,):
+            await asia.knows(far.port)
+            await sees(us, "asia")
+            pids = [us.pid_of(number) for number in range(2)]
+            site.authority_file.write_text(Authority().pem)
+            await sees_no_more(us, "asia")
+            site.authority_file.write_text(site.authority.pem)
+            await sees(us, "asia")
+            assert [us.pid_of(number) for number in range(2)] == pids
+
+
+async def test_haproxy_that_is_started_anew_knows_the_other_region_from_its_first_moment(world: World) -> None:
+    await world.near.die()
+    await world.us.knows()
+    await eventually(lambda: _is(world, world.us, 503))
+    world.us.agent().suspend()
+    try:
+        for number in range(2):
+            killed = world.us.pid_of(number)
+            os.kill(killed, signal.SIGKILL)
+            await world.us.is_back(number, killed)
+        await sees(world.us, "asia")
+        assert await _answers_from(world.http, "asia")
+        assert await world.regionz(world.us) == 503
+    finally:
+        world.us.agent().resume()
