@@ -5,6 +5,8 @@ The only module that may import everything.
 
 # No `from __future__ import annotations` here: Serve turns `args:` into the annotated type only if it is a class.
 
+from dataclasses import replace
+
 import ray
 from ray import serve
 from ray.serve.deployment import Application
@@ -38,14 +40,15 @@ def build(args: ServiceConfig) -> Application:
         graceful_shutdown_timeout_s=config.ingress.drain_s,
         logging_config={"enable_access_log": False},  # The request log says more, and is ours to keep free of content.
     )
-    handles = {model.id: build_model_deployment(model) for model in config.models}
+    tls = None if config.tls is None else config.tls.files()
+    handles = {model.id: build_model_deployment(model, tls) for model in config.models}
     batch_handles = {
-        model.id: build_batch_deployment(model, model.batch_replicas)
+        model.id: build_batch_deployment(model, model.batch_replicas, tls)
         for model in config.models
         if model.batch_replicas is not None
     }
     tools = {}
     if config.tools.code_interpreter is not None:
-        tools[Operation.CODE_INTERPRETER] = build_code_interpreter(config.tools.code_interpreter)
-    state = resolve_state(config.state, region=config.region)
+        tools[Operation.CODE_INTERPRETER] = build_code_interpreter(config.tools.code_interpreter, tls)
+    state = replace(resolve_state(config.state, region=config.region), tls=tls)
     return ingress.bind(config, state, handles, tools, batch_handles, ClusterCoordinator(config, state))

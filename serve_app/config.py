@@ -12,6 +12,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from batch.config import BatchConfig
+from deployments.channel.tls import TlsConfig
 from deployments.config import Section
 from deployments.models.config import ModelConfig
 from deployments.operations import Operation
@@ -70,6 +71,7 @@ class ServiceConfig(Section):
 
     state: StateConfig = StateConfig()
     region: RegionConfig | None = None
+    tls: TlsConfig | None = None
     http: HttpConfig = HttpConfig()
     ingress: IngressConfig = IngressConfig()
     batches: BatchConfig = BatchConfig()

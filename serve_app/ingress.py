@@ -67,7 +67,8 @@ class Ingress:
         gc.collect()
         gc.freeze()
         wired = self._wired
-        return OwnRequestIds(FrontDoor(create_asgi_app(wired.services), wired.front_trust, wired.presence.others))
+        app = create_asgi_app(wired.services)
+        return OwnRequestIds(FrontDoor(app, wired.front_trust, wired.presence.others, wired.standing))
 
     async def __del__(self) -> None:
         """Send what is still queued, and hand over background work (called by Serve on shutdown)."""

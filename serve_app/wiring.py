@@ -35,6 +35,7 @@ from deployments.state.identity.key_store import KeyStore
 from deployments.state.ingresses.register import IngressRegister
 from deployments.state.objects.marker import MARKER_KEY, open_objects
 from deployments.state.objects.pair import PairedStore
+from deployments.state.regions.register import RegionRegister
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.request_log import RequestLogReader
@@ -42,7 +43,10 @@ from deployments.state.webhooks.queue import DeliveryQueue
 from deployments.state.webhooks.store import WebhookStore
 from deployments.webhooks.sending import WebhookSender
 from serve_app.config import ServiceConfig
+from serve_app.front.door import ReplicaStanding
+from serve_app.front.drained import DrainWatch
 from serve_app.front.presence import Presence, own_address
+from serve_app.front.renewing import CertificateRenewal
 from serve_app.front.trust import FrontTrust
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import BodyLimits
@@ -71,6 +75,9 @@ class Wired:
     left_records: LeftRecords
     front_trust: FrontTrust
     regions: RegionWatcher | None
+    region: str
+    drain_watch: DrainWatch | None
+    renewal: CertificateRenewal | None
     closing: AsyncExitStack
 
     def watch(self) -> None:
@@ -78,12 +85,21 @@ class Wired:
         self.services.startup.watch()
         self.services.background.watch()
         self.presence.watch()
+        if self.drain_watch is not None:
+            self.drain_watch.watch()
+        if self.renewal is not None:
+            self.renewal.watch()
         self.parts.watch()
         self.left_records.watch()
         if self.regions is not None:
             self.regions.watch()
         if self.indexer is not None:
             self.indexer.watch()
+
+    def standing(self) -> ReplicaStanding:
+        """Return what this replica tells fronts of itself and its region."""
+        is_drained = self.drain_watch is not None and self.drain_watch.is_drained
+        return ReplicaStanding(self.region, self.services.startup.is_ready, is_drained)
 
 
 async def wire(
@@ -135,6 +151,12 @@ async def wire(
         else None
     )
     ingresses = IngressRegister(database, region=state.region_name)
+    drain_watch = (
+        DrainWatch(partial(RegionRegister(database).is_drained, state.region_name))
+        if state.region is not None
+        else None
+    )
+    renewal = CertificateRenewal(config.tls.certificate, config.tls.key) if config.tls is not None else None
     presence = Presence(ingresses, partial(own_address, ray.util.get_node_ip_address()))
     parts = PartsWatcher(
         {
@@ -171,6 +193,10 @@ async def wire(
     closing.push_async_callback(background.close)
     closing.push_async_callback(startup.close)
     closing.push_async_callback(presence.close)
+    if drain_watch is not None:
+        closing.push_async_callback(drain_watch.close)
+    if renewal is not None:
+        closing.push_async_callback(renewal.close)
     closing.push_async_callback(parts.close)
     closing.push_async_callback(left_records.close)
     if regions is not None:
@@ -205,7 +231,19 @@ async def wire(
         region=state.region_name,
     )
     trust = FrontTrust.from_pepper(state.pepper)
-    return Wired(services, indexer, presence, parts, left_records, trust, regions, closing)
+    return Wired(
+        services,
+        indexer,
+        presence,
+        parts,
+        left_records,
+        trust,
+        regions,
+        state.region_name,
+        drain_watch,
+        renewal,
+        closing,
+    )
 
 
 async def _close_connections(request_log: ShippedRequestLog, gatekeeper: GatekeeperClient, database: Database) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import orjson
 
@@ -11,6 +11,8 @@ from deployments.channel import frames
 from deployments.channel.errors import ChannelError, Lost, parse_error
 from deployments.channel.heartbeat import Heartbeat
 from deployments.channel.server import set_nodelay
+from deployments.channel.tls import TlsFiles, client_context
+from deployments.config import ConfigError
 
 CONNECT_TIMEOUT_S = 1.5
 """The system answers for a busy process, and repeats a lost packet after a second: only a lost node takes longer."""
@@ -18,12 +20,16 @@ MAX_UNREAD_BYTES = 64 * 1024 * 1024
 
 
 class Address(TypedDict):
-    """Where a server listens: TCP host and port, the path of its Unix socket, and the secret of its connections."""
+    """Where a server listens: TCP host and port, the path of its Unix socket, and the secret of its connections.
+
+    With `tls`, its TCP port speaks TLS, and asks for the certificate in these files.
+    """
 
     host: str
     port: int
     path: str
     secret: str
+    tls: NotRequired[TlsFiles]
 
 
 class ChannelStream:
@@ -233,8 +239,20 @@ async def connect(address: Address, on_lost: Callable[[], None]) -> Channel:
             try:
                 _, channel = await loop.create_unix_connection(make, address["path"])
             except (FileNotFoundError, ConnectionRefusedError):  # It runs on another node, or left a stale socket here.
-                _, channel = await loop.create_connection(make, address["host"], address["port"])
+                _, channel = await loop.create_connection(make, address["host"], address["port"], **_tls_of(address))
+    except ConfigError as error:
+        raise Lost(str(error)) from None
     except (OSError, TimeoutError) as error:
         raise Lost("The replica cannot be reached.") from error
     channel.authenticate(address["secret"])
     return channel
+
+
+def _tls_of(address: Address) -> dict[str, Any]:
+    """Return the options of a connection that is encrypted where the server wants it.
+
+    Raises:
+        ConfigError: this node lacks the files.
+    """
+    files = address.get("tls")
+    return {} if files is None else {"ssl": client_context(files), "server_hostname": files["name"]}

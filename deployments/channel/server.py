@@ -19,6 +19,7 @@ import orjson
 from deployments.channel import frames
 from deployments.channel.errors import ChannelError, Full, Lost, render_error
 from deployments.channel.heartbeat import Heartbeat
+from deployments.channel.tls import TlsFiles, server_context
 
 logger = logging.getLogger(__name__)
 
@@ -56,13 +57,14 @@ class Capacity:
 
 
 class ChannelServer:
-    """Listens on a Unix socket for clients on its own node and on a TCP port for all others."""
+    """Listens on a Unix socket for clients on its own node and on a TCP port for others, over TLS if it is given."""
 
-    def __init__(self, runner: Runner, capacity: Capacity) -> None:
+    def __init__(self, runner: Runner, capacity: Capacity, tls: TlsFiles | None = None) -> None:
         self.num_ongoing = 0
         self.is_draining = False
         self._runner = runner
         self._capacity = capacity
+        self._tls = tls
         self._secret = os.urandom(32).hex().encode()
         self._servers: list[asyncio.Server] = []
         self._socket_path: str | None = None
@@ -77,7 +79,12 @@ class ChannelServer:
         return self.num_ongoing > self._capacity.running
 
     async def start(self, host: str, socket_path: str) -> dict[str, Any]:
-        """Start to listen; return the `Address` for `connect`, secret included."""
+        """Start to listen; return the `Address` for `connect`, secret included.
+
+        Raises:
+            ConfigError: the files for TLS cannot be used.
+        """
+        context = None if self._tls is None else server_context(self._tls)
         loop = asyncio.get_running_loop()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(socket_path)
@@ -85,10 +92,11 @@ class ChannelServer:
         make = self._make_connection
         local = await loop.create_unix_server(make, path=socket_path)
         os.chmod(socket_path, 0o600)
-        remote = await loop.create_server(make, host=host, port=0)
+        remote = await loop.create_server(make, host=host, port=0, ssl=context)
         self._servers = [local, remote]
         port = remote.sockets[0].getsockname()[1]
-        return {"host": host, "port": port, "path": socket_path, "secret": self._secret.decode()}
+        address: dict[str, Any] = {"host": host, "port": port, "path": socket_path, "secret": self._secret.decode()}
+        return address if self._tls is None else {**address, "tls": self._tls}
 
     def _make_connection(self) -> "_ServerConnection":
         return _ServerConnection(self)

@@ -31,7 +31,7 @@ class GatekeeperActor(GatekeeperProcess):
     def __init__(self, state: ResolvedState) -> None:
         super().__init__(state)
         name = f"gatekeeper-{ray.get_runtime_context().get_actor_id()}"
-        self._listener = SyncListener(self.sync, ray.util.get_node_ip_address(), name)
+        self._listener = SyncListener(self.sync, ray.util.get_node_ip_address(), name, state.tls)
 
     def channel(self) -> Address:
         """Return the address at which the gatekeeper listens for syncs."""

@@ -231,6 +231,7 @@ def fingerprint(state: ResolvedState) -> str:
         state.database_url,
         state.pepper.hex(),
         repr(state.region),
+        repr(state.tls),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

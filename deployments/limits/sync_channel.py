@@ -15,6 +15,7 @@ from deployments.channel.address import socket_path
 from deployments.channel.client import Address, Channel, connect
 from deployments.channel.errors import ChannelError, Lost
 from deployments.channel.server import Capacity, ChannelServer, Reply
+from deployments.channel.tls import TlsFiles
 from deployments.limits.messages import Ask, Lease, Posting, Standing, SyncReply, SyncRequest, TransportDown
 from deployments.limits.window import Shortage
 
@@ -25,13 +26,16 @@ _MAX_AT_ONCE: Final = 10_000  # One for each client.
 class SyncListener:
     """The gatekeeper's end: answers syncs in a thread of its own."""
 
-    def __init__(self, sync: Callable[[SyncRequest], SyncReply], host: str, name: str) -> None:
-        """Listen on `host`, and on the Unix socket `name` for clients of this node."""
+    def __init__(
+        self, sync: Callable[[SyncRequest], SyncReply], host: str, name: str, tls: TlsFiles | None = None
+    ) -> None:
+        """Listen on `host`, with `tls` if given, and on the Unix socket `name` for clients of this node."""
+        self._tls = tls
         self._loop = BackgroundLoop("gatekeeper-sync")
         self.address: Address = self._loop.run(self._start(sync, host, name), _START_TIMEOUT_S)
 
     async def _start(self, sync: Callable[[SyncRequest], SyncReply], host: str, name: str) -> Any:
-        self._server = ChannelServer(_SyncRunner(sync), Capacity(_MAX_AT_ONCE, 0))
+        self._server = ChannelServer(_SyncRunner(sync), Capacity(_MAX_AT_ONCE, 0), self._tls)
         return await self._server.start(host, socket_path(name))
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from ray import serve
 
 from deployments.channel.address import socket_path
 from deployments.channel.server import Capacity, ChannelServer, Reply, Runner
+from deployments.channel.tls import TlsFiles
 from deployments.log_handlers import keep_handlers_open
 from deployments.models.config import VLLM, ModelConfig
 from deployments.models.contract.errors import EngineError, Overloaded, RequestRejected, to_channel
@@ -86,7 +87,7 @@ class ModelReplica:
     _channel: ChannelServer | None = None
     _is_sick = False
 
-    async def __init__(self, model: ModelConfig) -> None:  # type: ignore[misc]  # Serve awaits it.
+    async def __init__(self, model: ModelConfig, tls: TlsFiles | None = None) -> None:  # type: ignore[misc]  # Serve awaits it.
         """Start the engine, then listen."""
         keep_handlers_open()
         self._guard = Guard()
@@ -94,7 +95,7 @@ class ModelReplica:
         self._engine = await find_engine(model.engine)(model)
         self._guard.add_children()
         capacity = Capacity(model.max_concurrent_requests, model.max_queued_requests)
-        self._channel = ChannelServer(OperationRunner(self._engine.runners, model.id, self._has_waiting), capacity)
+        self._channel = ChannelServer(OperationRunner(self._engine.runners, model.id, self._has_waiting), capacity, tls)
         path = socket_path(serve.get_replica_context().replica_id.unique_id)
         self._address = await self._channel.start(ray.util.get_node_ip_address(), path)
         gc.collect()

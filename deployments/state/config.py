@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from deployments.channel.tls import TlsFiles
 from deployments.config import ConfigError, Section
 from deployments.references import EnvReference, FileReference, follow
 from deployments.state.database.dsn import has_password, one_form
@@ -79,7 +80,7 @@ class StateConfig(Section):
 class ResolvedState:
     """A `StateConfig` with its references followed; `state_dir` is absolute. Secrets stay out of its repr.
 
-    `region` is None where there is only one region.
+    `region` is None where there is only one region, `tls` where nothing is encrypted inside the cluster.
     """
 
     config: StateConfig
@@ -89,6 +90,7 @@ class ResolvedState:
     master_key: bytes = field(repr=False)
     object_store: ResolvedObjectStore
     region: ResolvedRegion | None = None
+    tls: TlsFiles | None = None
 
     @property
     def region_name(self) -> str:

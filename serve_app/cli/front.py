@@ -1,9 +1,9 @@
 """`manta front`: the front of one node of a cluster, before the ingress replicas of all nodes."""
 
-import ipaddress
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,17 +12,13 @@ import yaml
 
 from deployments.config import ConfigError
 from deployments.state.config import MIN_PEPPER_BYTES, StateConfig, resolve_state
+from deployments.state.regions.config import RegionConfig, parse_address
+from serve_app.cli.supervise.encryption import check_encrypted, choose_tls, ingress_tls, region_settings
 from serve_app.cli.supervise.ports import front_stats_port
 from serve_app.config import ServiceConfig, check_file
 from serve_app.front.binary import HaproxyMissing, find_haproxy
-from serve_app.front.certificate import CertificateFailed, read_certificate
-from serve_app.front.files import make_private_folder, write_private
-from serve_app.front.settings import FrontSettings, TlsFiles, supervisor_command
-
-_NOT_PLAIN = (
-    "{host} is an address that others reach, and without TLS they read keys and answers on the way. Give "
-    "--tls-certificate and --tls-key, or say --plain-http where something before this front speaks TLS."
-)
+from serve_app.front.certificate import CertificateFailed, write_copies
+from serve_app.front.settings import FrontSettings, IngressTls, RegionSettings, supervisor_command
 
 
 def front(
@@ -49,61 +45,88 @@ def front(
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Listen without TLS on an address that others reach.")
     ] = False,
+    region: Annotated[
+        str | None, typer.Option(help="The name of this front's region; by default as the configuration says.")
+    ] = None,
+    other_region: Annotated[
+        list[str] | None, typer.Option(help="NAME=https://HOST:PORT, where another region's fronts are; repeatable.")
+    ] = None,
+    region_authority: Annotated[
+        Path | None, typer.Option(help="Whom other regions' certificates are believed from; by default as the system.")
+    ] = None,
+    ingress_authority: Annotated[
+        Path | None,
+        typer.Option(help="Speak TLS to ingress replicas, and believe their certificates from this PEM file."),
+    ] = None,
+    ingress_name: Annotated[
+        str, typer.Option(help="The DNS name that ingress replicas' certificates carry.")
+    ] = "manta",
     drain_s: Annotated[float, typer.Option(help="How long running requests may go on after SIGTERM.")] = 120.0,
 ) -> None:
     """Listen for clients on this node, and pass their requests to the ingress replicas of the cluster."""
     try:
         find_haproxy()
-        tls = _choose_tls(tls_certificate, tls_key, redirect_port)
-        pem = read_certificate(tls) if tls is not None else ""
-        if tls is None and not plain_http and not _is_loopback(host):
-            raise ConfigError(_NOT_PLAIN.format(host=host))
-        pepper, state_dir, receive_timeout_s = _read_state(config, os.environ)
+        tls = choose_tls(tls_certificate, tls_key, redirect_port)
+        check_encrypted(host, tls, plain_http=plain_http)
+        service = _read_service(config, os.environ)
+        settings = FrontSettings.of_service(
+            service.state_dir,
+            service.pepper,
+            host=host,
+            port=port,
+            stats_port=front_stats_port(),
+            receive_timeout_s=service.receive_timeout_s,
+            drain_s=drain_s,
+            seeds=tuple(seed or ()),
+            dashboard=dashboard,
+            tls=tls,
+            region=_choose_region(region, other_region, region_authority) or service.region,
+            ingress_tls=_choose_ingress_tls(ingress_authority, ingress_name) or service.ingress_tls,
+        )
+        write_copies(settings)
     except (ConfigError, CertificateFailed, HaproxyMissing) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
-    settings = FrontSettings.of_service(
-        state_dir,
-        pepper,
-        host=host,
-        port=port,
-        stats_port=front_stats_port(),
-        receive_timeout_s=receive_timeout_s,
-        drain_s=drain_s,
-        seeds=tuple(seed or ()),
-        dashboard=dashboard,
-        tls=tls,
-    )
-    if tls is not None:
-        make_private_folder(settings.run_dir)
-        write_private(settings.certificate_path, pem)
     os.execv(sys.executable, supervisor_command(settings.save()))  # noqa: S606 - There is nothing for a shell to do.
 
 
-def _choose_tls(certificate: Path | None, key: Path | None, redirect_port: int | None) -> TlsFiles | None:
-    """Return the files of the certificate, None where there is none.
+def _choose_region(name: str | None, others: list[str] | None, authority: Path | None) -> RegionSettings | None:
+    """Return the region that the options name, None where they name none.
 
     Raises:
-        ConfigError: only a part of what TLS needs is given.
+        ConfigError: they do not belong together, or an address is none.
     """
-    if certificate is None and key is None:
-        if redirect_port is not None:
-            raise ConfigError("--redirect-port needs --tls-certificate and --tls-key.")
+    if name is None:
+        if others or authority:
+            raise ConfigError("--other-region and --region-authority need --region.")
         return None
-    if certificate is None or key is None:
-        raise ConfigError("--tls-certificate and --tls-key go together.")
-    return TlsFiles(str(certificate.absolute()), str(key.absolute()), redirect_port)
+    addresses = {}
+    for other in others or ():
+        other_name, _, address = other.partition("=")
+        addresses[other_name] = parse_address(address, allow_http=False)
+    config = RegionConfig.model_validate(
+        {"name": name, "others": {key: {"address": at} for key, at in addresses.items()}}
+    )
+    return RegionSettings.of_region(config.name, addresses, None if authority is None else authority.absolute())
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _choose_ingress_tls(authority: Path | None, name: str) -> IngressTls | None:
+    return None if authority is None else IngressTls(str(authority.absolute()), name)
 
 
-def _read_state(path: Path | None, environ: Mapping[str, str]) -> tuple[bytes, Path, float]:
-    """Return the pepper, the state directory, and how long a body may take to arrive.
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """What a front has to know of its service."""
+
+    pepper: bytes
+    state_dir: Path
+    receive_timeout_s: float
+    region: RegionSettings | None = None
+    ingress_tls: IngressTls | None = None
+
+
+def _read_service(path: Path | None, environ: Mapping[str, str]) -> _Service:
+    """Return what the configuration says of the service, or the environment where there is none.
 
     Raises:
         ConfigError: the configuration is wrong, or a reference in it leads nowhere.
@@ -113,12 +136,15 @@ def _read_state(path: Path | None, environ: Mapping[str, str]) -> tuple[bytes, P
         if pepper := environ.get("MANTA_PEPPER"):
             if len(pepper.encode()) < MIN_PEPPER_BYTES:
                 raise ConfigError(f"MANTA_PEPPER is shorter than {MIN_PEPPER_BYTES} bytes.")
-            return pepper.encode(), Path(environ.get("MANTA_STATE_DIR", ".manta")).absolute(), config.receive_timeout_s
+            state_dir = Path(environ.get("MANTA_STATE_DIR", ".manta")).absolute()
+            return _Service(pepper.encode(), state_dir, config.receive_timeout_s)
         state = resolve_state(StateConfig(), environ)
-        return state.pepper, state.state_dir, config.receive_timeout_s
+        return _Service(state.pepper, state.state_dir, config.receive_timeout_s)
     if faults := check_file(path):
         raise ConfigError("\n".join(faults))
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     service = ServiceConfig.model_validate(document["applications"][0].get("args") or {})
-    state = resolve_state(service.state, environ)
-    return state.pepper, state.state_dir, service.http.receive_timeout_s
+    state = resolve_state(service.state, environ, service.region)
+    return _Service(
+        state.pepper, state.state_dir, service.http.receive_timeout_s, region_settings(state), ingress_tls(service)
+    )

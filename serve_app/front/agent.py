@@ -16,7 +16,7 @@ from typing import Any
 
 from serve_app.front.addresses import Address, is_own, listening_on
 from serve_app.front.asking import Foreign, Introduction, NoAnswer, ask, ask_dashboard, ask_replica
-from serve_app.front.certificate import CertificateKeeper
+from serve_app.front.certificate import AuthorityKeeper, CertificateKeeper
 from serve_app.front.filling import RETURN_S, end_streams, plan, silent, weigh, without_returning
 from serve_app.front.keeping import RegionKeeper
 from serve_app.front.rendering import LAST_RESORT, MAIN
@@ -57,6 +57,7 @@ class Agent:
         self._is_changed = True
         self._num_failed = [0] * NUM_PROXIES
         self._certificate = CertificateKeeper(settings, settings.tls) if settings.tls else None
+        self._authorities = [AuthorityKeeper(file, path) for file, path in settings.believed]
         self._said: dict[Address, Introduction] = {}
         self._region = (
             RegionKeeper(settings, settings.region, self._pool, self._now()) if settings.region is not None else None
@@ -82,6 +83,8 @@ class Agent:
         self._save(now)
         if self._certificate is not None:
             self._certificate.keep(self._runtimes)
+        for authority in self._authorities:
+            authority.keep(self._runtimes)
         self._said = {address: said for address, said in self._said.items() if address in self.table.addresses()}
         if self._region is not None:
             is_ready = any(said.is_ready for address, said in self._said.items() if address in living)
@@ -137,9 +140,7 @@ class Agent:
         for address in [address for address, asked in self._asked.items() if asked.done()]:
             self._take(address, self._asked.pop(address).result(), own, now)
 
-    def _take(
-        self, address: Address, said: Introduction | Foreign | NoAnswer, own: set[Address], now: float
-    ) -> None:
+    def _take(self, address: Address, said: Introduction | Foreign | NoAnswer, own: set[Address], now: float) -> None:
         known = address in self.table.addresses()
         if isinstance(said, Foreign):
             self._ask_at[address] = now + _ASK_FOREIGN_AGAIN_S
@@ -174,7 +175,7 @@ class Agent:
     def _ask(self, address: Address) -> Introduction | Foreign | NoAnswer:
         region = self._settings.region.name if self._settings.region else ""
         try:
-            return ask_replica(address, self._trust, region=region)
+            return ask_replica(address, self._trust, region=region, over_tls=self._settings.ingress_tls is not None)
         except (Foreign, NoAnswer) as error:
             return error
         except (ValueError, KeyError, TypeError):

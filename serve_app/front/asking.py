@@ -74,7 +74,7 @@ def ask(address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S, *, o
 
 
 def ask_replica(
-    address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S, region: str = ""
+    address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S, region: str = "", *, over_tls: bool = False
 ) -> Introduction:
     """Ask the replica at this very address, of this region, to introduce itself.
 
@@ -82,7 +82,7 @@ def ask_replica(
         Foreign, NoAnswer: as `ask`; also Foreign where the answer is that of a replica elsewhere, passed on, or of
             another region.
     """
-    introduction = ask(address, trust, timeout_s)
+    introduction = ask(address, trust, timeout_s, over_tls=over_tls)
     if introduction.port != address.port:
         raise Foreign(f"{address} passes on what another one answers.")
     if region and introduction.region and introduction.region != region:
@@ -132,8 +132,8 @@ def _get(
 
 
 def _any_certificate() -> ssl.SSLContext:
-    """Return a context that believes every certificate: a front's names the service, not its node, and what it answers
-    proves itself by the service's secret.
+    """Return a context that believes every certificate: those of fronts and replicas name the service, not their node,
+    and what they answer proves itself by the service's secret.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

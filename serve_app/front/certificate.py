@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
-from serve_app.front.files import FileMarks, write_private
+from serve_app.front.files import FileMarks, make_private_folder, write_private
 from serve_app.front.runtime import Runtime, RuntimeFailed
 from serve_app.front.settings import FrontSettings, TlsFiles
 
@@ -72,3 +72,66 @@ class CertificateKeeper:
                 logger.warning("HAProxy %d does not take the certificate yet: %s", number, error)
             else:
                 self._stale.discard(number)
+
+
+class AuthorityKeeper:
+    """Keeps the HAProxy processes at the certificates in the operator's file of an authority."""
+
+    def __init__(self, file: str, path: Path) -> None:
+        """Take the operator's file, and the path of HAProxy's copy."""
+        self._path = path
+        self._marks = FileMarks([file])
+        self._file = file
+        self._pem = ""
+        self._stale: set[int] = set()
+
+    def keep(self, runtimes: Sequence[Runtime]) -> None:
+        """Give an authority that has changed to every process; one that cannot be used is logged once."""
+        if self._marks.have_changed():
+            try:
+                pem = read_authority(self._file)
+            except CertificateFailed as error:
+                logger.error("The authority stays as it is. %s", error)
+            else:
+                if pem != self._pem:
+                    write_private(self._path, pem)
+                    self._pem = pem
+                    self._stale = set(range(len(runtimes)))
+        for number in sorted(self._stale):
+            try:
+                runtimes[number].replace_authority(self._path, self._pem)
+            except RuntimeFailed as error:
+                logger.warning("HAProxy %d does not take the authority yet: %s", number, error)
+            else:
+                self._stale.discard(number)
+
+
+def read_authority(file: str) -> str:
+    """Return the certificates in a file as one text in PEM, without empty lines.
+
+    Raises:
+        CertificateFailed: there are none.
+    """
+    try:
+        text = Path(file).read_text()
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError):
+        raise CertificateFailed(f"{file}: holds no certificates.") from None
+    except OSError as error:
+        raise CertificateFailed(f"{file}: {error.strerror}.") from None
+    return "\n".join(line for line in text.splitlines() if line.strip()) + "\n"
+
+
+def write_copies(settings: FrontSettings) -> None:
+    """Put what HAProxy reads at its start into the run directory: its certificate, and whom it believes.
+
+    Raises:
+        CertificateFailed: a file cannot be used.
+        OSError: it cannot be written.
+    """
+    copies = [(path, read_authority(file)) for file, path in settings.believed]
+    if settings.tls is not None:
+        copies.append((settings.certificate_path, read_certificate(settings.tls)))
+    make_private_folder(settings.run_dir)
+    for path, pem in copies:
+        write_private(path, pem)

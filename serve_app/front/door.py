@@ -34,7 +34,8 @@ class ReplicaStanding:
 class FrontDoor:
     """Plain ASGI around the application.
 
-    `others` returns the addresses of all replicas that this one knows, `standing` how it stands now. A question without a front's proof goes on to the application, which has no such path.
+    `others` returns the addresses of all replicas that this one knows, `standing` how it stands now. A question without
+    a front's proof goes on to the application, which has no such path.
     """
 
     def __init__(

@@ -1,18 +1,15 @@
-"""The agent's part for its region: whether it is left, where the other regions are, and whose certificates are believed.
+"""The agent's part for its region: whether it is left, and where the other regions are.
 
-All of it goes to the HAProxy processes over their runtime sockets, without a reload.
+It goes to the HAProxy processes over their runtime sockets, without a reload.
 """
 
 import logging
 import socket
-import ssl
 from collections.abc import Collection, Sequence
 from concurrent.futures import Executor, Future
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from serve_app.front.addresses import Address
-from serve_app.front.files import FileMarks, write_private
 from serve_app.front.regions import NUM_OTHER_SLOTS, OVER_TLS, STANDING, backend_of
 from serve_app.front.runtime import Runtime, RuntimeFailed, Slot
 from serve_app.front.settings import FrontSettings, OtherRegion, RegionSettings
@@ -23,10 +20,6 @@ logger = logging.getLogger(__name__)
 _RESOLVE_AGAIN_S = 10.0
 _SAVE_S = 5.0
 _PORTS = {"http": 80, OVER_TLS: 443}
-
-
-class AuthorityFailed(Exception):
-    """The file of an authority cannot be read, or holds no certificate; the message says which."""
 
 
 class RegionKeeper:
@@ -42,7 +35,6 @@ class RegionKeeper:
         self._resolving: dict[str, Future[tuple[Address, ...]]] = {}
         self._resolved_at: dict[str, float] = {}
         self._saved: tuple[float, Standing] | None = None
-        self._authority = AuthorityKeeper(settings, region.authority) if region.authority else None
 
     def keep(self, runtimes: Sequence[Runtime], now: float, *, is_ready: bool, is_drained: bool) -> None:
         """Take in how the replicas are, and bring every process to what follows from it."""
@@ -55,15 +47,15 @@ class RegionKeeper:
                 self._fill(runtime)
             except RuntimeFailed as error:
                 logger.warning("HAProxy %d: %s", number, error)
-        if self._authority is not None:
-            self._authority.keep(runtimes)
         self._save(now)
 
     def _fill(self, runtime: Runtime) -> None:
         (flag,) = runtime.slots(STANDING)
         commands: list[str] = []
         if flag.is_empty != self._hysteresis.is_left:
-            commands.append(f"set server {STANDING}/{STANDING} state {'maint' if self._hysteresis.is_left else 'ready'}")
+            commands.append(
+                f"set server {STANDING}/{STANDING} state {'maint' if self._hysteresis.is_left else 'ready'}"
+            )
         for other in self._region.others:
             if wanted := self._addresses.get(other.name):
                 backend = backend_of(other.name)
@@ -92,53 +84,6 @@ class RegionKeeper:
             logger.warning("How the region stands cannot be saved: %s", error.strerror)
         else:
             self._saved = (now, standing)
-
-
-class AuthorityKeeper:
-    """Keeps the HAProxy processes at the certificates in the operator's file of an authority."""
-
-    def __init__(self, settings: FrontSettings, file: str) -> None:
-        self._path = settings.region_authority_path
-        self._marks = FileMarks([file])
-        self._file = file
-        self._pem = ""
-        self._stale: set[int] = set()
-
-    def keep(self, runtimes: Sequence[Runtime]) -> None:
-        """Give an authority that has changed to every process; one that cannot be used is logged once."""
-        if self._marks.have_changed():
-            try:
-                pem = read_authority(self._file)
-            except AuthorityFailed as error:
-                logger.error("The authority stays as it is. %s", error)
-            else:
-                if pem != self._pem:
-                    write_private(self._path, pem)
-                    self._pem = pem
-                    self._stale = set(range(len(runtimes)))
-        for number in sorted(self._stale):
-            try:
-                runtimes[number].replace_authority(self._path, self._pem)
-            except RuntimeFailed as error:
-                logger.warning("HAProxy %d does not take the authority yet: %s", number, error)
-            else:
-                self._stale.discard(number)
-
-
-def read_authority(file: str) -> str:
-    """Return the certificates in a file as one text in PEM, without empty lines.
-
-    Raises:
-        AuthorityFailed: there are none.
-    """
-    try:
-        text = Path(file).read_text()
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
-    except (ssl.SSLError, ValueError):
-        raise AuthorityFailed(f"{file}: holds no certificates.") from None
-    except OSError as error:
-        raise AuthorityFailed(f"{file}: {error.strerror}.") from None
-    return "\n".join(line for line in text.splitlines() if line.strip()) + "\n"
 
 
 def resolve(other: OtherRegion) -> tuple[Address, ...]:

@@ -96,7 +96,7 @@ def server_of(settings: FrontSettings, number: int) -> str:
     if settings.region is None or not settings.region.others:
         return ""
     path = settings.leaving_path(number)
-    return f"    server {ELSEWHERE} unix@{path} no-check backup track {ELSEWHERE}/{ELSEWHERE}\n"
+    return f"    server {ELSEWHERE} unix@{path} no-check no-ssl backup track {ELSEWHERE}/{ELSEWHERE}\n"
 
 
 def render_receiving(settings: FrontSettings) -> str:

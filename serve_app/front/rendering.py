@@ -114,13 +114,13 @@ backend {main}
     http-check send meth GET uri /-/healthz ver HTTP/1.1 hdr host manta-front
     http-check expect status 200
     option log-health-checks
-    default-server check inter 500ms fall 2 rise 1 weight {own_weight}{observed}
+    default-server check inter 500ms fall 2 rise 1 weight {own_weight}{observed}{ingress_tls}
 {main_servers}
 {elsewhere}
 backend {last_resort}
     balance leastconn
     http-reuse safe
-{last_resort_servers}
+{default_tls}{last_resort_servers}
 {leaving}
 frontend statistics
     bind 127.0.0.1:{stats_port}
@@ -145,6 +145,7 @@ def render_config(
     slots = [*servers][: settings.num_slots]
     repeatable = " ".join(f"{path} {path}/" for path in _REPEATABLE)
     elsewhere = server_of(settings, number)
+    ingress_tls = _render_ingress_tls(settings)
     return _TEMPLATE.format(
         socket=settings.socket_path(number),
         threads=min(_MAX_THREADS, max(1, (os.cpu_count() or 1) // _CORES_PER_THREAD)),
@@ -168,6 +169,8 @@ def render_config(
         own_weight=OWN_WEIGHT,
         main_servers=_render_slots(slots, settings.num_slots, has_weights=True),
         last_resort_servers=_render_slots(slots, settings.num_slots, has_weights=False),
+        ingress_tls=ingress_tls,
+        default_tls=f"    default-server{ingress_tls}\n" if ingress_tls else "",
         observed=_OBSERVED if elsewhere else "",
         elsewhere=elsewhere,
         leaving=render_leaving(settings, number, standing, repeatable),
@@ -197,6 +200,15 @@ frontend plain
     http-request redirect location https://{host}{to_port}%[capture.req.uri] code 308
 
 """
+
+
+def _render_ingress_tls(settings: FrontSettings) -> str:
+    """Return the options of servers that speak TLS, "" where they do not. Health checks speak it too."""
+    if settings.ingress_tls is None:
+        return ""
+    name = settings.ingress_tls.name
+    authority = settings.ingress_authority_path
+    return f" ssl verify required ca-file {authority} verifyhost {name} sni str({name}) check-sni {name}"
 
 
 def bracketed(host: str) -> str:

@@ -111,7 +111,7 @@ class Runtime:
         self._replace_file("cert", path, pem)
 
     def replace_authority(self, path: Path, pem: str) -> None:
-        """Have new connections to servers believe other certificates; the old ones' name is the path they were read from.
+        """Have new connections to servers believe other certificates, in place of those that were read from a path.
 
         Raises:
             RuntimeFailed: HAProxy does not answer, or refuses them.

@@ -31,6 +31,16 @@ class TlsFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class IngressTls:
+    """That ingress replicas speak TLS: the file of those whom their certificates are believed from, and the DNS name
+    that each of them carries.
+    """
+
+    authority: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class OtherRegion:
     """Another region: its name, and the address where its fronts take clients, as a URL without a path.
 
@@ -56,6 +66,12 @@ class RegionSettings:
     leave_after_s: float = 5.0
     return_after_s: float = 15.0
 
+    @classmethod
+    def of_region(cls, name: str, others: Mapping[str, str], authority: Path | None) -> "RegionSettings":
+        """Return the settings of a region; `others` has the address of each other one by its name."""
+        known = tuple(OtherRegion(other, address) for other, address in others.items())
+        return cls(name, known, None if authority is None else str(authority))
+
 
 @dataclass(frozen=True, slots=True)
 class FrontSettings:
@@ -65,6 +81,7 @@ class FrontSettings:
     metrics and statistics on loopback. Ingress replicas of this node are looked for on the ports from `min_port` to
     `max_port`. `seeds` are addresses of other fronts, `dashboard` is Ray's: both know more ingress replicas.
     Without `tls` clients speak plain HTTP. Without `region` there is only this one, and requests go nowhere else.
+    Without `ingress_tls` ingress replicas are asked in plain HTTP.
     """
 
     run_dir: Path
@@ -82,6 +99,7 @@ class FrontSettings:
     dashboard: str | None = None
     tls: TlsFiles | None = None
     region: RegionSettings | None = None
+    ingress_tls: IngressTls | None = None
 
     @classmethod
     def of_service(
@@ -98,6 +116,7 @@ class FrontSettings:
         dashboard: str | None = None,
         tls: TlsFiles | None = None,
         region: RegionSettings | None = None,
+        ingress_tls: IngressTls | None = None,
     ) -> "FrontSettings":
         """Return the settings of a front of the service with this pepper, whose files are in `state_dir`."""
         trust = FrontTrust.from_pepper(pepper)
@@ -117,6 +136,7 @@ class FrontSettings:
             dashboard=dashboard,
             tls=tls,
             region=region,
+            ingress_tls=ingress_tls,
         )
 
     @property
@@ -135,6 +155,16 @@ class FrontSettings:
         return self.run_dir / "certificate.pem"
 
     @property
+    def believed(self) -> tuple[tuple[str, Path], ...]:
+        """The operator's files of authorities, each with where HAProxy reads its copy."""
+        files = []
+        if self.region is not None and self.region.authority is not None:
+            files.append((self.region.authority, self.region_authority_path))
+        if self.ingress_tls is not None:
+            files.append((self.ingress_tls.authority, self.ingress_authority_path))
+        return tuple(files)
+
+    @property
     def standing_path(self) -> Path:
         """Where it is written whether the region is left, and where the others are."""
         return self.run_dir / "region.json"
@@ -143,6 +173,11 @@ class FrontSettings:
     def region_authority_path(self) -> Path:
         """Where HAProxy reads whom the other regions' certificates are believed from."""
         return self.run_dir / "regions.pem"
+
+    @property
+    def ingress_authority_path(self) -> Path:
+        """Where HAProxy reads whom the ingress replicas' certificates are believed from."""
+        return self.run_dir / "ingresses.pem"
 
     def leaving_path(self, number: int) -> Path:
         """Return where a HAProxy process hands itself the requests that go to other regions."""
@@ -185,6 +220,8 @@ def load_settings(path: Path) -> FrontSettings:
     if (region := values["region"]) is not None:
         region["others"] = tuple(OtherRegion(**other) for other in region["others"])
         values["region"] = RegionSettings(**region)
+    if values["ingress_tls"] is not None:
+        values["ingress_tls"] = IngressTls(**values["ingress_tls"])
     return FrontSettings(**values)
 
 

@@ -13,6 +13,7 @@ from ray.serve.deployment import Application
 
 from deployments.channel.address import socket_path
 from deployments.channel.server import Capacity, ChannelServer
+from deployments.channel.tls import TlsFiles
 from deployments.log_handlers import keep_handlers_open
 from deployments.routing.autoscaling import ONGOING
 from deployments.tools.code_interpreter.holder import Holder
@@ -35,7 +36,7 @@ class CodeInterpreterReplica:
     _channel: ChannelServer | None = None
     _holder: Holder | None = None
 
-    async def __init__(self, config: CodeInterpreterConfig) -> None:  # type: ignore[misc]  # Serve awaits it.
+    async def __init__(self, config: CodeInterpreterConfig, tls: TlsFiles | None = None) -> None:  # type: ignore[misc]  # Serve awaits it.
         """Try whether this host can build sandboxes, then listen."""
         keep_handlers_open()
         self._host = await _find_host(config)
@@ -43,7 +44,7 @@ class CodeInterpreterReplica:
         pool = WarmPool(self._start, num_warm)
         self._holder = Holder(pool, config.max_containers, is_able=self._host is not None)
         capacity = Capacity(config.max_containers * _CALLS_PER_CONTAINER, 0)
-        self._channel = ChannelServer(ContainerRunner(self._holder), capacity)
+        self._channel = ChannelServer(ContainerRunner(self._holder), capacity, tls)
         path = socket_path(serve.get_replica_context().replica_id.unique_id)
         self._address = await self._channel.start(ray.util.get_node_ip_address(), path)
         self._holder.open()
@@ -78,7 +79,7 @@ async def _find_host(config: CodeInterpreterConfig) -> SandboxHost | None:
         return None
 
 
-def build_code_interpreter(config: CodeInterpreterConfig) -> Application:
+def build_code_interpreter(config: CodeInterpreterConfig, tls: TlsFiles | None = None) -> Application:
     """Return the Serve deployment of the code interpreter, not yet deployed."""
     return serve.deployment(
         CodeInterpreterReplica,
@@ -96,4 +97,4 @@ def build_code_interpreter(config: CodeInterpreterConfig) -> Application:
         graceful_shutdown_timeout_s=10.0,
         health_check_period_s=5.0,
         health_check_timeout_s=30.0,
-    ).bind(config)
+    ).bind(config, tls)

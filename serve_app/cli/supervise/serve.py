@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -29,6 +29,7 @@ from deployments.state.database.connection import connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from deployments.state.objects.marker import open_objects
+from serve_app.cli.supervise.encryption import check_encrypted, choose_tls, ingress_tls, region_settings
 from serve_app.cli.supervise.front import Front
 from serve_app.cli.supervise.ports import (
     STATS_PORT_VARIABLE,
@@ -42,7 +43,8 @@ from serve_app.cli.supervise.process_tree import ProcessTree, abandoned_processe
 from serve_app.cli.supervise.readiness import Progress, ReadinessProbe
 from serve_app.cli.supervise.welcome import render_welcome
 from serve_app.config import ServiceConfig, check_file
-from serve_app.front.settings import FrontSettings
+from serve_app.front.certificate import CertificateFailed, write_copies
+from serve_app.front.settings import FrontSettings, TlsFiles
 
 _OFFLINE_SOURCES = ("demo:", "package:", "/", "./", "../")
 _POLL_S = 0.5
@@ -62,6 +64,7 @@ class ServePlan:
     proxy_port: int
     config: ServiceConfig
     state: ResolvedState
+    tls: TlsFiles | None = None
 
     @property
     def log_path(self) -> Path:
@@ -82,16 +85,28 @@ class ServePlan:
     def url(self) -> str:
         """The address of the service, as a caller on this machine would write it."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else self.host  # noqa: S104 - Compared, not bound.
-        return f"http://{host}:{self.port}"
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
 def serve(
     config: Annotated[Path, typer.Argument(help="The Serve configuration file.")] = Path("configs/local.yaml"),
     timeout_s: Annotated[float, typer.Option(help="How long the models may take to start, in seconds.")] = 3600.0,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="The certificate with its chain, in PEM; read again when the file changes.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The key of the certificate, in PEM.")] = None,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Listen without TLS on an address that others reach.")
+    ] = False,
 ) -> None:
     """Serve the models of a configuration on this machine until Ctrl-C."""
     console = Console(stderr=True, highlight=False)
-    plan = load_plan(config, console)
+    try:
+        tls = choose_tls(tls_certificate, tls_key)
+        plan = replace(load_plan(config, console), tls=tls)
+        check_encrypted(plan.host, tls, plain_http=plain_http)
+    except ConfigError as error:
+        _fail(console, str(error))
     _clear_the_way(plan, console)
     with console.status("Preparing the models"):
         for model in plan.config.models:
@@ -108,8 +123,10 @@ def serve(
     with _signals() as received:
         try:
             write_serve_config(plan)
-            front = Front(front_settings(plan), environment, plan.log_path.with_name("front.log"))
-        except OSError as error:
+            settings = front_settings(plan)
+            write_copies(settings)
+            front = Front(settings, environment, plan.log_path.with_name("front.log"))
+        except (OSError, CertificateFailed) as error:
             _fail(console, str(error))
         tree = ProcessTree(serve_command(plan.serve_path), environment, plan.log_path)
         try:
@@ -144,7 +161,10 @@ def write_serve_config(plan: ServePlan) -> None:
         OSError: it cannot be written.
     """
     document = yaml.safe_load(plan.path.read_text(encoding="utf-8"))
-    document["http_options"] = {**(document.get("http_options") or {}), "host": plan.host, "port": plan.proxy_port}
+    http = {**(document.get("http_options") or {}), "host": plan.host, "port": plan.proxy_port}
+    if plan.config.tls is not None:
+        http |= {"ssl_certfile": str(plan.config.tls.certificate), "ssl_keyfile": str(plan.config.tls.key)}
+    document["http_options"] = http
     plan.serve_path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
 
 
@@ -158,6 +178,9 @@ def front_settings(plan: ServePlan) -> FrontSettings:
         stats_port=front_stats_port(),
         receive_timeout_s=plan.config.http.receive_timeout_s,
         drain_s=plan.drain_s,
+        tls=plan.tls,
+        region=region_settings(plan.state),
+        ingress_tls=ingress_tls(plan.config),
     )
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import httpx2
 
-from serve_app.front.certificate import read_certificate
-from serve_app.front.files import make_private_folder, write_private
-from serve_app.front.keeping import read_authority
+from serve_app.front.certificate import write_copies
 from serve_app.front.regions import ELSEWHERE, backend_of
 from serve_app.front.settings import NUM_PROXIES, OtherRegion, RegionSettings, TlsFiles
 from tests.certificates import Authority
@@ -60,9 +58,7 @@ async def front_of(
     )
     async with prepared_front(port=port, tls=site.files(region), region=settings) as front:
         front.context = site.context
-        make_private_folder(front.settings.run_dir)
-        write_private(front.settings.certificate_path, read_certificate(site.files(region)))
-        write_private(front.settings.region_authority_path, read_authority(str(site.authority_file)))
+        write_copies(front.settings)
         yield front
 
 

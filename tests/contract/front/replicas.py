@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ class Replica:
     trust: FrontTrust = TRUST
     is_draining: bool = False
     is_silent: bool = False
+    context: ssl.SSLContext | None = None
     others: list[str] = field(default_factory=list)
     region: str = ""
     is_ready: bool = True
@@ -44,7 +46,7 @@ class Replica:
     async def start(self, port: int) -> None:
         """Listen on a port of loopback."""
         self.port = port
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=1024 * 1024)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=1024 * 1024, ssl=self.context)
 
     async def die(self) -> None:
         """End with all connections, as a killed process does."""

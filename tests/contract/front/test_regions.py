@@ -17,7 +17,7 @@ from serve_app.front.regions import REGION_HEADER, REGION_PATH
 from serve_app.front.trust import FROM_REGION_HEADER
 from tests.certificates import Authority
 from tests.contract.front.regions import RETURN_AFTER_S, Site, front_of, sees, sees_no_more, two_regions
-from tests.contract.front.replicas import STRANGER, TRUST, Replica, Request, replicas, say_port, write
+from tests.contract.front.replicas import STRANGER, TRUST, Replica, Request, replicas
 from tests.contract.front.running import RunningFront
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -46,19 +46,21 @@ class World:
 
 @pytest.fixture
 async def world(site: Site) -> AsyncIterator[World]:
-    async with two_regions(site) as (us, asia):
-        async with replicas(us.replica_ports[0]) as (near,), replicas(asia.replica_ports[0]) as (far,):
-            near.region, far.region = "us", "asia"
-            world = World(us, asia, near, far)
-            await us.knows(near.port)
-            await asia.knows(far.port)
-            await sees(us, "asia")
-            await sees(asia, "us")
-            await eventually(lambda: _is(world, us, 200))
-            await eventually(lambda: _is(world, asia, 200))
-            yield world
-            await world.http.aclose()
-            await world.http_asia.aclose()
+    async with (
+        two_regions(site) as (us, asia),
+        replicas(us.replica_ports[0], region="us") as (near,),
+        replicas(asia.replica_ports[0], region="asia") as (far,),
+    ):
+        world = World(us, asia, near, far)
+        await us.knows(near.port)
+        await asia.knows(far.port)
+        await sees(us, "asia")
+        await sees(asia, "us")
+        await eventually(lambda: _is(world, us, 200))
+        await eventually(lambda: _is(world, asia, 200))
+        yield world
+        await world.http.aclose()
+        await world.http_asia.aclose()
 
 
 async def die_asked(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
@@ -277,16 +279,15 @@ async def test_front_with_a_certificate_of_another_name_or_authority_gets_no_req
 
 
 async def test_authority_that_changes_is_taken_up_without_a_restart(site: Site) -> None:
-    async with two_regions(site) as (us, asia):
-        async with replicas(asia.replica_ports[0], region="asia") as (far,):
-            await asia.knows(far.port)
-            await sees(us, "asia")
-            pids = [us.pid_of(number) for number in range(2)]
-            site.authority_file.write_text(Authority().pem)
-            await sees_no_more(us, "asia")
-            site.authority_file.write_text(site.authority.pem)
-            await sees(us, "asia")
-            assert [us.pid_of(number) for number in range(2)] == pids
+    async with two_regions(site) as (us, asia), replicas(asia.replica_ports[0], region="asia") as (far,):
+        await asia.knows(far.port)
+        await sees(us, "asia")
+        pids = [us.pid_of(number) for number in range(2)]
+        site.authority_file.write_text(Authority().pem)
+        await sees_no_more(us, "asia")
+        site.authority_file.write_text(site.authority.pem)
+        await sees(us, "asia")
+        assert [us.pid_of(number) for number in range(2)] == pids
 
 
 async def test_haproxy_that_is_started_anew_knows_the_other_region_from_its_first_moment(world: World) -> None:

@@ -1,0 +1,60 @@
+"""Has an ingress replica's server take up a certificate that has changed.
+
+Ray Serve starts the server and keeps it to itself, so it is looked for when there is something to give it. New
+connections then get the new certificate; none is lost.
+"""
+
+import asyncio
+import gc
+import logging
+import ssl
+from pathlib import Path
+
+import uvicorn
+
+from deployments.waiting import end
+from serve_app.front.files import FileMarks
+
+logger = logging.getLogger(__name__)
+
+_INTERVAL_S = 2.0
+
+
+class CertificateRenewal:
+    """Looks at the files of a certificate and its key again and again."""
+
+    def __init__(self, certificate: Path, key: Path, interval_s: float = _INTERVAL_S) -> None:
+        self._certificate, self._key = certificate, key
+        self._interval_s = interval_s
+        self._marks = FileMarks((certificate, key))
+        self._marks.have_changed()
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            await end(self._task)
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            if self._marks.have_changed():
+                self._renew()
+
+    def _renew(self) -> None:
+        try:  # First where it does no harm: a pair that does not fit would leave a server without one.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._certificate, self._key)
+            for context in _served():
+                context.load_cert_chain(self._certificate, self._key)
+        except (OSError, ValueError) as error:  # An SSLError is an OSError.
+            logger.error("The certificate stays as it is: %s and %s: %s", self._certificate, self._key, error)
+
+
+def _served() -> list[ssl.SSLContext]:
+    """Return the contexts of the servers in this process."""
+    configs = [found for found in gc.get_objects() if type(found) is uvicorn.Config]
+    return [config.ssl for config in configs if config.loaded and config.ssl is not None]

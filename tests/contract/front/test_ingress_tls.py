@@ -1,0 +1,134 @@
+"""TLS between a front and its ingress replicas, and what a replica's own server does when its certificate changes."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+import uvicorn
+
+from serve_app.front.certificate import write_copies
+from serve_app.front.renewing import CertificateRenewal
+from serve_app.front.settings import IngressTls
+from tests.certificates import Authority, serial_of
+from tests.contract.front.replicas import replicas
+from tests.contract.front.running import RunningFront, prepared_front
+from tests.ports import free_port
+from tests.waiting import eventually
+
+CHAT = "/v1/chat/completions"
+
+
+class Files:
+    """The certificate of the replicas, and whom fronts believe."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority()
+        self.certificate, self.key, self.believed = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
+        self.believe(self.authority)
+        self.serial = self.issue()
+
+    def believe(self, authority: Authority) -> None:
+        self.believed.write_text(authority.pem)
+
+    def issue(self, authority: Authority | None = None, name: str = "manta") -> int:
+        return (authority or self.authority).issue(self.certificate, self.key, (name, "127.0.0.1"))
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+@pytest.fixture
+async def front(files: Files) -> AsyncIterator[RunningFront]:
+    async with prepared_front(ingress_tls=IngressTls(str(files.believed), "manta")) as prepared:
+        write_copies(prepared.settings)
+        await prepared.start()
+        yield prepared
+
+
+async def test_replica_is_found_and_asked_over_tls(front: RunningFront, files: Files) -> None:
+    async with replicas(front.replica_ports[0], context=files.context()) as (replica,), httpx2.AsyncClient() as http:
+        await front.knows(replica.port)
+        answer = await http.post(front.url + CHAT, content=b"{}")
+        assert answer.text == str(replica.port)
+        replica.is_draining = True
+        await front.knows()  # Its backend without checks speaks TLS too.
+        assert (await http.post(front.url + CHAT, content=b"{}")).text == str(replica.port)
+
+
+@pytest.mark.parametrize("fault", ["name", "authority", "plain"])
+async def test_replica_that_does_not_show_what_is_believed_gets_no_request(
+    front: RunningFront, files: Files, fault: str
+) -> None:
+    good, bad = front.replica_ports[:2]
+    right = files.context()
+    files.issue(*{"name": (None, "other"), "authority": (Authority(), "manta"), "plain": ()}[fault])
+    wrong = None if fault == "plain" else files.context()
+    async with replicas(good, context=right), replicas(bad, context=wrong) as (stranger,), httpx2.AsyncClient() as http:
+        await front.knows(good)
+        await asyncio.sleep(2)
+        await front.knows(good)
+        assert {(await http.post(front.url + CHAT, content=b"{}")).text for _ in range(6)} == {str(good)}
+        assert stranger.requests == []
+
+
+async def test_authority_that_changes_is_taken_up(front: RunningFront, files: Files) -> None:
+    first, second = front.replica_ports[:2]
+    other = Authority()
+    async with replicas(first, context=files.context()):
+        await front.knows(first)
+        files.issue(other)
+        files.believe(other)
+        async with replicas(second, context=files.context()):
+            await front.knows(second)
+
+
+async def test_server_of_a_replica_takes_up_a_certificate_that_changes(files: Files) -> None:
+    async def app(scope: dict[str, object], receive: object, send: object) -> None:
+        return
+
+    port = free_port()
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        port=port,
+        ssl_certfile=str(files.certificate),
+        ssl_keyfile=str(files.key),
+        lifespan="off",
+        log_level="critical",
+    )
+    server = uvicorn.Server(config)
+    renewal = CertificateRenewal(files.certificate, files.key, interval_s=0.05)
+    serving = asyncio.create_task(server.serve())
+    try:
+        await eventually(lambda: server.started)
+        renewal.watch()
+        assert await _serial_shown(port, files) == files.serial
+        _, open_before = await asyncio.open_connection("127.0.0.1", port, ssl=files.authority.context())
+        renewed = files.issue()
+
+        async def is_shown() -> bool:
+            return await _serial_shown(port, files) == renewed
+
+        await eventually(is_shown)
+        assert not open_before.is_closing()
+        open_before.close()
+    finally:
+        await renewal.close()
+        server.should_exit = True
+        await serving
+
+
+async def _serial_shown(port: int, files: Files) -> int:
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=files.authority.context())
+    serial = serial_of(writer.get_extra_info("ssl_object"))
+    writer.close()
+    return serial
