@@ -84,7 +84,7 @@ class Agent:
         if self._certificate is not None:
             self._certificate.keep(self._runtimes)
         for authority in self._authorities:
-            authority.keep(self._runtimes)
+            authority.keep()
         self._said = {address: said for address, said in self._said.items() if address in self.table.addresses()}
         if self._region is not None:
             is_ready = any(said.is_ready for address, said in self._said.items() if address in living)

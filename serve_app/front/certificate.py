@@ -75,35 +75,31 @@ class CertificateKeeper:
 
 
 class AuthorityKeeper:
-    """Keeps the HAProxy processes at the certificates in the operator's file of an authority."""
+    """Keeps HAProxy's copy of an operator's file of an authority.
+
+    HAProxy takes no other authority for its servers while it runs, so the supervisor replaces the processes when the
+    copy changes.
+    """
 
     def __init__(self, file: str, path: Path) -> None:
-        """Take the operator's file, and the path of HAProxy's copy."""
+        """Take the operator's file, and the path of the copy."""
         self._path = path
         self._marks = FileMarks([file])
         self._file = file
-        self._pem = ""
-        self._stale: set[int] = set()
+        self._pem = path.read_text() if path.exists() else ""
 
-    def keep(self, runtimes: Sequence[Runtime]) -> None:
-        """Give an authority that has changed to every process; one that cannot be used is logged once."""
-        if self._marks.have_changed():
-            try:
-                pem = read_authority(self._file)
-            except CertificateFailed as error:
-                logger.error("The authority stays as it is. %s", error)
-            else:
-                if pem != self._pem:
-                    write_private(self._path, pem)
-                    self._pem = pem
-                    self._stale = set(range(len(runtimes)))
-        for number in sorted(self._stale):
-            try:
-                runtimes[number].replace_authority(self._path, self._pem)
-            except RuntimeFailed as error:
-                logger.warning("HAProxy %d does not take the authority yet: %s", number, error)
-            else:
-                self._stale.discard(number)
+    def keep(self) -> None:
+        """Copy an authority that has changed; one that cannot be used is logged once."""
+        if not self._marks.have_changed():
+            return
+        try:
+            pem = read_authority(self._file)
+        except CertificateFailed as error:
+            logger.error("The authority stays as it is. %s", error)
+            return
+        if pem != self._pem:
+            write_private(self._path, pem)
+            self._pem = pem
 
 
 def read_authority(file: str) -> str:

@@ -106,7 +106,7 @@ def plan_places(backend: str, slots: Sequence[Slot], wanted: Collection[Address]
         commands += [
             f"set server {backend}/{slot.name} addr {address.host} port {address.port}",
             f"enable health {backend}/{slot.name}",
-            f"set server {backend}/{slot.name} health down",  # Or it would count as living until the first check.
             f"set server {backend}/{slot.name} state ready",
+            f"set server {backend}/{slot.name} health down",  # Or it would count as living until the first check.
         ]
     return commands

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from serve_app.front.addresses import Address
 from serve_app.front.answers import write_answers
-from serve_app.front.files import write_private
+from serve_app.front.files import FileMarks, write_private
 from serve_app.front.rendering import NO_SPLICING, render_config
 from serve_app.front.runtime import Runtime, RuntimeFailed
 from serve_app.front.settings import FrontSettings
@@ -64,6 +64,7 @@ class HaproxyProcess:
         self._started = ""
         self._checked_at = 0.0
         self._num_hangs = 0
+        self._believed = FileMarks([path for _, path in settings.believed])
 
     @property
     def is_living(self) -> bool:
@@ -74,6 +75,7 @@ class HaproxyProcess:
 
     def open(self) -> None:
         """Take over the process that runs already, replace it where its configuration is another, or start one."""
+        self._believed.have_changed()
         found = self._read_pid()
         if found is None:
             self.start()
@@ -91,6 +93,8 @@ class HaproxyProcess:
         elif time.monotonic() - self._checked_at >= _HANG_CHECK_S:
             self._checked_at = time.monotonic()
             self._num_hangs = 0 if self._answers() else self._num_hangs + 1
+            if self._believed.have_changed() and not self._num_hangs:
+                self._replace()
             if self._num_hangs >= _MAX_HANGS:
                 logger.warning("HAProxy %d does not answer any more, and is killed.", self._number)
                 self.send(signal.SIGKILL)
@@ -148,7 +152,8 @@ class HaproxyProcess:
         return render_config(self._settings, self._number, answers, servers, standing)
 
     def _digest(self) -> str:
-        return sha256((self._binary + self._render([], Standing())).encode()).hexdigest()
+        believed = "".join(path.read_text() for _, path in self._settings.believed)
+        return sha256((self._binary + self._render([], Standing()) + believed).encode()).hexdigest()
 
 
 class AgentProcess:

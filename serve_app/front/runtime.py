@@ -108,21 +108,10 @@ class Runtime:
         Raises:
             RuntimeFailed: HAProxy does not answer, or refuses it.
         """
-        self._replace_file("cert", path, pem)
-
-    def replace_authority(self, path: Path, pem: str) -> None:
-        """Have new connections to servers believe other certificates, in place of those that were read from a path.
-
-        Raises:
-            RuntimeFailed: HAProxy does not answer, or refuses them.
-        """
-        self._replace_file("ca-file", path, pem)
-
-    def _replace_file(self, kind: str, path: Path, pem: str) -> None:
-        for command in (f"set ssl {kind} {path} <<\n{pem}", f"commit ssl {kind} {path}"):
+        for command in (f"set ssl cert {path} <<\n{pem}", f"commit ssl cert {path}"):
             answer = self._ask(command)
-            if "ransaction" not in answer and "Success" not in answer:
-                self._ask(f"abort ssl {kind} {path}")
+            if "Transaction" not in answer and "Success" not in answer:
+                self._ask(f"abort ssl cert {path}")
                 raise RuntimeFailed(f"HAProxy refuses the certificate: {answer.strip()[:200]}")
 
     def _ask(self, command: str) -> str:

@@ -16,7 +16,7 @@ from tests.contract.front.running import RunningFront, prepared_front
 from tests.ports import free_port
 from tests.waiting import eventually
 
-LEAVE_AFTER_S, RETURN_AFTER_S = 1.0, 2.0
+LEAVE_AFTER_S, RETURN_AFTER_S = 4.0, 2.0
 
 
 class Site:
