@@ -32,6 +32,13 @@ class Authority:
         """What a client needs to believe it."""
         return ssl.create_default_context(cadata=self.pem)
 
+    @staticmethod
+    def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
+        """What a server needs to show a certificate."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        return context
+
     @property
     def pem(self) -> str:
         """The authority's own certificate."""

@@ -7,6 +7,7 @@ import asyncio
 import functools
 import os
 import shutil
+import socket
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
@@ -18,6 +19,8 @@ from deployments.tools.sandbox.limits import Limits
 from deployments.tools.sandbox.root import SandboxUnavailable, find_root
 from tests.contract.state.postgres import PROGRAMS
 from tests.drills.missing import reason
+
+_EVERY_PROTOCOL = 3
 
 
 class Missing(pytest.skip.Exception):
@@ -71,6 +74,16 @@ def postgresql() -> None:
     """Return if a PostgreSQL server can be started."""
     if not PROGRAMS:
         missing("PostgreSQL's server programs are not installed (on Debian: apt-get install postgresql)")
+
+
+def packets() -> socket.socket:
+    """Return a socket that receives every packet on loopback."""
+    try:
+        found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_EVERY_PROTOCOL))
+    except PermissionError:
+        missing("packets cannot be read here: only root may, or who has CAP_NET_RAW")
+    found.bind(("lo", 0))
+    return found
 
 
 def drills() -> None:

@@ -10,7 +10,7 @@ import httpx2
 
 from serve_app.front.certificate import write_copies
 from serve_app.front.regions import ELSEWHERE, backend_of
-from serve_app.front.settings import NUM_PROXIES, OtherRegion, RegionSettings, TlsFiles
+from serve_app.front.settings import NUM_PROXIES, IngressTls, OtherRegion, RegionSettings, TlsFiles
 from tests.certificates import Authority
 from tests.contract.front.running import RunningFront, prepared_front
 from tests.ports import free_port
@@ -46,9 +46,16 @@ class Site:
 
 @asynccontextmanager
 async def front_of(
-    site: Site, region: str, port: int, others: dict[str, int], scheme: str = "https"
+    site: Site,
+    region: str,
+    port: int,
+    others: dict[str, int],
+    scheme: str = "https",
+    *,
+    is_plain: bool = False,
+    ingress_tls: IngressTls | None = None,
 ) -> AsyncIterator[RunningFront]:
-    """Prepare the front of a region; `others` are the ports of the other regions' fronts."""
+    """Prepare the front of a region, without TLS if it is plain; `others` are the ports of the others' fronts."""
     settings = RegionSettings(
         region,
         tuple(OtherRegion(name, f"{scheme}://localhost:{port}") for name, port in others.items()),
@@ -56,7 +63,8 @@ async def front_of(
         LEAVE_AFTER_S,
         RETURN_AFTER_S,
     )
-    async with prepared_front(port=port, tls=site.files(region), region=settings) as front:
+    tls = None if is_plain else site.files(region)
+    async with prepared_front(port=port, tls=tls, region=settings, ingress_tls=ingress_tls) as front:
         front.context = site.context
         write_copies(front.settings)
         yield front

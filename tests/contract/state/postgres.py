@@ -84,6 +84,16 @@ class PostgresServer:
             assert time.monotonic() < deadline, "the server did not start"
             time.sleep(0.1)
 
+    def speak_tls(self, certificate: Path, key: Path) -> None:
+        """Have the server, from its next start, take connections over TLS too."""
+        for file, name in ((certificate, "server.crt"), (key, "server.key")):
+            shutil.copy(file, self._data / name)
+            (self._data / name).chmod(0o600)
+            if os.getuid() == 0:
+                shutil.chown(self._data / name, "nobody")
+        with (self._data / "postgresql.conf").open("a") as settings:
+            settings.write("ssl = on\n")
+
     def create_database(self) -> str:
         """Return the URL of an empty database."""
         return self._create(f"manta_{time.monotonic_ns()}", "template1")
