@@ -48,7 +48,7 @@ class Authority:
         """Write a new certificate of hosts, by default this machine's own, and its key; return its serial number."""
         own_key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([_name_of(host) for host in hosts])
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
         issued = self._build(name, own_key).add_extension(names, critical=False).sign(self._key, hashes.SHA256())
         key.write_bytes(own_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         certificate.write_bytes(issued.public_bytes(Encoding.PEM) + self._certificate.public_bytes(Encoding.PEM))

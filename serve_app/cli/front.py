@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 import yaml
+from pydantic import ValidationError
 
 from deployments.config import ConfigError
 from deployments.state.config import MIN_PEPPER_BYTES, StateConfig, resolve_state
-from deployments.state.regions.config import RegionConfig, parse_address
+from deployments.state.regions.config import RegionConfig, resolve_region
 from serve_app.cli.supervise.encryption import check_encrypted, choose_tls, ingress_tls, region_settings
 from serve_app.cli.supervise.ports import front_stats_port
 from serve_app.config import ServiceConfig, check_file
@@ -100,14 +101,15 @@ def _choose_region(name: str | None, others: list[str] | None, authority: Path |
         if others or authority:
             raise ConfigError("--other-region and --region-authority need --region.")
         return None
-    addresses = {}
-    for other in others or ():
-        other_name, _, address = other.partition("=")
-        addresses[other_name] = parse_address(address, allow_http=False)
-    config = RegionConfig.model_validate(
-        {"name": name, "others": {key: {"address": at} for key, at in addresses.items()}}
-    )
-    return RegionSettings.of_region(config.name, addresses, None if authority is None else authority.absolute())
+    named = dict(other.partition("=")[::2] for other in others or ())
+    try:
+        config = RegionConfig.model_validate(
+            {"name": name, "others": {key: {"address": at} for key, at in named.items()}}
+        )
+    except ValidationError as error:
+        raise ConfigError("\n".join(f"--region, --other-region: {fault['msg']}" for fault in error.errors())) from None
+    resolved = resolve_region(config)
+    return RegionSettings.of_region(resolved.name, resolved.others, None if authority is None else authority.absolute())
 
 
 def _choose_ingress_tls(authority: Path | None, name: str) -> IngressTls | None:

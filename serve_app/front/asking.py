@@ -113,7 +113,7 @@ def _get(
     host: str, port: int, path: str, headers: Mapping[str, str], timeout_s: float, *, over_tls: bool = False
 ) -> tuple[int, dict[str, str], bytes]:
     connection = (
-        HTTPSConnection(host, port, timeout=timeout_s, context=_any_certificate())
+        HTTPSConnection(host, port, timeout=timeout_s, context=any_certificate())
         if over_tls
         else HTTPConnection(host, port, timeout=timeout_s)
     )
@@ -131,9 +131,10 @@ def _get(
         connection.close()
 
 
-def _any_certificate() -> ssl.SSLContext:
-    """Return a context that believes every certificate: those of fronts and replicas name the service, not their node,
-    and what they answer proves itself by the service's secret.
+def any_certificate() -> ssl.SSLContext:
+    """Return a context that believes every certificate, for questions that carry no secret.
+
+    Those of fronts and replicas name the service, not their node. What they say of replicas proves itself.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

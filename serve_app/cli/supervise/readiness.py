@@ -3,12 +3,12 @@
 import json
 import re
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from serve_app.front.asking import read_ray_token
+from serve_app.front.asking import any_certificate, read_ray_token
 
 _DASHBOARD = re.compile(rb"dashboard at.*?(https?://[\w.:-]+)")
 _TIMEOUT_S = 2.0
@@ -69,7 +69,12 @@ class ReadinessProbe:
 def _get(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes] | None:
     """Return the status and body of an answer; None when there is none."""
     parts = urlsplit(url)
-    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+    host = parts.hostname or ""
+    connection = (
+        HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=any_certificate())
+        if parts.scheme == "https"
+        else HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
+    )
     try:
         connection.request("GET", parts.path, headers=headers or {})
         answer = connection.getresponse()

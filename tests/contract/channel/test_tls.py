@@ -128,6 +128,7 @@ async def _serial_shown(address: Address, authority: Authority, node: Node) -> i
     _, writer = await asyncio.open_connection(address["host"], address["port"], ssl=context, server_hostname="manta")
     serial = serial_of(writer.get_extra_info("ssl_object"))
     writer.close()
+    await writer.wait_closed()
     return serial
 
 

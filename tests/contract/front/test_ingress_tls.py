@@ -121,6 +121,7 @@ async def test_server_of_a_replica_takes_up_a_certificate_that_changes(files: Fi
         await eventually(is_shown)
         assert not open_before.is_closing()
         open_before.close()
+        await open_before.wait_closed()
     finally:
         await renewal.close()
         server.should_exit = True
@@ -131,4 +132,5 @@ async def _serial_shown(port: int, files: Files) -> int:
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=files.authority.context())
     serial = serial_of(writer.get_extra_info("ssl_object"))
     writer.close()
+    await writer.wait_closed()
     return serial

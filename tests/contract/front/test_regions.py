@@ -252,6 +252,7 @@ async def test_websockets_pass(world: World, site: Site) -> None:
     assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)).startswith(b"HTTP/1.1 101 ")
     assert await asyncio.wait_for(reader.readexactly(5), 10) == b"frame"
     writer.close()
+    await writer.wait_closed()
 
 
 # Who is believed to be another region.

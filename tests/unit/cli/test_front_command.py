@@ -11,7 +11,15 @@ from serve_app.cli import front as command
 from serve_app.cli import main
 from serve_app.front.binary import HaproxyMissing
 from serve_app.front.certificate import read_certificate
-from serve_app.front.settings import FrontSettings, TlsFiles, load_settings, supervisor_command
+from serve_app.front.settings import (
+    FrontSettings,
+    IngressTls,
+    OtherRegion,
+    RegionSettings,
+    TlsFiles,
+    load_settings,
+    supervisor_command,
+)
 from serve_app.front.trust import FrontTrust
 from tests.certificates import Authority
 
@@ -129,3 +137,47 @@ def test_a_certificate_is_read_at_the_start(monkeypatch: pytest.MonkeyPatch, tmp
 )
 def test_half_of_what_tls_needs_is_refused(monkeypatch: pytest.MonkeyPatch, options: list[str], message: str) -> None:
     assert run(monkeypatch, *options) == (None, message + "\n")
+
+
+def test_region_and_tls_of_replicas_are_those_of_the_configuration(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ca.crt").write_text(Authority().pem)
+    section = f"""
+      region: {{name: us, certificate_authority: {tmp_path}/ca.crt}}
+      tls: {{certificate: {tmp_path}/tls.crt, key: {tmp_path}/tls.key, authority: {tmp_path}/ca.crt}}
+"""
+    path = tmp_path / "config.yaml"
+    text = LOCAL.read_text()
+    path.write_text(text.replace("    args:\n", "    args:" + section, 1))
+    settings, printed = run(monkeypatch, str(path), "--plain-http")
+    assert settings is not None, printed
+    assert settings.region == RegionSettings("us", (), str(tmp_path / "ca.crt"))
+    assert settings.ingress_tls == IngressTls(str(tmp_path / "ca.crt"), "manta")
+    assert settings.region_authority_path.exists()
+    assert settings.ingress_authority_path.exists()
+
+
+def test_region_may_be_given_as_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MANTA_PEPPER", PEPPER)
+    options = ("--plain-http", "--region", "us", "--other-region", "asia=https://asia.example:8443")
+    settings, printed = run(monkeypatch, *options)
+    assert settings is not None, printed
+    assert settings.region == RegionSettings("us", (OtherRegion("asia", "https://asia.example:8443"),))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--other-region", "asia=https://a"], "need --region"),
+        (["--region", "U S"], "should match pattern"),
+        (["--region", "us", "--other-region", "asia"], "A region's address is not of the form"),
+        (["--region", "us", "--other-region", "asia=http://a"], "which nothing encrypts"),
+        (["--ingress-authority", "nothing.crt"], "nothing.crt: No such file"),
+    ],
+)
+def test_regions_that_cannot_be_are_refused(monkeypatch: pytest.MonkeyPatch, options: list[str], message: str) -> None:
+    monkeypatch.setenv("MANTA_PEPPER", PEPPER)
+    settings, printed = run(monkeypatch, "--plain-http", *options)
+    assert settings is None
+    assert message in printed.replace("\n", " ")

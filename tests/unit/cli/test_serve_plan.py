@@ -2,16 +2,20 @@
 
 import asyncio
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
 import yaml
 from rich.console import Console
+from typer.testing import CliRunner
 
+from deployments.channel.tls import TlsConfig
+from serve_app.cli import main
 from serve_app.cli.supervise import serve
 from serve_app.cli.supervise.serve import load_plan, serving_environment
-from serve_app.front.settings import choose_run_dir
+from serve_app.front.settings import IngressTls, choose_run_dir
 from serve_app.front.trust import FrontTrust
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -137,3 +141,31 @@ def test_first_key_is_issued_once(console: Console) -> None:
     assert secret is not None
     assert secret.startswith("sk-manta-")
     assert asyncio.run(serve._open_state(state)) is None
+
+
+def test_other_address_without_tls_takes_a_word(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text((CONFIGS / "local.yaml").read_text().replace("host: 127.0.0.1", "host: 0.0.0.0"))
+
+    class Cleared(Exception):
+        """The start went on."""
+
+    def go_on(*arguments: object) -> None:
+        raise Cleared
+
+    monkeypatch.setattr(serve, "_clear_the_way", go_on)
+    refused = CliRunner().invoke(main, ["serve", str(path)])
+    assert refused.exit_code == 1
+    assert "0.0.0.0 is an address that others reach" in refused.output
+    for options in (["--plain-http"], ["--tls-certificate", "a", "--tls-key", "b"]):
+        assert isinstance(CliRunner().invoke(main, ["serve", str(path), *options]).exception, Cleared)
+
+
+def test_replicas_get_the_certificate_of_the_section_tls(console: Console, tmp_path: Path) -> None:
+    plan = load_plan(CONFIGS / "local.yaml", console)
+    tls = TlsConfig(certificate=tmp_path / "c", key=tmp_path / "k", authority=tmp_path / "a")
+    plan = replace(plan, config=plan.config.model_copy(update={"tls": tls}))
+    serve.write_serve_config(plan)
+    written = yaml.safe_load(plan.serve_path.read_text())["http_options"]
+    assert (written["ssl_certfile"], written["ssl_keyfile"]) == (str(tmp_path / "c"), str(tmp_path / "k"))
+    assert serve.front_settings(plan).ingress_tls == IngressTls(str(tmp_path / "a"), "manta")
