@@ -143,13 +143,12 @@ def test_region_and_tls_of_replicas_are_those_of_the_configuration(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "ca.crt").write_text(Authority().pem)
-    section = f"""
-      region: {{name: us, certificate_authority: {tmp_path}/ca.crt}}
-      tls: {{certificate: {tmp_path}/tls.crt, key: {tmp_path}/tls.key, authority: {tmp_path}/ca.crt}}
+    section = f"""\
+    region: {{name: us, certificate_authority: {tmp_path}/ca.crt}}
+    tls: {{certificate: {tmp_path}/tls.crt, key: {tmp_path}/tls.key, authority: {tmp_path}/ca.crt}}
 """
     path = tmp_path / "config.yaml"
-    text = LOCAL.read_text()
-    path.write_text(text.replace("    args:\n", "    args:" + section, 1))
+    path.write_text(LOCAL.read_text().replace("  args:\n", f"  args:\n{section}", 1))
     settings, printed = run(monkeypatch, str(path), "--plain-http")
     assert settings is not None, printed
     assert settings.region == RegionSettings("us", (), str(tmp_path / "ca.crt"))
