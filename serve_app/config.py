@@ -22,6 +22,7 @@ from deployments.state.regions.config import RegionConfig
 from deployments.tools.config import ToolsConfig
 from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.operations.safety.policy import SafetyConfig
+from serve_app.telemetry.tracing import TelemetryConfig
 
 
 class ServedModel(ModelConfig):
@@ -77,6 +78,7 @@ class ServiceConfig(Section):
     batches: BatchConfig = BatchConfig()
     tools: ToolsConfig = ToolsConfig()
     moderation: ModerationConfig | None = None
+    telemetry: TelemetryConfig = TelemetryConfig()
     currency: str = Field(default="usd", pattern=r"^[a-z]{3}$")
     models: tuple[ServedModel, ...] = Field(min_length=1)
 

@@ -59,6 +59,7 @@ from serve_app.telemetry.parts import PartsWatcher
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from serve_app.telemetry.ray_metrics import ClusterMetrics
 from serve_app.telemetry.regions import RegionWatcher
+from serve_app.telemetry.tracing import Tracer
 
 _NO_DIGEST = bytes(32)
 """The digest of no key: any shows whether the gatekeeper answers."""
@@ -129,7 +130,9 @@ async def wire(
     left_records = LeftRecords(records_dir, transport)
     metrics = PrometheusMetrics()
     cluster_metrics = ClusterMetrics(metrics)
-    observer = Observer(request_log, cluster_metrics, Prices({model.id: model.price for model in config.models}))
+    tracer = Tracer(config.telemetry.traces) if config.telemetry.traces else None
+    prices = Prices({model.id: model.price for model in config.models})
+    observer = Observer(request_log, cluster_metrics, prices, tracer)
 
     # The models, and the operations over them.
     engines = [
@@ -183,6 +186,8 @@ async def wire(
     # It ends in the reverse order: first what still works, last what it works with.
     closing = AsyncExitStack()
     closing.push_async_callback(assembly.tooling.aclose)
+    if tracer is not None:
+        closing.push_async_callback(asyncio.to_thread, tracer.close)
     closing.push_async_callback(webhook_sender.aclose)
     for engine in engines:
         closing.callback(engine.close)

@@ -73,6 +73,7 @@ class ChatAnswer:
         num_cached = self.written.prompts[0].num_cached if self.written.prompts else 0
         self.usage = Usage(prompt_tokens=len(prompt_token_ids), cached_tokens=num_cached)
         self.finish_reasons: list[str] = [""] * num_choices
+        self._queued_s: float | None = None
         self._token_ids: list[list[int]] = [[] for _ in range(num_choices)]
 
     @property
@@ -108,7 +109,10 @@ class ChatAnswer:
                 self._reply.write(piece)
 
     def _note_prompt(self, output: RequestOutput) -> None:
-        """Count the prompt, of whose choices this is the first output."""
+        """Count the prompt, of whose choices this is the first output, and how long it waited for its first step."""
+        times = output.metrics
+        if times is not None and times.scheduled_ts and times.queued_ts and self._queued_s is None:
+            self._queued_s = max(0.0, times.scheduled_ts - times.queued_ts)
         usage = self.usage
         if output.prompt_token_ids is not None:
             usage.prompt_tokens = len(output.prompt_token_ids)
@@ -188,6 +192,7 @@ class ChatAnswer:
         return {
             "usage": [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens],
             "finish_reasons": self.finish_reasons,
+            "queued_s": self._queued_s,
         }
 
 

@@ -79,6 +79,7 @@ class RequestMiddleware:
         scope[TRACE] = trace
         _strip_trailing_slash(scope)
         self._observer.begin()
+        self._observer.follow(trace, scope["headers"])
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -102,6 +102,7 @@ class OutcomeResponse:
         summary = self._outcome.stream.summary
         usage = summary.usage
         self._trace.usage, self._trace.tool_use = usage, summary.tool_use
+        self._trace.queued_s = summary.queued_s
         self._ticket.settle(usage)
 
     async def _close(self) -> None:

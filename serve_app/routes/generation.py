@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from deployments.span_names import ADMISSION, RECEIVE
+from deployments.steps import step
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.registry import Body, DescribedOperation, RunnableOperation
 from serve_app.operations.service_tiers import find_terms
@@ -25,16 +27,20 @@ def create_endpoint(operation: DescribedOperation) -> Callable[[Request], Awaita
 
 
 async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:
-    principal = await caller(request, operation.name)
     trace = trace_of(request)
     services = services_of(request)
-    async with await services.admission.admit(principal) as ticket:
-        raw = await request.body()
+    with step(ADMISSION):
+        principal = await caller(request, operation.name)
+        admitted = await services.admission.admit(principal)
+    async with admitted as ticket:
+        with step(RECEIVE):
+            raw = await request.body()
         body = parse_json_body(raw, operation.schema)
         cost = operation.cost(body, principal)
         terms = find_terms(body, principal, services.tiers)
         trace.model, trace.stream = cost.model, body.is_stream
         trace.service_tier, trace.token_weight = terms
-        await ticket.reserve(cost, terms.token_weight)
+        with step(ADMISSION):
+            await ticket.reserve(cost, terms.token_weight)
         outcome = operation.run(body, raw, principal, request_id=trace.request_id, **terms.options)
         return OutcomeResponse(outcome, ticket.detach(), trace)

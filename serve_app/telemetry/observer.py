@@ -4,6 +4,7 @@ The middleware calls it for requests; background responses, sockets and indexing
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Protocol
@@ -12,8 +13,10 @@ import orjson
 
 from deployments.models.price import NO_PRICES, Prices
 from deployments.state.usage.record import RequestLog, RequestRecord
+from deployments.steps import open_steps
 from serve_app.telemetry.log import request_logger
 from serve_app.telemetry.trace import RequestTrace, record_of
+from serve_app.telemetry.tracing import Tracer, context_of
 
 
 class Metrics(Protocol):
@@ -31,14 +34,26 @@ class Metrics(Protocol):
 class Observer:
     """Records requests as they begin and end."""
 
-    def __init__(self, request_log: RequestLog, metrics: Metrics, prices: Prices = NO_PRICES) -> None:
+    def __init__(
+        self,
+        request_log: RequestLog,
+        metrics: Metrics,
+        prices: Prices = NO_PRICES,
+        tracer: Tracer | None = None,
+    ) -> None:
         self._request_log = request_log
         self._metrics = metrics
         self._prices = prices
+        self._tracer = tracer
 
     def begin(self) -> None:
         """Record that a request has come in."""
         self._metrics.begin()
+
+    def follow(self, trace: RequestTrace, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """Note the steps of this task as those of a request, with what its client traces, where traces are on."""
+        if self._tracer is not None:
+            trace.steps, trace.context = open_steps(), context_of(headers)
 
     def write_ahead(self, trace: RequestTrace, *, route: str, ended: float) -> None:
         """Take down that a request ends, before its client can know: it counts even if this process dies now."""
@@ -49,6 +64,8 @@ class Observer:
         """Record that a request has ended."""
         record = record_of(trace, route=route, ended=ended, prices=self._prices)
         self._metrics.end(record)
+        if self._tracer is not None and trace.steps is not None:
+            self._tracer.end(record, trace.steps, ended, trace.context)
         if not trace.is_repeated:
             self._request_log.record(record)
         if request_logger.isEnabledFor(logging.INFO):

@@ -1,7 +1,7 @@
 """What is known of a request while it is answered, and its record in the request log. Never content."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from deployments.models.contract.engine import NO_TOOL_USE, ToolUse, Usage
@@ -9,6 +9,7 @@ from deployments.models.price import NO_PRICES, Prices
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import weighted
 from deployments.state.usage.record import RequestRecord
+from deployments.steps import Step
 
 
 @dataclass(slots=True)
@@ -20,7 +21,7 @@ class RequestTrace:
     answer has passed the middleware, the rest may go there directly. `write_ahead` takes the request down as it is, to
     be called before the last byte of its answer is sent. A request that `goes_on` after its answer is recorded where it
     ends. One that `is_repeated` was taken by another replica before, which records it. Each of its tokens counts
-    `token_weight` times against limits.
+    `token_weight` times against limits. `steps` and the client's trace `context` are kept where traces are on.
     """
 
     request_id: str
@@ -42,6 +43,9 @@ class RequestTrace:
     goes_on: bool = False
     is_repeated: bool = False
     batch_id: str | None = None
+    queued_s: float | None = None
+    steps: list[Step] | None = None
+    context: Mapping[str, str] = field(default_factory=dict)
 
 
 def record_of(trace: RequestTrace, *, route: str, ended: float, prices: Prices = NO_PRICES) -> RequestRecord:
@@ -83,4 +87,5 @@ def record_of(trace: RequestTrace, *, route: str, ended: float, prices: Prices =
         input_cost=costs.input,
         cached_cost=costs.cached,
         output_cost=costs.output,
+        queued_s=trace.queued_s,
     )

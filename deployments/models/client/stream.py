@@ -10,11 +10,13 @@ import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
+from deployments import span_names
 from deployments.channel.client import ChannelStream
 from deployments.channel.errors import ChannelError
 from deployments.models.contract.engine import EngineRequest, Summary, Usage
 from deployments.models.contract.errors import EngineDied, EngineError, Overloaded, from_channel
 from deployments.models.contract.steps import Written, unpack
+from deployments.steps import are_noted, note, step
 
 if TYPE_CHECKING:
     from deployments.models.client.remote import RemoteEngine
@@ -43,10 +45,13 @@ class RemoteStream:
         self._stream: ChannelStream | None = None
         self._tries = Tries(engine)
         self._has_sent = False
+        self._opened_at: float | None = None
+        self._first_at: float | None = None
         self._is_over = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the pieces of the answer; pieces of a wire answer that arrive together are joined."""
+        began = time.perf_counter()
         written = self.summary.written
         is_joined = self._request.render == "wire"
         try:
@@ -59,7 +64,8 @@ class RemoteStream:
                 for piece, note in zip(pieces, notes, strict=True):
                     written += note
                     if piece:
-                        self._has_sent = True
+                        if not self._has_sent:
+                            self._has_sent, self._first_at = True, time.perf_counter()
                         yield piece
             self._is_over = True
         except EngineError:
@@ -69,6 +75,33 @@ class RemoteStream:
             if self._stream is not None:
                 self._stream.cancel()
                 self._take_summary(self._stream)
+            self._note_steps(began, time.perf_counter())
+
+    def _note_steps(self, began: float, ended: float) -> None:
+        """Note what the engine did: the whole call, and its parts as far as they are known."""
+        if not are_noted():
+            return
+        request, usage = self._request, self.summary.usage or Usage()
+        name = span_names.OPERATION_NAMES.get(request.operation, str(request.operation))
+        attributes: dict[str, str | int | float] = {
+            span_names.OPERATION: name,
+            span_names.REQUEST_MODEL: self._engine.card.id,
+            span_names.INPUT_TOKENS: usage.prompt_tokens,
+            span_names.OUTPUT_TOKENS: usage.completion_tokens,
+        }
+        if num_moves := len(self._tries.tried) - 1:
+            attributes[span_names.NUM_MOVES] = num_moves
+        note(f"{name} {self._engine.card.id}", began, ended, attributes)
+        queued_s, opened = self.summary.queued_s, self._opened_at
+        if opened is None or self._first_at is None:
+            return
+        prefilled_from = opened
+        if queued_s is not None:
+            prefilled_from = min(opened + queued_s, self._first_at)
+            note(span_names.QUEUE, opened, prefilled_from)
+        if request.stream:  # A whole answer comes in one piece, so it does not show when its first token was made.
+            note(span_names.PREFILL, prefilled_from, self._first_at)
+            note(span_names.DECODE, self._first_at, ended)
 
     async def _read(self) -> list[bytes]:
         """Return the next pieces, from another replica where this one has died; none at the end."""
@@ -88,9 +121,12 @@ class RemoteStream:
     async def _open(self) -> ChannelStream:
         try:
             async with asyncio.timeout_at(self._tries.deadline):
-                self._stream = await self._engine.open(self._request, self._header(), self._tries.tried)
+                with step(span_names.ROUTING):
+                    self._stream = await self._engine.open(self._request, self._header(), self._tries.tried)
         except TimeoutError:
             raise Overloaded("No replica came up in time to go on with the request.") from None
+        if self._opened_at is None:
+            self._opened_at = time.perf_counter()
         return self._stream
 
     def _header(self) -> dict[str, Any]:
@@ -117,6 +153,7 @@ class RemoteStream:
         if "usage" in reported:
             self.summary.usage = Usage(*reported["usage"])
             self.summary.finish_reasons = reported["finish_reasons"]
+            self.summary.queued_s = reported.get("queued_s")
 
     async def aclose(self) -> None:
         """Abort the generation if it still runs; `summary` then has its usage so far."""

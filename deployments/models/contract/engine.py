@@ -111,13 +111,15 @@ class Summary:
 
     `usage` stays None for a request that never ran, and until the last piece has come. `finish_reasons` holds one entry
     per choice. `written` has the notes of the pieces of a stream that were yielded so far, as
-    `deployments.models.contract.steps` defines them.
+    `deployments.models.contract.steps` defines them. `queued_s` is how long the request waited for its first
+    step in the engine, None where that is not known.
     """
 
     usage: Usage | None = None
     finish_reasons: list[str] = field(default_factory=list)
     written: bytearray = field(default_factory=bytearray)
     tool_use: ToolUse = NO_TOOL_USE
+    queued_s: float | None = None
 
 
 class EngineStream(Protocol):

@@ -121,6 +121,7 @@ class World:
     used_in_minute: Any = None
     prices: Prices = NO_PRICES
     webhooks: Any = field(default_factory=lambda: _Absent())
+    tracer: Any = None
     webhook_sender: Any = field(default_factory=lambda: _Absent())
     timing: Timing = field(default_factory=lambda: Timing(1.0, 0.05, 0.005, 0.05, 0.01, 0.01))
     runners: list[BackgroundRunner] = field(default_factory=list)
@@ -136,7 +137,7 @@ class World:
         policies = create_policies(self.safety, self.directory)
         storage = self.storage()
         operations = create_operations(self.directory, salt, policies, storage, self.built_ins, self.moderation)
-        observer = Observer(self.log, self.metrics, self.prices)
+        observer = Observer(self.log, self.metrics, self.prices, self.tracer)
         runner = BackgroundRunner(operations.responses, storage, self.gatekeeper, observer, self.timing)
         self.runners.append(runner)
         return create_asgi_app(

@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 from deployments.channel.errors import ChannelError, Full, Lost
 from deployments.models.client import stream as module
 from deployments.models.client.stream import MAX_DEATHS, MAX_TRIES, RemoteStream
-from deployments.models.contract.engine import EngineRequest, Usage
+from deployments.models.contract.engine import EngineRequest, ModelCard, Usage
 from deployments.models.contract.errors import EngineDied, EngineError, Overloaded
 from deployments.models.contract.steps import PromptTokens, Written, pack_prompt, pack_step, unpack
+from deployments.steps import open_steps
 
 REQUEST = EngineRequest(operation="chat", body=b"{}", stream=True, request_id="req_1")
 NUM_TOKENS = 12
 STEPS = [(pack_step(n % 2, [n]), b"" if n % 5 == 4 else b"<%d>" % n) for n in range(NUM_TOKENS)]
 TEXT = b"".join(piece for _, piece in STEPS) + b"[end]"
 USAGE = Usage(3, NUM_TOKENS, 1)
+CARD = ModelCard("demo", frozenset(), 100, 0, "manta")
 
 
 class Stream:
@@ -36,7 +38,7 @@ class Stream:
             batch, self._left = self._left[:2], self._left[2:]
             self.notes = [note for note, _ in batch]
             if not self._left and self._error is None:  # The last piece comes in one frame with the summary.
-                self.summary = {"usage": [3, NUM_TOKENS, 1, 0], "finish_reasons": ["stop", "stop"]}
+                self.summary = {"usage": [3, NUM_TOKENS, 1, 0], "finish_reasons": ["stop", "stop"], "queued_s": 0.0}
             return [piece for _, piece in batch]
         if self._error is not None:
             raise self._error
@@ -54,6 +56,7 @@ class Engine:
     """Replicas, each with what happens to the request there: dies after so many frames, or cannot be reached."""
 
     plans: list[int | ChannelError | EngineError | None]
+    card: ModelCard = CARD
     resume_wait_s: float = 60.0
     num_moved: int = 0
     connected: set[str] = field(default_factory=set)
@@ -238,3 +241,14 @@ async def test_tokens_of_a_reader_who_leaves_in_the_pause_are_counted():
     await asyncio.gather(waiting, return_exceptions=True)
     await answer.aclose()
     assert answer.summary.usage == Usage(3, 4, 1)
+
+
+async def test_its_steps_are_noted_where_traces_are_on():
+    steps = open_steps()
+    assert await read(RemoteStream(Engine([4, None]), REQUEST)) == TEXT
+    names = [one.name for one in steps]
+    assert names == ["routing", "routing", "chat demo", "queue", "prefill", "decode"]
+    whole = steps[2]
+    assert whole.attributes["manta.replica_losses"] == 1
+    assert whole.attributes["gen_ai.usage.output_tokens"] == NUM_TOKENS
+    assert all(whole.began <= one.began <= one.ended <= whole.ended for one in steps)

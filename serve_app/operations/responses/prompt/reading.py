@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from deployments.span_names import STORAGE
 from deployments.state.identity.principal import Principal
 from deployments.state.responses.values import ConversationMissing, Item, TurnMissing, TurnUnfinished
+from deployments.steps import step
 from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse
 from serve_app.errors.text import shorten
 from serve_app.operations.responses.prompt.attachments import Attachments
@@ -109,7 +111,8 @@ class PromptReader:
 
     async def _chain(self, account: str, response_id: str) -> tuple[list[Item], dict[str, ServerRun]]:
         try:
-            turns = await self._storage.responses.chain(account, response_id)
+            with step(STORAGE):
+                turns = await self._storage.responses.chain(account, response_id)
         except TurnMissing as missing:
             raise UnknownPreviousResponse(missing.response_id) from None
         except TurnUnfinished:

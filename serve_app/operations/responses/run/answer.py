@@ -9,7 +9,9 @@ from contextlib import aclosing
 import orjson
 
 from deployments.models.contract.engine import Summary
+from deployments.span_names import STORAGE
 from deployments.state.responses.store import ResponseStore
+from deployments.steps import step
 from serve_app.errors.api import StoresAway
 from serve_app.operations.responses.events.usage import usage_from_wire
 from serve_app.operations.responses.events.writer import DONE, Item, frame
@@ -114,13 +116,14 @@ class ResponseAnswer:
         if expires_at is None:
             return response
         try:
-            stored = await self._store.save(
-                run.turn.principal.account,
-                run.stored_turn(),
-                expires_at=expires_at,
-                conversation_id=run.turn.conversation_id,
-                is_streamed=self._is_stream,
-            )
+            with step(STORAGE):
+                stored = await self._store.save(
+                    run.turn.principal.account,
+                    run.stored_turn(),
+                    expires_at=expires_at,
+                    conversation_id=run.turn.conversation_id,
+                    is_streamed=self._is_stream,
+                )
         except Exception as error:  # For any reason: the client must not believe that it can go on from here.
             log_bug(run.turn.request_id, error)
             return None

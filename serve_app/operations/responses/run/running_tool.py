@@ -9,6 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from deployments.models.contract.engine import Usage
+from deployments.span_names import TOOL, TOOL_NAME
+from deployments.steps import step
 from serve_app.operations.responses.events.server_call import OpenTool
 from serve_app.operations.responses.events.writer import Item
 from serve_app.operations.responses.resume.journal import Journal
@@ -35,8 +37,13 @@ class RunningTool:
         self._max_s = max_s
         self._request_id = request_id
         self._journal = journal
-        self._task = asyncio.create_task(work(opened.item, self._send))
+        self._task = asyncio.create_task(self._work(work))
         self._task.add_done_callback(lambda _: self._has_news.set())
+
+    async def _work(self, work: Work) -> ToolAnswer:
+        kind = str(self._opened.item.get("type", "tool")).removesuffix("_call")
+        with step(f"{TOOL} {kind}", {TOOL_NAME: kind}):
+            return await work(self._opened.item, self._send)
 
     def _send(self, kind: str, **fields: Any) -> None:
         self._unsent.append((kind, fields))

@@ -1,0 +1,142 @@
+"""Traces of requests, sent to an OpenTelemetry collector. Off unless a collector is configured.
+
+The spans of a request are made after its answer, from the steps that were noted meanwhile: a request waits for none of
+it. They have names, times and counts, never content.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, HttpUrl
+
+from deployments import span_names as names
+from deployments.config import Section
+from deployments.state.usage.record import RequestRecord
+from deployments.steps import Step
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Span
+
+_TRACE_PARENT = "traceparent"
+_TRACE_STATE = "tracestate"
+
+
+class TracesConfig(Section):
+    """Traces.
+
+    Args:
+        endpoint: where an OpenTelemetry collector takes OTLP over HTTP, such as http://collector:4318/v1/traces.
+        sample: the share of requests that are traced; one whose client traces it is traced as the client says.
+    """
+
+    endpoint: HttpUrl
+    sample: Annotated[float, Field(ge=0, le=1)] = 0.1
+
+
+class TelemetryConfig(Section):
+    """What is told of the service's work beside its metrics."""
+
+    traces: TracesConfig | None = None
+
+
+class Tracer:
+    """Makes the spans of requests and hands them to an exporter, in a thread of its own."""
+
+    def __init__(self, config: TracesConfig, exporter: "SpanExporter | None" = None) -> None:
+        # These take a tenth of a second to load, which only those pay who trace.
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        logging.getLogger("opentelemetry").setLevel(logging.ERROR)
+        self._provider = TracerProvider(
+            sampler=ParentBased(TraceIdRatioBased(config.sample)),
+            resource=Resource({SERVICE_NAME: "manta"}),
+            shutdown_on_exit=False,
+        )
+        self._provider.add_span_processor(
+            BatchSpanProcessor(exporter or OTLPSpanExporter(endpoint=str(config.endpoint)))
+        )
+        self._tracer = self._provider.get_tracer("manta")
+        self._propagator = TraceContextTextMapPropagator()
+
+    def end(self, record: RequestRecord, steps: list[Step], ended: float, context: Mapping[str, str]) -> None:
+        """Make the spans of a request that ended at `ended` on the monotonic clock; `context` is the client's."""
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
+        # Steps are on the monotonic clock, spans in Unix nanoseconds.
+        offset = record.at - (ended - record.total_s)
+        parent = self._propagator.extract(context)
+        span = self._tracer.start_span(
+            f"{record.method} {record.route}",
+            parent,
+            SpanKind.SERVER,
+            attributes=_attributes_of(record),
+            start_time=_nanoseconds(record.at),
+        )
+        if span.is_recording():
+            around = [(ended, set_span_in_context(span))]
+            for one in sorted(steps, key=lambda step: (step.began, -step.ended)):
+                one_ended = min(one.ended or ended, ended)
+                while len(around) > 1 and around[-1][0] < one_ended:
+                    around.pop()
+                child = self._tracer.start_span(
+                    one.name,
+                    around[-1][1],
+                    attributes=one.attributes,
+                    start_time=_nanoseconds(one.began + offset),
+                )
+                _mark_error(child, one.error)
+                child.end(_nanoseconds(one_ended + offset))
+                around.append((one_ended, set_span_in_context(child)))
+            _mark_error(span, None if record.status < 500 else record.code or str(record.status))
+        span.end(_nanoseconds(record.at + record.total_s))
+
+    def flush(self) -> None:
+        """Send what has gathered, and wait for it."""
+        self._provider.force_flush()
+
+    def close(self) -> None:
+        """Send what has gathered, and stop."""
+        self._provider.shutdown()
+
+
+def context_of(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the W3C trace context in a request's headers (w3.org/TR/trace-context), empty where there is none."""
+    wanted = {_TRACE_PARENT, _TRACE_STATE}
+    return {name: value.decode("latin-1") for raw, value in headers if (name := raw.decode("latin-1")) in wanted}
+
+
+def _attributes_of(record: RequestRecord) -> dict[str, Any]:
+    attributes = {
+        names.METHOD: record.method,
+        names.ROUTE: record.route,
+        names.STATUS: record.status,
+        names.REQUEST_ID: record.request_id,
+        names.PROVIDER: "manta",
+        names.REQUEST_MODEL: record.model,
+        names.INPUT_TOKENS: record.prompt_tokens or None,
+        names.OUTPUT_TOKENS: record.completion_tokens or None,
+        names.CACHED_TOKENS: record.cached_tokens or None,
+        names.SERVICE_TIER: record.service_tier,
+        names.BATCH_ID: record.batch_id,
+        names.ERROR_TYPE: record.code or (str(record.status) if record.status >= 400 else None),
+    }
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _mark_error(span: "Span", error: str | None) -> None:
+    if error is not None:
+        from opentelemetry.trace import StatusCode
+
+        span.set_attribute(names.ERROR_TYPE, error)
+        span.set_status(StatusCode.ERROR)
+
+
+def _nanoseconds(at: float) -> int:
+    return int(at * 1_000_000_000)

@@ -1,0 +1,157 @@
+"""Traces, as an OpenTelemetry collector receives them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from serve_app.telemetry.tracing import Tracer, TracesConfig
+from tests.contract.http.answers import MODEL, said
+from tests.contract.http.conftest import serve
+from tests.contract.http.response_calls import script
+from tests.contract.http.web_search_calls import LISBON
+from tests.contract.http.web_search_calls import searches as searches_web
+
+CANARY = "Kanarienvogel-traced"
+CLIENT = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
+MESSAGES = [{"role": "user", "content": CANARY}]
+
+
+@dataclass
+class Collector:
+    """What came, span by span."""
+
+    url: str = ""
+    bodies: list[bytes] = field(default_factory=list)
+
+    async def take(self, request: Request) -> Response:
+        assert request.headers["content-type"] == "application/x-protobuf"
+        self.bodies.append(await request.body())
+        return Response(status_code=200)
+
+    @property
+    def spans(self) -> list:
+        found = []
+        for body in self.bodies:
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                found += [span for scope in resource.scope_spans for span in scope.spans]
+        return sorted(found, key=lambda span: span.start_time_unix_nano)
+
+
+@pytest.fixture
+async def collector() -> AsyncIterator[Collector]:
+    made = Collector()
+    async with serve(Starlette(routes=[Route("/v1/traces", made.take, methods=["POST"])])) as address:
+        made.url = f"{address}/v1/traces"
+        yield made
+
+
+@pytest.fixture
+async def trace(world, collector):
+    """A function that has the spans of all requests so far sent, and returns them."""
+
+    world.tracer = Tracer(TracesConfig(endpoint=collector.url, sample=1.0))
+
+    async def flush():
+        await asyncio.to_thread(world.tracer.flush)
+        return collector.spans
+
+    yield flush
+    await asyncio.to_thread(world.tracer.close)
+
+
+def attributes_of(span) -> dict:
+    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes}
+
+
+def is_within(span, parent) -> bool:
+    return (
+        span.parent_span_id == parent.span_id
+        and parent.start_time_unix_nano <= span.start_time_unix_nano
+        and span.end_time_unix_nano <= parent.end_time_unix_nano
+    )
+
+
+async def test_a_request_is_a_tree_of_spans(world, trace):
+    async with world.http() as http:
+        answer = await http.post("/v1/chat/completions", json={"model": MODEL, "messages": MESSAGES})
+    spans = await trace()
+    (root,) = [span for span in spans if not span.parent_span_id]
+    assert root.name == "POST /v1/chat/completions"
+    told = attributes_of(root)
+    assert told["manta.request_id"] == answer.headers["x-request-id"]
+    assert told["http.response.status_code"] == 200
+    assert told["gen_ai.request.model"] == MODEL
+    assert told["gen_ai.usage.input_tokens"] == answer.json()["usage"]["prompt_tokens"]
+    children = [span for span in spans if span is not root]
+    assert [span.name for span in children] == ["admission", "receive", "admission"]
+    assert all(is_within(span, root) for span in children)
+
+
+async def test_the_clients_trace_goes_on(world, trace):
+    async with world.http(traceparent=f"00-{CLIENT[0]}-{CLIENT[1]}-01", tracestate="vendor=1") as http:
+        await http.post("/v1/chat/completions", json={"model": MODEL, "messages": MESSAGES})
+    spans = await trace()
+    assert {span.trace_id.hex() for span in spans} == {CLIENT[0]}
+    assert [span.name for span in spans if span.parent_span_id.hex() == CLIENT[1]] == ["POST /v1/chat/completions"]
+
+
+@pytest.mark.parametrize("context", ["garbage", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", "ff" * 400])
+async def test_a_trace_that_is_none_is_left_out(world, trace, context):
+    async with world.http(traceparent=context) as http:
+        answer = await http.get("/v1/models")
+    assert answer.status_code == 200
+    (span,) = await trace()
+    assert not span.parent_span_id
+
+
+async def test_what_is_not_sampled_is_not_sent_unless_the_client_traces_it(world, collector, trace):
+
+    await asyncio.to_thread(world.tracer.close)
+    world.tracer = Tracer(TracesConfig(endpoint=collector.url, sample=0.0))
+    async with world.http() as http:
+        await http.get("/v1/models")
+        assert await trace() == []
+        await http.get("/v1/models", headers={"traceparent": f"00-{CLIENT[0]}-{CLIENT[1]}-01"})
+        await http.get("/v1/models", headers={"traceparent": f"00-{CLIENT[0]}-{CLIENT[1]}-00"})
+    assert len(await trace()) == 1
+
+
+async def test_tools_and_storage_are_spans(world, trace, web):
+    script(world, searches_web(LISBON), said("Sunny."))
+    asked = {"model": MODEL, "input": CANARY, "tools": [{"type": "web_search"}], "store": True}
+    async with world.http() as http:
+        assert (await http.post("/v1/responses", json=asked)).status_code == 200
+    names = [span.name for span in await trace()]
+    assert "execute_tool web_search" in names
+    assert "storage" in names
+
+
+async def test_a_refusal_has_its_code(world, trace):
+    async with world.http() as http:
+        await http.post("/v1/chat/completions", json={"model": "none", "messages": MESSAGES})
+    root = next(span for span in await trace() if not span.parent_span_id)
+    assert attributes_of(root)["error.type"] == "model_not_found"
+
+
+async def test_no_content_is_in_a_trace(world, collector, trace):
+    async with world.http() as http:
+        await http.post("/v1/chat/completions", json={"model": MODEL, "messages": MESSAGES})
+        await http.post("/v1/responses", json={"model": MODEL, "input": CANARY})
+        await http.post(f"/v1/{CANARY}", json={})
+    assert await trace()
+    assert all(CANARY.encode() not in body for body in collector.bodies)
+
+
+async def test_a_collector_that_is_away_costs_no_request(world):
+    world.tracer = Tracer(TracesConfig(endpoint="http://127.0.0.1:9/v1/traces", sample=1.0))
+    async with world.http() as http:
+        for _ in range(3):
+            answer = await http.post("/v1/chat/completions", json={"model": MODEL, "messages": MESSAGES})
+            assert answer.status_code == 200
