@@ -3,6 +3,8 @@
 `ingress` creates it over its services, tests over twins.
 """
 
+from dataclasses import replace
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -11,6 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
 from deployments.operations import ENGINE_OPERATIONS, MODEL_OPERATIONS
+from serve_app.console import routes as console
+from serve_app.console.static import address_of
+from serve_app.console.visit import error_page
 from serve_app.errors.api import ClientGone, MethodNotAllowed, UnknownUrl
 from serve_app.http.middleware import BodyLimitMiddleware, RequestMiddleware
 from serve_app.operations.moderations import ModerationOperation
@@ -39,6 +44,7 @@ from serve_app.routes import (
 )
 from serve_app.services import Services
 
+_MAX_PAGE_FORM_BYTES = 1024 * 1024
 _KEYS = "/v1/organization/admin/keys"
 _ADMIN_KEYS = "/v1/organization/admin_api_keys"
 _PROJECTS = "/v1/organization/projects"
@@ -163,33 +169,47 @@ ROUTES = [
 
 def create_asgi_app(services: Services) -> Starlette:
     """Return the HTTP front over the given services; it holds no state of its own."""
+    pages = console.ASSETS if services.console is None else [*console.ASSETS, *console.ROUTES]
     app = Starlette(
-        routes=[*ROUTES, WebSocketRoute("/v1/responses", responses_socket.serve_socket)],
+        routes=[*ROUTES, *pages, WebSocketRoute("/v1/responses", responses_socket.serve_socket)],
         middleware=[
             Middleware(
                 RequestMiddleware,
                 admission=services.admission,
                 observer=services.observer,
-                routes={route.endpoint: route.path for route in ROUTES},
+                routes={
+                    **{route.endpoint: route.path for route in ROUTES},
+                    **{page.endpoint: console.COUNTED_AS.get(page.path, page.path) for page in pages},
+                },
             ),
             Middleware(
                 BodyLimitMiddleware,
                 bounds=services.body_bounds,
                 exceptions={_FILES: services.upload_bounds()},
-                below={_UPLOADS + "/": services.part_bounds()},
+                below={
+                    _UPLOADS + "/": services.part_bounds(),
+                    console.UPLOADS: services.upload_bounds(),
+                    console.PLAYGROUND: services.body_bounds,
+                    "/console/": replace(services.body_bounds, max_bytes=_MAX_PAGE_FORM_BYTES),
+                },
             ),
         ],
         exception_handlers={HTTPException: _answer_unrouted, ClientDisconnect: _note_departure},
     )
     app.router.redirect_slashes = False
     app.state.services = services
+    app.state.documented = ROUTES
+    app.state.stylesheet = address_of("console.css")
     return app
 
 
 async def _answer_unrouted(request: Request, error: Exception) -> Response:
     """Answer OPTIONS with what a path allows; refuse every other request that no route takes."""
     path = request.scope["path"]
-    allowed = {method for route in ROUTES if route.path_regex.match(path) for method in route.methods or ()}
+    pages = [] if request.app.state.services.console is None else console.ROUTES
+    if pages and path.startswith("/console/") and request.method == "GET":
+        return error_page(request, UnknownUrl(request.method, path))
+    allowed = {method for route in (*ROUTES, *pages) if route.path_regex.match(path) for method in route.methods or ()}
     if not allowed:
         raise UnknownUrl(request.method, path)
     if request.method == "OPTIONS":

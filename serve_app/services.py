@@ -2,12 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
 from deployments.limits.contract import Gatekeeper
 from deployments.models.client.startup import ModelStartup
 from deployments.models.contract.engine import ModelDirectory
 from deployments.state.audit.log import AuditLog
 from deployments.state.batches.store import BatchStore
+from deployments.state.console.sessions import ConsoleSessions
 from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.tiers import Tiers
@@ -35,12 +37,28 @@ def _do_nothing() -> None:
     return None
 
 
+class BatchBounds(NamedTuple):
+    """How many lines an input of a batch may have, and how long each."""
+
+    max_requests: int = 50_000
+    max_line_bytes: int = 64 * 1024 * 1024
+
+
+class ClusterView(Protocol):
+    """What operators see of the cluster."""
+
+    async def look(self) -> dict[str, Any]:
+        """Return the service as it is now; `serve_app.telemetry.cluster` has the fields."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """The objects behind the routes. `wake_batches` makes the coordinator of batches look for new ones.
 
     `used_in_minute` returns how many requests and tokens count against the minute of each of some keys at a time.
-    `containers` and `file_search` are None where the code interpreter and the search over files are switched off.
+    `containers` and `file_search` are None where the code interpreter and the search over files are switched off,
+    `console` and `cluster` where there is no console.
     `region` is empty where there is only one.
     """
 
@@ -70,6 +88,9 @@ class Services:
     startup: ModelStartup = field(default_factory=ModelStartup)
     currency: str = "usd"
     region: str = ""
+    console: ConsoleSessions | None = None
+    cluster: ClusterView | None = None
+    batch_bounds: BatchBounds = field(default_factory=BatchBounds)
 
     def upload_bounds(self) -> BodyLimits:
         """Return the limits of files: the usual timeouts, the largest file plus its form's overhead."""

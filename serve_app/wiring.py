@@ -28,6 +28,7 @@ from deployments.models.price import Prices
 from deployments.state.audit.log import AuditLog
 from deployments.state.batches.store import BatchStore
 from deployments.state.config import ResolvedState
+from deployments.state.console.sessions import ConsoleSessions
 from deployments.state.database.connection import Database, connect
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
@@ -53,7 +54,8 @@ from serve_app.http.middleware import BodyLimits
 from serve_app.operations.assembly import assemble
 from serve_app.operations.responses.background.runner import BackgroundRunner
 from serve_app.operations.vector_stores.indexing import Indexer
-from serve_app.services import Services
+from serve_app.services import BatchBounds, Services
+from serve_app.telemetry.cluster import ServeView
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.parts import PartsWatcher
 from serve_app.telemetry.prometheus import PrometheusMetrics
@@ -234,6 +236,9 @@ async def wire(
         used_in_minute=partial(used_in_minute, database),
         currency=config.currency,
         region=state.region_name,
+        console=ConsoleSessions(database),
+        cluster=ServeView(),
+        batch_bounds=BatchBounds(config.batches.max_requests, config.batches.max_line_bytes),
     )
     trust = FrontTrust.from_pepper(state.pepper)
     return Wired(

@@ -62,6 +62,14 @@ class Gatekeeper(Protocol):
         """
         ...
 
+    def digest(self, secret: str) -> bytes:
+        """Return the 32 bytes under which a secret is known; they do not tell it."""
+        ...
+
+    async def identify_digest(self, digest: bytes) -> Principal | None:
+        """Return the holder of the secret with this digest; as `identify` otherwise."""
+        ...
+
     async def admit(self, principal: Principal) -> Decision:
         """Charge one request to the key's minute."""
         ...

@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from deployments.state.batches.work import BatchWork
 from deployments.state.config import StateConfig
+from deployments.state.console.sessions import ConsoleSessions
 from deployments.state.containers.store import ContainerStore
 from deployments.state.database.connection import Database
 from deployments.state.files.store import ORPHAN_AGE_S, FileStore
@@ -133,6 +134,7 @@ def create_chores(
         Chore("Deleting expired containers", every.expired_s, ContainerStore(database, vault, past).sweep),
         Chore("Ending expired vector stores", every.expired_s, VectorStores(database, vault, past).sweep),
         Chore("Forgetting ingress replicas that have stopped", every.expired_s, IngressRegister(database, past).sweep),
+        Chore("Ending sessions of the console", every.expired_s, ConsoleSessions(database, past).sweep),
         Chore("Emptying the database's log", every.database_log_s, database.empty_log),
         Chore("Noting what vector stores hold", every.expired_s, lambda: note_store_bytes(database, past)),
         Chore("Trimming the request log", every.request_log_s, trim.trim),

@@ -43,6 +43,7 @@ _REPEATABLE = (
     "/v1/responses/compact",
 )
 _HTTPS_PORT = 443
+_PROTO = "    http-request set-header x-forwarded-proto https if { path_beg /console }\n"
 _HSTS = '    http-after-response set-header strict-transport-security "max-age=31536000"\n'
 # A replica that refuses a connection is left out at once, so that a request whose replicas have all died together is
 # still repeated in another region.
@@ -99,7 +100,8 @@ defaults
     http-request set-var(txn.number) uuid(),regsub(-,,g)
     http-request set-var-fmt(txn.id) req_%[var(txn.number)]
 {receiving}    http-request set-header {id_header} "%[var(txn.id)] %[var(txn.id),hmac(sha256,{request_key}),hex,lower]"
-{hsts}    http-after-response set-header x-request-id %[var(txn.id)] if has_number !is_numbered
+    http-request set-header x-forwarded-for %[src] if {{ path_beg /console }}
+{proto}{hsts}    http-after-response set-header x-request-id %[var(txn.id)] if has_number !is_numbered
     http-request return status 200 content-type application/json string {live} if reads {{ path /livez /livez/ }}
     http-request return status 503 content-type application/json string {not_ready} if asks_readiness has_no_replica
     http-request wait-for-body time {receive_timeout_s}s if has_body !has_large_body
@@ -156,6 +158,7 @@ def render_config(
         bind=_render_bind(settings),
         redirect=_render_redirect(settings),
         hsts=_HSTS if settings.tls else "",
+        proto=_PROTO if settings.tls else "",
         id_header=REQUEST_ID_HEADER,
         request_key=to_base64(settings.request_key),
         receiving=render_receiving(settings),

@@ -16,6 +16,9 @@ from serve_app.operations.scopes import check_operation
 from serve_app.services import Services
 from serve_app.telemetry.trace import RequestTrace
 
+PRINCIPAL = "manta.principal"
+"""Where an ASGI scope holds who asks, when a session of the console says it and no API key was sent."""
+
 
 class Deleted(TypedDict):
     """The answer about an object that was deleted."""
@@ -44,7 +47,9 @@ async def caller(request: Request, operation: Operation | None = None) -> Princi
         Unauthenticated, InvalidKey, Unavailable: as `authenticate` does.
         PermissionDenied: the key may not use the operation, or not in this region.
     """
-    principal = await authenticate(request, services_of(request).gatekeeper, services_of(request).region)
+    principal: Principal | None = request.scope.get(PRINCIPAL)
+    if principal is None:
+        principal = await authenticate(request, services_of(request).gatekeeper, services_of(request).region)
     trace_of(request).principal = principal
     if operation is not None:
         check_operation(principal, operation)
@@ -57,7 +62,9 @@ async def admin_caller(request: Request) -> Principal:
     Raises:
         PermissionDenied, Unauthenticated, InvalidKey, Unavailable: as `authenticate_admin` does.
     """
-    principal = await authenticate_admin(request, services_of(request).gatekeeper, services_of(request).region)
+    principal: Principal | None = request.scope.get(PRINCIPAL)
+    if principal is None or not principal.is_admin:
+        principal = await authenticate_admin(request, services_of(request).gatekeeper, services_of(request).region)
     trace_of(request).principal = principal
     return principal
 

@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from deployments.operations import Operation
 from deployments.state.batches.ledger import CannotCancel
-from deployments.state.batches.rows import NewBatch
+from deployments.state.batches.rows import Batch, NewBatch
 from deployments.state.batches.store import BatchNotFound, TooManyBatches
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import BadRequest, Conflict, NotFound, QuotaExceeded, RetentionForbids
@@ -15,6 +15,7 @@ from serve_app.routes.access import caller, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query
 from serve_app.schemas.batches import WINDOW_S, BatchCreateRequest, BatchQuery, batch_to_wire
+from serve_app.services import Services
 from serve_app.validation.body import parse_json_body
 
 
@@ -22,10 +23,21 @@ from serve_app.validation.body import parse_json_body
 async def create_batch(request: Request) -> Response:
     """Create a batch; whether its input is valid is found out afterwards."""
     principal = await caller(request, Operation.BATCHES)
+    body = parse_json_body(await request.body(), BatchCreateRequest)
+    return json_response(batch_to_wire(await start_batch(services_of(request), principal, body)))
+
+
+async def start_batch(services: Services, principal: Principal, body: BatchCreateRequest) -> Batch:
+    """Create a batch for a principal; return it.
+
+    Raises:
+        RetentionForbids: the key may keep nothing.
+        BadRequest, PermissionDenied: there is no such endpoint for batches, or the key may not use it.
+        QuotaExceeded: the account has as many unfinished batches as it may.
+    """
     if principal.retention == "strict":
         raise RetentionForbids("batches, whose input and output are stored")
-    body = parse_json_body(await request.body(), BatchCreateRequest)
-    _check_endpoint(request, principal, body.endpoint)
+    _check_endpoint(services, principal, body.endpoint)
     asked = body.output_expires_after
     new = NewBatch(
         principal=principal,
@@ -36,7 +48,6 @@ async def create_batch(request: Request) -> Response:
         metadata=body.metadata,
         output_expires_after_s=None if asked is None else asked.seconds,
     )
-    services = services_of(request)
     try:
         batch = await services.batches.create(new)
     except TooManyBatches as refused:
@@ -46,7 +57,7 @@ async def create_batch(request: Request) -> Response:
             code="batch_limit_exceeded",
         ) from None
     services.wake_batches()
-    return json_response(batch_to_wire(batch))
+    return batch
 
 
 @answers(Page, of="openai.types.Batch", query=BatchQuery)
@@ -88,8 +99,8 @@ async def cancel_batch(request: Request) -> Response:
     return json_response(batch_to_wire(batch))
 
 
-def _check_endpoint(request: Request, principal: Principal, endpoint: str) -> None:
-    operations = services_of(request).operations.by_path()
+def _check_endpoint(services: Services, principal: Principal, endpoint: str) -> None:
+    operations = services.operations.by_path()
     if endpoint not in operations:
         offered = ", ".join(f"'{path}'" for path in operations)
         raise BadRequest(

@@ -14,14 +14,10 @@ from serve_app.routes.access import services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.openapi import create_document
 
-_PAGE_HEADERS = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"}
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1d2a30 }
-h2 { margin-top: 2.5rem; font: 600 1.05rem ui-monospace, monospace } h2 b { color: #0a7a6c; margin-right: .6rem }
-table { border-collapse: collapse; width: 100%; font-size: .9rem } td, th { padding: .3rem .8rem .3rem 0 }
-td, th { text-align: left; border-bottom: 1px solid #dde5e8; vertical-align: top }
-code { font: .85rem ui-monospace, monospace } summary { cursor: pointer; color: #0a7a6c }
-"""
+_PAGE_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+}
 
 
 @answers(dict[str, Any], needs_key=False)
@@ -40,17 +36,19 @@ async def _documents(request: Request) -> tuple[bytes, str]:
     """Return the document and the page, made when the first of them is asked for."""
     state = request.app.state
     if not hasattr(state, "documents"):  # Made in a thread: it takes most of a second.
-        state.documents = await asyncio.to_thread(_make, request.app.routes, services_of(request).tiers.names)
+        state.documents = await asyncio.to_thread(
+            _make, state.documented, services_of(request).tiers.names, state.stylesheet
+        )
     documents: tuple[bytes, str] = state.documents
     return documents
 
 
-def _make(routes: Iterable[BaseRoute], tiers: Sequence[str]) -> tuple[bytes, str]:
+def _make(routes: Iterable[BaseRoute], tiers: Sequence[str], stylesheet: str) -> tuple[bytes, str]:
     document = create_document(routes, tiers)
-    return orjson.dumps(document), _page(document)
+    return orjson.dumps(document), _page(document, stylesheet)
 
 
-def _page(document: dict[str, Any]) -> str:
+def _page(document: dict[str, Any], stylesheet: str) -> str:
     schemas = document["components"]["schemas"]
     sections = [
         _section(method, path, operation, schemas)
@@ -58,10 +56,14 @@ def _page(document: dict[str, Any]) -> str:
         for method, operation in operations.items()
     ]
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>Manta</title><style>{_STYLE}</style>"
-        "<h1>Manta</h1><p>Set the base URL of any OpenAI client to this address followed by <code>/v1</code>. Every "
-        "path below <code>/v1</code> wants <code>Authorization: Bearer YOUR_KEY</code>. The same as a document for "
-        'programs: <a href="/openapi.json">openapi.json</a>.</p>' + "".join(sections)
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Reference – Manta</title>'  # noqa: RUF001
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="stylesheet" href="{escape(stylesheet)}"><main class="reference"><h1>Manta</h1><p>Set the base URL '
+        "of any OpenAI client to this address followed by <code>/v1</code>. Every path below <code>/v1</code> wants "
+        "<code>Authorization: Bearer YOUR_KEY</code>. The same as a document for programs: "
+        '<a href="/openapi.json">openapi.json</a>. Usage, keys and a playground: <a href="/console">console</a>.</p>'
+        + "".join(sections)
+        + "</main>"
     )
 
 
@@ -70,10 +72,11 @@ def _section(method: str, path: str, operation: dict[str, Any], schemas: dict[st
     bodies = operation.get("requestBody", {}).get("content", {})
     answers = operation["responses"]["200"]["content"]
     return (
-        f"<h2><b>{method.upper()}</b>{escape(path)}</h2><p>{escape(operation['summary'])}.</p>"
+        f"<section><h2><b>{method.upper()}</b>{escape(path)}</h2><p>{escape(operation['summary'])}.</p>"
         + _table("Query", query)
         + "".join(_table(f"Body: {kind}", _fields(body["schema"], schemas)) for kind, body in bodies.items())
         + "".join(_table(f"Answer: {kind}", _fields(answer["schema"], schemas)) for kind, answer in answers.items())
+        + "</section>"
     )
 
 

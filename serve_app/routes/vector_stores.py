@@ -13,6 +13,7 @@ from deployments.state.identity.principal import Principal
 from deployments.state.vector_stores.rows import StoreMissing
 from deployments.state.vector_stores.store import StorePage
 from serve_app.errors.api import BadRequest, NotFound
+from serve_app.http.admission import Ticket
 from serve_app.operations.outcome import Cost
 from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOptions
 from serve_app.operations.vector_stores.service import VectorStoreService
@@ -23,6 +24,7 @@ from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions, SearchRequest
 from serve_app.schemas.paging import PageQuery
 from serve_app.schemas.vector_stores import StoreCreateRequest, StoreUpdateRequest, store_to_wire
+from serve_app.telemetry.trace import RequestTrace
 from serve_app.validation.body import parse_json_body
 
 _DEFAULT_RESULTS = 10
@@ -89,29 +91,41 @@ async def delete_store(request: Request) -> Response:
 async def search_store(request: Request) -> Response:
     """Return what a vector store holds on a query."""
     principal, search = await search_caller(request)
-    trace = trace_of(request)
     async with await services_of(request).admission.admit(principal) as ticket:
         body = parse_json_body(await request.body(), SearchRequest)
-        if body.rewrite_query:
-            raise BadRequest(
-                "Unsupported value: 'rewrite_query' does not support true: no model rewrites queries here. Write the "
-                "query in the words of the files.",
-                param="rewrite_query",
-                code="unsupported_value",
-            )
-        options = SearchOptions(
-            max_num_results=body.max_num_results or _DEFAULT_RESULTS,
-            filters=body.filters.model_dump() if body.filters is not None else None,
-            ranking=body.ranking_options or RankingOptions(),
+        hits = await find_hits(search, principal, store_id_of(request), body, ticket, trace_of(request))
+    return json_response(results_to_wire(body.queries, hits))
+
+
+async def find_hits(
+    search: FileSearch, principal: Principal, store_id: str, body: SearchRequest, ticket: Ticket, trace: RequestTrace
+) -> Sequence[Hit]:
+    """Return what a vector store holds on a query; its tokens are noted in the trace and settled with the ticket.
+
+    Raises:
+        BadRequest: the query is to be rewritten.
+        NotFound: the account has no such store.
+        RateLimited: the key's tokens of this minute do not suffice.
+    """
+    if body.rewrite_query:
+        raise BadRequest(
+            "Unsupported value: 'rewrite_query' does not support true: no model rewrites queries here. Write the "
+            "query in the words of the files.",
+            param="rewrite_query",
+            code="unsupported_value",
         )
-        stores = await search.find_stores(principal.account, [store_id_of(request)])
-        model = stores[0].embedding_model
-        trace.model = model
-        await ticket.reserve(Cost(model, estimate_tokens(body.queries), 0, 0))
-        found = await search.search(principal, stores, body.queries, options, request_id=trace.request_id)
-        trace.usage = Usage(prompt_tokens=found.num_tokens)
-        ticket.settle(trace.usage)
-    return json_response(results_to_wire(body.queries, found.hits))
+    options = SearchOptions(
+        max_num_results=body.max_num_results or _DEFAULT_RESULTS,
+        filters=body.filters.model_dump() if body.filters is not None else None,
+        ranking=body.ranking_options or RankingOptions(),
+    )
+    stores = await search.find_stores(principal.account, [store_id])
+    trace.model = model = stores[0].embedding_model
+    await ticket.reserve(Cost(model, estimate_tokens(body.queries), 0, 0))
+    found = await search.search(principal, stores, body.queries, options, request_id=trace.request_id)
+    trace.usage = Usage(prompt_tokens=found.num_tokens)
+    ticket.settle(trace.usage)
+    return found.hits
 
 
 async def store_caller(request: Request) -> tuple[Principal, VectorStoreService]:

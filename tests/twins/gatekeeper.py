@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from deployments.limits.contract import Decision, Denied, GatekeeperUnavailable, Granted, Quota
 from deployments.limits.window import KeyLimits, Room
 from deployments.state.identity.principal import Principal
+from deployments.state.identity.secret import digest_of
 from deployments.state.usage.record import RequestRecord
 
 
@@ -36,6 +37,7 @@ class MemoryGatekeeper:
         self.principals = dict(principals)
         self.clock = clock
         self.unavailable = False
+        self.pepper = b"pepper" * 6
         self.settled: list[tuple[str, int, int]] = []
         self._identified: dict[str, Principal] = {}
         self._limits: dict[str, KeyLimits] = {}
@@ -51,6 +53,13 @@ class MemoryGatekeeper:
             return None
         self._identified[secret] = principal
         return principal
+
+    def digest(self, secret: str) -> bytes:
+        return digest_of(secret, self.pepper)
+
+    async def identify_digest(self, digest: bytes) -> Principal | None:
+        known = {self.digest(secret): secret for secret in (*self.principals, *self._identified)}
+        return await self.identify(known[digest]) if digest in known else None
 
     async def admit(self, principal: Principal) -> Decision:
         return self._take(principal, requests=1)

@@ -67,10 +67,15 @@ class GatekeeperClient:
             GatekeeperUnavailable: the gatekeeper has been away for too long, or it is away and so is the database, and
                 the key is not cached.
         """
-        if not can_be_secret(secret):
-            return None
+        return await self.identify_digest(self._keys.digest(secret)) if can_be_secret(secret) else None
+
+    def digest(self, secret: str) -> bytes:
+        """Return the 32 bytes under which a secret is known; they do not tell it."""
+        return self._keys.digest(secret)
+
+    async def identify_digest(self, digest: bytes) -> Principal | None:
+        """Return the holder of the secret with this digest; as `identify` otherwise."""
         keys = self._keys
-        digest = keys.digest(secret)
         known = keys.get(digest)
         if known is None or self._clock() >= keys.trusted_until:
             return await self._identify_slowly(digest)

@@ -95,13 +95,15 @@ class BatchStore:
         async with self.database.read() as connection:
             return await self.to_batch(await one_row(connection, query, batch_id))
 
-    async def list_batches(self, account: str, limit: int, after: str | None = None) -> tuple[list[Batch], bool]:
-        """Return a page of an account's batches, newest first, and whether there are more.
+    async def list_batches(self, account: str | None, limit: int, after: str | None = None) -> tuple[list[Batch], bool]:
+        """Return a page of an account's batches, newest first, and whether there are more; None for all accounts'.
 
         Raises:
-            BatchNotFound: `after` is no batch of this account.
+            BatchNotFound: `after` is none of these batches.
         """
-        query = select(batches).where(batches.c.account == account)
+        query = select(batches)
+        if account is not None:
+            query = query.where(batches.c.account == account)
         async with self.database.read() as connection:
             last = None
             if after is not None:

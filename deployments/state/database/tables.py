@@ -254,6 +254,7 @@ responses = Table(
     Column("wrapped_key", LargeBinary, nullable=False),
     Column("sealed_items", LargeBinary, nullable=False),
     Column("sealed_response", LargeBinary, nullable=False),
+    Index("ix_responses_account", "account", "created_at", "response_id"),
 )
 
 # The response of each item, for later requests that refer to the item.
@@ -299,6 +300,7 @@ conversations = Table(
     Column("next_position", BigInteger, nullable=False),
     Column("wrapped_key", LargeBinary, nullable=False),
     Column("sealed_metadata", LargeBinary, nullable=False),
+    Index("ix_conversations_account", "account", "created_at", "conversation_id"),
 )
 
 conversation_items = Table(

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import clean_id
+from deployments.state.database.pages import page_of
 from deployments.state.database.tables import conversation_items as items_table
 from deployments.state.database.tables import conversations as table
 from deployments.state.encryption.sealing import AccountKey
@@ -55,6 +56,24 @@ class ConversationStore:
         async with self._database.read() as connection:
             row = (await connection.execute(self._living(account, conversation_id))).mappings().one_or_none()
         return None if row is None else await self._open(account, dict(row))
+
+    async def list_conversations(
+        self, account: str, limit: int, after: str | None = None
+    ) -> tuple[list[Conversation], bool]:
+        """Return a page of the account's conversations, newest first, and whether there are more.
+
+        Raises:
+            ConversationMissing: the account has no conversation `after`.
+        """
+        query = select(table).where(table.c.account == account, table.c.expires_at > self._clock())
+        async with self._database.read() as connection:
+            last = None
+            if after is not None:
+                last = (await connection.execute(self._living(account, after))).mappings().one_or_none()
+                if last is None:
+                    raise ConversationMissing
+            rows = (await connection.execute(page_of(query, table.c.conversation_id, limit, last))).mappings().all()
+        return [await self._open(account, dict(row)) for row in rows[:limit]], len(rows) > limit
 
     async def _open(self, account: str, row: dict[str, Any]) -> Conversation:
         account_key = await self._vault.account_key(account)

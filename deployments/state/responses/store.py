@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.database.connection import Database
 from deployments.state.database.group_commit import GroupCommit
 from deployments.state.database.ids import clean_id, id_groups
+from deployments.state.database.pages import page_of
 from deployments.state.database.tables import (
     conversation_items,
     conversations,
@@ -131,6 +132,23 @@ class ResponseStore:
             raise TurnMissing(rows[0].previous_id)
         account_key = await self._vault.account_key(account)
         return [_past(account_key.open_object(row.response_id, row.wrapped_key), row.sealed_items) for row in rows]
+
+    async def list_turns(self, account: str, limit: int, after: str | None = None) -> tuple[list[StoredTurn], bool]:
+        """Return a page of the account's responses, newest first, and whether there are more.
+
+        Raises:
+            TurnMissing: the account has no response `after`.
+        """
+        query = select(table).where(table.c.account == account, table.c.expires_at > self._clock())
+        async with self._database.read() as connection:
+            last = None
+            if after is not None:
+                last = (await connection.execute(self._living(account, after))).mappings().one_or_none()
+                if last is None:
+                    raise TurnMissing(after)
+            rows = (await connection.execute(page_of(query, table.c.response_id, limit, last))).mappings().all()
+        account_key = await self._vault.account_key(account)
+        return [open_turn(account_key, dict(row)) for row in rows[:limit]], len(rows) > limit
 
     async def delete(self, account: str, response_id: str) -> bool:
         """Delete a response; return whether there was one."""

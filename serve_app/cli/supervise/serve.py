@@ -31,6 +31,7 @@ from deployments.state.identity.keys import NewKey
 from deployments.state.objects.marker import open_objects
 from serve_app.cli.supervise.encryption import check_encrypted, choose_tls, ingress_tls, region_settings
 from serve_app.cli.supervise.front import Front
+from serve_app.cli.supervise.links import create_link
 from serve_app.cli.supervise.ports import (
     STATS_PORT_VARIABLE,
     choose_proxy_port,
@@ -280,7 +281,8 @@ def _run(
     """Follow the service from its start to its end; return the exit status."""
     progress = _wait_until_ready(tree, front, plan, received, console, timeout_s)
     if progress.phase == "ready":
-        sys.stdout.write(render_welcome(plan.url, plan.config.models, secret, plan.log_path))
+        link = asyncio.run(create_link(plan.state))
+        sys.stdout.write(render_welcome(plan.url, plan.config.models, secret, plan.log_path, link))
         sys.stdout.flush()
         while tree.exit_status is None and not received:
             front.keep()

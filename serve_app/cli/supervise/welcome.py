@@ -11,8 +11,13 @@ _PLACEHOLDER = "YOUR_KEY"
 _RANKING = {"query": "What is a test?", "documents": ["This is a test.", "This is one."]}
 
 
-def render_welcome(url: str, models: Sequence[ModelConfig], secret: str | None, log_path: Path) -> str:
-    """Return the text; `secret` is None where a key was issued before and cannot be shown again."""
+def render_welcome(
+    url: str, models: Sequence[ModelConfig], secret: str | None, log_path: Path, link: str | None = None
+) -> str:
+    """Return the text; `secret` is None where a key was issued before and cannot be shown again.
+
+    `link` is the token of a one-time link into the console, None where there is no key to sign in with.
+    """
     names = ", ".join(model.id for model in models)
     if secret is None:
         key_lines = "API key    issued before; another one: .venv/bin/manta keys create"
@@ -20,8 +25,12 @@ def render_welcome(url: str, models: Sequence[ModelConfig], secret: str | None, 
         key_lines = f"API key    {secret}\n           (standard tier, shown only this once)"
     model = next((model for model in models if model.task == "generate"), models[0])
     key = secret or _PLACEHOLDER
+    console = f"Console    {url}/console\n"
+    if link is not None:
+        console += f"           signs in once, within 15 minutes: {url}/console/sign-in?link={link}\n"
     return (
-        f"\nBase URL   {url}/v1\n{key_lines}\nModels     {names}\nReference  {url}/docs\nLog        {log_path}\n\n"
+        f"\nBase URL   {url}/v1\n{key_lines}\nModels     {names}\n"
+        f"{console}Reference  {url}/docs\nLog        {log_path}\n\n"
         f"{_render_curl(url, model, key)}\n\n{_render_python(url, model, key)}\nCtrl-C stops it.\n"
     )
 

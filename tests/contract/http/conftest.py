@@ -25,6 +25,7 @@ from deployments.models.price import NO_PRICES, Prices
 from deployments.operations import operations_of
 from deployments.state.batches.store import BatchStore
 from deployments.state.config import StateConfig
+from deployments.state.console.sessions import ConsoleSessions
 from deployments.state.containers.store import ContainerStore
 from deployments.state.database.connection import connect
 from deployments.state.encryption.vault import Vault
@@ -124,6 +125,8 @@ class World:
     tracer: Any = None
     webhook_sender: Any = field(default_factory=lambda: _Absent())
     timing: Timing = field(default_factory=lambda: Timing(1.0, 0.05, 0.005, 0.05, 0.01, 0.01))
+    console: ConsoleSessions | None = None
+    cluster: Any = None
     runners: list[BackgroundRunner] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -166,6 +169,8 @@ class World:
                 webhook_sender=self.webhook_sender,
                 body_bounds=self.bounds,
                 startup=self.startup,
+                console=self.console,
+                cluster=self.cluster,
             )
         )
 

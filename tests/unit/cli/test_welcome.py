@@ -51,3 +51,10 @@ def test_welcome_says_how_to_get_a_key_when_one_was_issued_before() -> None:
     text = render_welcome(URL, [CHAT], None, Path("log"))
     assert "manta keys create" in text
     assert "YOUR_KEY" in curl_of(text)[3]
+
+
+def test_the_console_is_shown_with_its_link_where_there_is_one() -> None:
+    without = render_welcome(URL, [CHAT], None, Path("log"))
+    assert f"Console    {URL}/console\n" in without
+    assert "sign-in" not in without
+    assert f"{URL}/console/sign-in?link=token\n" in render_welcome(URL, [CHAT], None, Path("log"), "token")

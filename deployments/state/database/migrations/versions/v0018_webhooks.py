@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "v0018_webhooks"
-down_revision = "v0016_usage_rollups"
+down_revision = "v0017_console"
 
 
 def upgrade() -> None:

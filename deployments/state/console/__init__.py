@@ -1,0 +1,1 @@
+"""Sessions of the console, one-time links that open one, and failed sign-ins."""

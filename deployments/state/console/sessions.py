@@ -1,0 +1,134 @@
+"""The sessions of the console, which every ingress replica accepts, and one-time links that open one.
+
+A cookie or a link holds 256 random bits, a row only their SHA-256. A row names its API key by the digest under which
+the gatekeeper knows it, so that a session ends with the secret that opened it.
+"""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import delete, func, insert, select, update
+
+from deployments.state.database.connection import Database
+from deployments.state.database.console_tables import console_failures, console_links, console_sessions
+from deployments.state.database.tables import api_keys
+
+SESSION_S = 12 * 3600.0
+"""How long a session lasts after its last use."""
+LINK_S = 15 * 60.0
+"""How long a one-time link can be used."""
+FAILURES_S = 300.0
+"""The span over which failed sign-ins are counted."""
+_RENEW_S = 600.0
+_EVERYWHERE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """A session: the token of its cookie, the digest of its key, and when it ends unless it is used (Unix seconds)."""
+
+    token: str
+    key_digest: bytes
+    expires_at: float
+
+
+class ConsoleSessions:
+    """The sessions, links and failed sign-ins of one database. Every method raises DBAPIError if it is away."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self.clock = clock
+
+    async def open(self, key_digest: bytes) -> StoredSession:
+        """Begin a session of the key with this digest; return it."""
+        now = self.clock()
+        session = StoredSession(secrets.token_urlsafe(32), key_digest, now + SESSION_S)
+        row = {"token_digest": _digest(session.token), "key_digest": key_digest, "expires_at": session.expires_at}
+        async with self._database.write() as connection:
+            await connection.execute(insert(console_sessions).values(row))
+        return session
+
+    async def find(self, token: str) -> StoredSession | None:
+        """Return the session of a cookie, which lasts on from now; None where there is none, or it has ended."""
+        now, table = self.clock(), console_sessions
+        is_it = (table.c.token_digest == _digest(token)) & (table.c.expires_at > now)
+        async with self._database.read() as connection:
+            row = (await connection.execute(select(table).where(is_it))).one_or_none()
+        if row is None:
+            return None
+        expires_at = row.expires_at
+        if expires_at - now < SESSION_S - _RENEW_S:
+            expires_at = now + SESSION_S
+            async with self._database.write() as connection:
+                await connection.execute(update(table).where(is_it).values(expires_at=expires_at))
+        return StoredSession(token, row.key_digest, expires_at)
+
+    async def rekey(self, session: StoredSession, key_digest: bytes) -> None:
+        """Let a session go on under the new secret of its key."""
+        is_it = console_sessions.c.token_digest == _digest(session.token)
+        async with self._database.write() as connection:
+            await connection.execute(update(console_sessions).where(is_it).values(key_digest=key_digest))
+
+    async def close(self, session: StoredSession) -> None:
+        """End a session, for every replica."""
+        is_it = console_sessions.c.token_digest == _digest(session.token)
+        async with self._database.write() as connection:
+            await connection.execute(delete(console_sessions).where(is_it))
+
+    async def create_link(self, key_id: str) -> str | None:
+        """Return the token of a link that signs in once, under a key; None where there is no such key."""
+        token = secrets.token_urlsafe(32)
+        async with self._database.write() as connection:
+            query = select(api_keys.c.digest).where(api_keys.c.key_id == key_id, api_keys.c.revoked_at.is_(None))
+            key_digest = await connection.scalar(query)
+            if key_digest is None:
+                return None
+            row = {"token_digest": _digest(token), "key_digest": key_digest, "expires_at": self.clock() + LINK_S}
+            await connection.execute(insert(console_links).values(row))
+        return token
+
+    async def use_link(self, token: str) -> bytes | None:
+        """Use up a link; return the digest of its key, None where it is unknown, used or too old."""
+        table = console_links
+        statement = delete(table).where(table.c.token_digest == _digest(token))
+        async with self._database.write() as connection:
+            row = (await connection.execute(statement.returning(table.c.key_digest, table.c.expires_at))).one_or_none()
+        return None if row is None or row.expires_at <= self.clock() else bytes(row.key_digest)
+
+    async def note_failure(self, address: str, change: int = 1) -> None:
+        """Count a sign-in that failed, from an address and altogether; -1 takes one back."""
+        minute = int(self.clock() // 60)
+        rows = [{"address": subject, "minute": minute, "num_failed": change} for subject in (address[:64], _EVERYWHERE)]
+        statement = self._database.upsert(console_failures, ["address", "minute"], adding=["num_failed"])
+        async with self._database.write() as connection:
+            await connection.execute(statement, rows)
+
+    async def count_failures(self, address: str) -> tuple[int, int]:
+        """Return how many sign-ins have failed during the last five minutes: from an address, and altogether."""
+        table = console_failures
+        query = (
+            select(table.c.address, func.sum(table.c.num_failed))
+            .where(table.c.address.in_([address[:64], _EVERYWHERE]))
+            .where(table.c.minute > int((self.clock() - FAILURES_S) // 60))
+            .group_by(table.c.address)
+        )
+        async with self._database.read() as connection:
+            found = {row[0]: int(row[1]) for row in await connection.execute(query)}
+        return found.get(address[:64], 0), found.get(_EVERYWHERE, 0)
+
+    async def sweep(self) -> int:
+        """Delete what has ended; return how many sessions and links."""
+        now = self.clock()
+        async with self._database.write() as connection:
+            sessions = await connection.execute(delete(console_sessions).where(console_sessions.c.expires_at <= now))
+            links = await connection.execute(delete(console_links).where(console_links.c.expires_at <= now))
+            is_old = console_failures.c.minute <= int((now - FAILURES_S) // 60)
+            await connection.execute(delete(console_failures).where(is_old))
+        return sessions.rowcount + links.rowcount
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

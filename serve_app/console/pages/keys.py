@@ -1,0 +1,58 @@
+"""The account's keys, and the rotation of the key that has signed in."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from deployments.state.identity.key_store import KeyRefused
+from deployments.state.identity.keys import ApiKey
+from deployments.state.usage.request_log import RequestFilter
+from serve_app.console.session import sessions_of
+from serve_app.console.visit import Visit
+from serve_app.errors.api import BadRequest
+
+OVERLAPS = {"0": "at once", "3600": "after an hour", "86400": "after a day", "604800": "after a week"}
+
+
+async def show_keys(visit: Visit) -> Response:
+    """Show the account's keys."""
+    return await _page(visit)
+
+
+async def rotate_key(visit: Visit) -> Response:
+    """Give the session's own key a new secret, shown once; the session goes on under it."""
+    overlap = visit.fields.get("overlap", "0")
+    if overlap not in OVERLAPS:
+        raise BadRequest("Choose when the old secret ends.")
+    services = visit.services
+    try:
+        _, secret = await services.keys.rotate(visit.principal.key_id, float(overlap), by=visit.actor)
+    except KeyRefused as refused:
+        raise BadRequest(str(refused)) from None
+    await sessions_of(services).rekey(visit.session.stored, services.gatekeeper.digest(secret))
+    return await _page(visit, secret=secret, old_ends=OVERLAPS[overlap])
+
+
+async def _page(visit: Visit, secret: str = "", old_ends: str = "") -> Response:
+    keys = await visit.services.keys.list_keys(visit.account)
+    now = sessions_of(visit.services).clock()
+    own = [key for key in keys if key.key_id == visit.principal.key_id]
+    rest = [key for key in keys if key.key_id != visit.principal.key_id]
+    values: dict[str, Any] = {
+        "own": own,
+        "rest": rest,
+        "now": now,
+        "secret": secret,
+        "old_ends": old_ends,
+        "overlaps": OVERLAPS,
+    }
+    return visit.page("keys.html", **values, last_used=await _last_used(visit, keys))
+
+
+async def _last_used(visit: Visit, keys: list[ApiKey]) -> dict[str, float]:
+    """Return when each key was last used, in Unix seconds; those that the request log does not know are left out."""
+    log = visit.services.request_log
+    if log is None:
+        return {}
+    found = [(key.key_id, await log.page(RequestFilter(key_id=key.key_id), 1)) for key in keys]
+    return {key_id: page.records[0].at for key_id, page in found if page.records}

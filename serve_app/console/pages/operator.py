@@ -1,0 +1,115 @@
+"""For operators: the keys of all accounts, and the cluster."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from deployments.operations import Operation
+from deployments.state.identity.key_store import KeyNotFound, KeyRefused
+from deployments.state.identity.keys import ApiKey, NewKey, explain
+from serve_app.console.session import sessions_of
+from serve_app.console.visit import Visit, redirect
+from serve_app.errors.api import BadRequest, NotFound
+
+_NUMBERS = ("requests_per_minute", "tokens_per_minute")
+_LISTS = ("operations", "models")
+_RETENTIONS = ("ephemeral", "stored", "strict")
+
+
+async def show_accounts(visit: Visit) -> Response:
+    """Show the keys of all accounts, or of one."""
+    return await _page(visit)
+
+
+async def issue_key(visit: Visit) -> Response:
+    """Issue a key; its secret is shown once."""
+    try:
+        new = NewKey.model_validate(_wanted(visit.fields))
+    except ValidationError as error:
+        return await _page(visit, 400, message=explain(error), given=visit.fields)
+    try:
+        key, secret = await visit.services.keys.create(new, by=visit.actor)
+    except KeyRefused as refused:
+        return await _page(visit, 400, message=str(refused), given=visit.fields)
+    return await _page(visit, issued=key, secret=secret)
+
+
+async def revoke_key(visit: Visit) -> Response:
+    """Revoke a key for good."""
+    with _key_errors():
+        await visit.services.keys.revoke(visit.request.path_params["key_id"], by=visit.actor)
+    return redirect("/console/operator/keys?done=revoked")
+
+
+async def rotate_key(visit: Visit) -> Response:
+    """Give a key a new secret, shown once; the old one ends at once."""
+    with _key_errors():
+        key, secret = await visit.services.keys.rotate(visit.request.path_params["key_id"], by=visit.actor)
+    if key.key_id == visit.principal.key_id:
+        await sessions_of(visit.services).rekey(visit.session.stored, visit.services.gatekeeper.digest(secret))
+    return await _page(visit, issued=key, secret=secret)
+
+
+async def show_cluster(visit: Visit) -> Response:
+    """Show what runs, where, and how busy it is."""
+    cluster = visit.services.cluster
+    if cluster is None:
+        raise NotFound("This service does not look at its cluster.")
+    seen = await cluster.look()
+    return visit.page("cluster_state.html" if visit.is_fragment else "cluster.html", seen=seen)
+
+
+async def _page(visit: Visit, status: int = 200, **values: Any) -> Response:
+    account, with_revoked = visit.query("account").strip(), visit.query("revoked") == "on"
+    keys: list[ApiKey] = await visit.services.keys.list_keys(account or None, include_revoked=with_revoked)
+    about = {
+        "keys": keys,
+        "account": account,
+        "with_revoked": with_revoked,
+        "now": sessions_of(visit.services).clock(),
+        "tiers": visit.services.tiers.names,
+        "operations": [operation.value for operation in Operation],
+        "retentions": _RETENTIONS,
+        "done": visit.query("done"),
+    }
+    return visit.page("accounts.html", status, **{**about, "issued": None, "message": "", "given": {}, **values})
+
+
+def _wanted(fields: dict[str, str]) -> dict[str, Any]:
+    """Return a form's fields as those of a new key; those that were left empty are left out.
+
+    Raises:
+        BadRequest: a number or the date cannot be read.
+    """
+    wanted: dict[str, Any] = {}
+    try:
+        for name, text in fields.items():
+            text = text.strip()
+            if not text:
+                continue
+            if name in _NUMBERS:
+                wanted[name] = int(text)
+            elif name in _LISTS:
+                wanted[name] = [line.strip() for line in text.splitlines() if line.strip()]
+            elif name == "expires_at":
+                wanted[name] = datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+            else:
+                wanted[name] = text == "on" if name == "is_admin" else text
+    except ValueError:
+        raise BadRequest("A number or the date of the form cannot be read.") from None
+    return wanted
+
+
+@contextmanager
+def _key_errors() -> Iterator[None]:
+    """Context manager that answers the key store's errors with 404 and 400."""
+    try:
+        yield
+    except KeyNotFound:
+        raise NotFound("There is no such API key.") from None
+    except KeyRefused as refused:
+        raise BadRequest(str(refused)) from None

@@ -1,0 +1,110 @@
+"""The responses and conversations that the account's retention stores: listed, read, deleted."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from deployments.state.responses.values import ConversationMissing, Item, StoredTurn, TurnMissing
+from serve_app.console.visit import Visit, redirect
+from serve_app.errors.api import NotFound
+from serve_app.operations.responses.storage.stores import Storage
+from serve_app.routes import conversations, responses
+
+_PAGE_SIZE = 50
+_MAX_ITEMS = 200
+_NO_RESPONSE = "This account has no such response."
+_NO_CONVERSATION = "This account has no such conversation."
+
+
+async def list_responses(visit: Visit) -> Response:
+    """Show the responses, newest first, each below the one that it continues."""
+    after = visit.query("after") or None
+    try:
+        turns, has_more = await _storage(visit).responses.list_turns(visit.account, _PAGE_SIZE, after)
+    except TurnMissing:
+        raise NotFound(_NO_RESPONSE) from None
+    more = turns[-1].id if has_more else ""
+    return visit.page("responses.html", trees=_trees(turns), more=more, after=after, done=visit.query("done"))
+
+
+async def show_response(visit: Visit) -> Response:
+    """Show a response with the items of its request and its answer."""
+    turn = await _storage(visit).responses.load(visit.account, visit.request.path_params["response_id"])
+    if turn is None:
+        raise NotFound(_NO_RESPONSE)
+    said = [_said(item) for item in turn.items]
+    return visit.page("response.html", turn=turn, said=said)
+
+
+async def delete_response(visit: Visit) -> Response:
+    """Destroy a response."""
+    await visit.call(responses.delete_response)
+    return redirect("/console/responses?done=deleted")
+
+
+async def list_conversations(visit: Visit) -> Response:
+    """Show the conversations, newest first."""
+    after = visit.query("after") or None
+    try:
+        found, has_more = await _storage(visit).conversations.list_conversations(visit.account, _PAGE_SIZE, after)
+    except ConversationMissing:
+        raise NotFound(_NO_CONVERSATION) from None
+    more = found[-1].id if has_more else ""
+    return visit.page("conversations.html", conversations=found, more=more, after=after, done=visit.query("done"))
+
+
+async def show_conversation(visit: Visit) -> Response:
+    """Show a conversation with its items."""
+    store, conversation_id = _storage(visit).conversations, visit.request.path_params["conversation_id"]
+    conversation = await store.load(visit.account, conversation_id)
+    if conversation is None:
+        raise NotFound(_NO_CONVERSATION)
+    try:
+        page = await store.list_items(visit.account, conversation_id, limit=_MAX_ITEMS, is_ascending=True, after=None)
+    except ConversationMissing:
+        raise NotFound(_NO_CONVERSATION) from None
+    said = [_said(item) for item in page.items]
+    return visit.page("conversation.html", conversation=conversation, said=said, has_more=page.has_more)
+
+
+async def delete_conversation(visit: Visit) -> Response:
+    """Destroy a conversation and its items."""
+    await visit.call(conversations.delete_conversation)
+    return redirect("/console/conversations?done=deleted")
+
+
+def _storage(visit: Visit) -> Storage:
+    return visit.services.operations.responses.storage
+
+
+def _trees(turns: list[StoredTurn]) -> list[dict[str, Any]]:
+    """Return the responses of a page as trees: each with those that continue it, the oldest first."""
+    nodes: dict[str, dict[str, Any]] = {turn.id: {"turn": turn, "later": []} for turn in turns}
+    roots = []
+    for turn in turns:  # The newest first.
+        before = nodes.get(turn.response.get("previous_response_id") or "")
+        if before is None:
+            roots.append(nodes[turn.id])
+        else:
+            before["later"].insert(0, nodes[turn.id])
+    return roots
+
+
+def _said(item: Item) -> dict[str, str]:
+    """Return who says an item and what, as text."""
+    match item.get("type"):
+        case "message":
+            parts = [part.get("text") or part.get("refusal") or f"[{part['type']}]" for part in item["content"]]
+            return {"who": str(item.get("role")), "text": "\n".join(parts)}
+        case "reasoning":
+            parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
+            return {
+                "who": "reasoning",
+                "text": "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict)),
+            }
+        case "function_call":
+            return {"who": f"calls {item['name']}", "text": str(item.get("arguments", ""))}
+        case "function_call_output":
+            return {"who": "answer of a function", "text": str(item.get("output", ""))}
+        case kind:
+            return {"who": str(kind).replace("_", " "), "text": str(item.get("status", ""))}

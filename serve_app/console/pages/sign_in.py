@@ -1,0 +1,114 @@
+"""Signing in with an API key or a one-time link, signing out, and the choice between light and dark."""
+
+from urllib.parse import parse_qsl
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from serve_app.console.rendering import THEMES
+from serve_app.console.session import (
+    check_origin,
+    client_address,
+    drop_cookie,
+    find_session,
+    identify,
+    is_on_loopback,
+    is_over_tls,
+    sessions_of,
+    set_cookie,
+    sign_in,
+)
+from serve_app.console.visit import THEME_COOKIE, Visit, error_page, redirect, render_page
+from serve_app.errors.api import BadRequest
+from serve_app.routes.access import services_of
+
+_REFUSED = "This API key is not accepted. Check that all of it was copied, and that it was not revoked."
+_LINK_REFUSED = "This link was used already, or is too old. Sign in with an API key."
+_YEAR_S = 365 * 86_400
+_MAX_LINK_CHARS = 64
+
+
+async def show_sign_in(request: Request) -> Response:
+    """Show the form, or the console to those who have a session."""
+    try:
+        link = request.query_params.get("link", "")[:_MAX_LINK_CHARS]
+        if not link and await find_session(request) is not None:
+            return redirect("/console")
+        return _form(request, link=link, next=_safe_place(request.query_params.get("next", "")))
+    except Exception as error:
+        return error_page(request, error)
+
+
+async def sign_in_with_key(request: Request) -> Response:
+    """Exchange an API key for a session."""
+    try:
+        check_origin(request)
+        fields = await _fields(request)
+        place = _safe_place(fields.get("next", ""))
+        session = await sign_in(request, fields.get("key", "").strip())
+        if session is None:
+            return _form(request, 401, message=_REFUSED, next=place)
+        response = redirect(place or "/console")
+        set_cookie(request, response, session)
+        return response
+    except ClientDisconnect:
+        raise
+    except Exception as error:
+        return error_page(request, error)
+
+
+async def sign_in_with_link(request: Request) -> Response:
+    """Exchange a one-time link for a session, on this machine only."""
+    try:
+        check_origin(request)
+        services = services_of(request)
+        sessions = sessions_of(services)
+        link = (await _fields(request)).get("link", "")[:_MAX_LINK_CHARS]
+        key_digest = await sessions.use_link(link) if is_on_loopback(request) else None
+        if key_digest is None or await identify(services, key_digest) is None:
+            await sessions.note_failure(client_address(request))
+            return _form(request, 401, message=_LINK_REFUSED)
+        response = redirect("/console")
+        set_cookie(request, response, await sessions.open(key_digest))
+        return response
+    except ClientDisconnect:
+        raise
+    except Exception as error:
+        return error_page(request, error)
+
+
+async def sign_out(visit: Visit) -> Response:
+    """End the session, for every replica."""
+    await sessions_of(visit.services).close(visit.session.stored)
+    response = redirect("/console/sign-in")
+    drop_cookie(visit.request, response)
+    return response
+
+
+async def choose_theme(visit: Visit) -> Response:
+    """Keep the choice between light and dark."""
+    theme = visit.fields.get("theme", "")
+    response = redirect(_safe_place(visit.fields.get("place", "")) or "/console")
+    if theme in THEMES:
+        secure = is_over_tls(visit.request)
+        response.set_cookie(
+            THEME_COOKIE, theme, _YEAR_S, path="/console", httponly=True, samesite="strict", secure=secure
+        )
+    return response
+
+
+def _form(request: Request, status: int = 200, *, message: str = "", link: str = "", next: str = "") -> Response:
+    return render_page(request, "sign_in.html", status, message=message, link=link, next=next)
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    try:
+        return dict(parse_qsl((await request.body()).decode(), max_num_fields=8))
+    except ValueError:
+        raise BadRequest("The form could not be read.") from None
+
+
+def _safe_place(place: str) -> str:
+    """Return a path of the console, "" for any other place."""
+    is_safe = place.startswith("/console/") and place.isascii() and place.isprintable() and len(place) <= 256
+    return place if is_safe and not {"\\", "?", "#"} & set(place) else ""

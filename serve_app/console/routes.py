@@ -1,0 +1,103 @@
+"""The table of the console's paths. `asgi` adds it to that of the interface where the service has a console."""
+
+from starlette.routing import Route
+
+from deployments.operations import Operation
+from serve_app.console.pages import (
+    audit,
+    batches,
+    files,
+    keys,
+    models,
+    operator,
+    overview,
+    playground,
+    requests,
+    responses,
+    sign_in,
+    vector_stores,
+)
+from serve_app.console.static import PATH as STATIC
+from serve_app.console.static import show_asset
+from serve_app.console.visit import page
+
+_BATCH = "/console/batches/{batch_id}"
+_FILE = "/console/files/{file_id}"
+_STORE = "/console/vector-stores/{vector_store_id}"
+_RESPONSE = "/console/responses/{response_id}"
+_CONVERSATION = "/console/conversations/{conversation_id}"
+_OPERATOR = "/console/operator"
+
+UPLOADS = "/console/upload/"
+"""Below it are the forms that hold files."""
+PLAYGROUND = "/console/playground/"
+"""Below it are requests to models."""
+
+_POST = ["POST"]
+
+ASSETS = [Route(STATIC, show_asset)]
+"""What /docs needs too."""
+
+ROUTES = [
+    Route("/console/sign-in", sign_in.show_sign_in),
+    Route("/console/sign-in", sign_in.sign_in_with_key, methods=_POST),
+    Route("/console/sign-in/link", sign_in.sign_in_with_link, methods=_POST),
+    Route("/console/sign-out", page(sign_in.sign_out), methods=_POST),
+    Route("/console/theme", page(sign_in.choose_theme), methods=_POST),
+    Route("/console", page(overview.show_overview)),
+    Route("/console/requests", page(requests.list_requests, reads_usage=True)),
+    Route("/console/requests/{request_id}", page(requests.show_request, reads_usage=True)),
+    Route("/console/models", page(models.show_models)),
+    Route("/console/keys", page(keys.show_keys)),
+    Route("/console/keys/rotate", page(keys.rotate_key), methods=_POST),
+    Route("/console/files", page(files.list_files, operation=Operation.FILES)),
+    Route(UPLOADS + "file", page(files.upload_file, operation=Operation.FILES), methods=_POST),
+    Route(_FILE + "/content", page(files.download_file, operation=Operation.FILES)),
+    Route(_FILE + "/delete", page(files.delete_file, operation=Operation.FILES), methods=_POST),
+    Route("/console/batches", page(batches.list_batches, operation=Operation.BATCHES)),
+    Route("/console/batches/new", page(batches.show_upload, operation=Operation.BATCHES)),
+    Route(UPLOADS + "batch", page(batches.upload_input, operation=Operation.BATCHES), methods=_POST),
+    Route("/console/batches/start", page(batches.start_batch, operation=Operation.BATCHES), methods=_POST),
+    Route(_BATCH, page(batches.show_batch, operation=Operation.BATCHES)),
+    Route(_BATCH + "/cancel", page(batches.cancel_batch, operation=Operation.BATCHES), methods=_POST),
+    Route("/console/vector-stores", page(vector_stores.list_stores, operation=Operation.FILE_SEARCH)),
+    Route(_STORE, page(vector_stores.show_store, operation=Operation.FILE_SEARCH)),
+    Route(_STORE + "/search", page(vector_stores.search_store, operation=Operation.FILE_SEARCH), methods=_POST),
+    Route(_STORE + "/delete", page(vector_stores.delete_store, operation=Operation.FILE_SEARCH), methods=_POST),
+    Route("/console/responses", page(responses.list_responses, operation=Operation.RESPONSES)),
+    Route(_RESPONSE, page(responses.show_response, operation=Operation.RESPONSES)),
+    Route(_RESPONSE + "/delete", page(responses.delete_response, operation=Operation.RESPONSES), methods=_POST),
+    Route("/console/conversations", page(responses.list_conversations, operation=Operation.RESPONSES)),
+    Route(_CONVERSATION, page(responses.show_conversation, operation=Operation.RESPONSES)),
+    Route(_CONVERSATION + "/delete", page(responses.delete_conversation, operation=Operation.RESPONSES), methods=_POST),
+    Route("/console/playground", page(playground.show_playground)),
+    Route(
+        PLAYGROUND + "chat",
+        page(playground.answer_chat, operation=Operation.CHAT, is_for_scripts=True),
+        methods=_POST,
+    ),
+    Route(
+        PLAYGROUND + "responses",
+        page(playground.answer_response, operation=Operation.RESPONSES, is_for_scripts=True),
+        methods=_POST,
+    ),
+    Route(_OPERATOR + "/keys", page(operator.show_accounts, is_for_operators=True)),
+    Route(_OPERATOR + "/keys", page(operator.issue_key, is_for_operators=True), methods=_POST),
+    Route(_OPERATOR + "/keys/{key_id}/revoke", page(operator.revoke_key, is_for_operators=True), methods=_POST),
+    Route(_OPERATOR + "/keys/{key_id}/rotate", page(operator.rotate_key, is_for_operators=True), methods=_POST),
+    Route(_OPERATOR + "/audit", page(audit.list_entries, is_for_operators=True)),
+    Route(_OPERATOR + "/cluster", page(operator.show_cluster, is_for_operators=True)),
+    Route(_OPERATOR + "/batches", page(batches.list_all_batches, is_for_operators=True)),
+    Route(
+        _OPERATOR + "/batches/{batch_id}/cancel",
+        page(batches.cancel_any_batch, is_for_operators=True),
+        methods=_POST,
+    ),
+]
+
+COUNTED_AS = {
+    PLAYGROUND + "chat": "/v1/chat/completions",
+    PLAYGROUND + "responses": "/v1/responses",
+    _STORE + "/search": "/v1/vector_stores/{vector_store_id}/search",
+}
+"""The paths whose requests are counted, each with the path of the interface that it is counted as."""

@@ -1,0 +1,188 @@
+"""Who looks at a page: the session's cookie, its tokens against forged forms, and the limits of signing in.
+
+A session holds no rights of its own. Every request asks the gatekeeper for the key's principal again, so that a key
+that was revoked, rotated or has expired ends its sessions, and changed scopes hold at once.
+"""
+
+import hmac
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.limits.contract import GatekeeperUnavailable
+from deployments.state.console.sessions import FAILURES_S, ConsoleSessions, StoredSession
+from deployments.state.identity.principal import Principal
+from serve_app.errors.api import ApiError, NotFound, PermissionDenied, Unavailable
+from serve_app.errors.text import retry_headers
+from serve_app.http.middleware import REQUEST_ID
+from serve_app.routes.access import services_of
+from serve_app.services import Services
+
+COOKIE = "manta_session"
+CSRF_HEADER = "x-csrf-token"
+MAX_FAILURES = 10
+"""From one address, during five minutes."""
+MAX_ALL_FAILURES = 1_000
+"""From all addresses, during five minutes."""
+_PATH = "/console"
+_MAX_TOKEN_CHARS = 64
+
+
+class SignInLimited(ApiError):
+    """Too many sign-ins have failed."""
+
+    status = 429
+    default_type = "rate_limit_error"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Too many sign-ins have failed. Please wait for five minutes, then try again.",
+            headers=retry_headers(FAILURES_S),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session as one request finds it."""
+
+    stored: StoredSession
+    principal: Principal
+
+    @property
+    def csrf(self) -> str:
+        """The token that every form of this session carries."""
+        return hmac.new(self.stored.token.encode(), b"console form", "sha256").hexdigest()
+
+
+def sessions_of(services: Services) -> ConsoleSessions:
+    """Return where sessions are stored.
+
+    Raises:
+        NotFound: the service has no console.
+    """
+    if services.console is None:
+        raise NotFound("This service has no console.")
+    return services.console
+
+
+async def find_session(request: Request) -> Session | None:
+    """Return the session of a request; None where there is none, or its key is no longer accepted.
+
+    Raises:
+        Unavailable: keys cannot be checked right now.
+    """
+    token = request.cookies.get(COOKIE, "")
+    if not token or len(token) > _MAX_TOKEN_CHARS:
+        return None
+    services = services_of(request)
+    sessions = sessions_of(services)
+    stored = await sessions.find(token)
+    if stored is None:
+        return None
+    principal = await identify(services, stored.key_digest)
+    if principal is None:
+        await sessions.close(stored)
+        return None
+    return Session(stored, principal)
+
+
+async def identify(services: Services, key_digest: bytes) -> Principal | None:
+    """Return the holder of the key with a digest, None where it is not accepted.
+
+    Raises:
+        Unavailable: keys cannot be checked right now.
+    """
+    try:
+        return await services.gatekeeper.identify_digest(key_digest)
+    except GatekeeperUnavailable:
+        raise Unavailable("API keys cannot be checked right now. Please try again.") from None
+
+
+async def sign_in(request: Request, secret: str) -> StoredSession | None:
+    """Return a new session under an API key, None where the key is not accepted.
+
+    Raises:
+        SignInLimited: too many have failed, from this address or altogether.
+        Unavailable: keys cannot be checked right now.
+    """
+    services, address = services_of(request), client_address(request)
+    sessions = sessions_of(services)
+    await sessions.note_failure(address)  # Taken back below: of many at once, none passes the limit.
+    from_here, altogether = await sessions.count_failures(address)
+    if from_here > MAX_FAILURES or altogether > MAX_ALL_FAILURES:
+        raise SignInLimited
+    try:
+        known = await services.gatekeeper.identify(secret)
+    except GatekeeperUnavailable:
+        await sessions.note_failure(address, -1)
+        raise Unavailable("API keys cannot be checked right now. Please try again.") from None
+    if known is None:
+        return None
+    await sessions.note_failure(address, -1)
+    return await sessions.open(services.gatekeeper.digest(secret))
+
+
+def set_cookie(request: Request, response: Response, session: StoredSession) -> None:
+    """Give the client the cookie of a session; it ends with the browser, or when the service forgets the session."""
+    response.set_cookie(
+        COOKIE, session.token, path=_PATH, httponly=True, samesite="strict", secure=is_over_tls(request)
+    )
+
+
+def drop_cookie(request: Request, response: Response) -> None:
+    """Have the client forget the cookie."""
+    response.delete_cookie(COOKIE, path=_PATH, httponly=True, samesite="strict", secure=is_over_tls(request))
+
+
+def is_over_tls(request: Request) -> bool:
+    """Return whether the client's own connection is encrypted, as far as the front or a proxy before it says."""
+    return request.url.scheme == "https" or request.headers.get("x-forwarded-proto", "").lower() == "https"
+
+
+def client_address(request: Request) -> str:
+    """Return the client's address: the one that a front of this service gives, else the connection's."""
+    given = request.headers.get("x-forwarded-for", "") if REQUEST_ID in request.scope else ""
+    return given.rpartition(",")[2].strip() or (request.client.host if request.client else "")
+
+
+def is_on_loopback(request: Request) -> bool:
+    """Return whether the client is on this machine, and asks for it by a name of this machine."""
+    try:
+        if not ip_address(client_address(request)).is_loopback:
+            return False
+        name = urlsplit("//" + request.headers.get("host", "")).hostname or ""
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def check_origin(request: Request) -> None:
+    """Check that a form was sent by a page of this service.
+
+    Raises:
+        PermissionDenied: the browser names another origin, or none.
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site is None:
+        try:
+            host = urlsplit(request.headers.get("origin", "")).netloc
+        except ValueError:
+            host = ""
+        is_same = bool(host) and host == request.headers.get("host")
+    else:
+        is_same = site == "same-origin"
+    if not is_same:
+        raise PermissionDenied("This form was sent from another site. Open the page again and repeat it.")
+
+
+def check_token(session: Session, given: str | None) -> None:
+    """Check the token of a form.
+
+    Raises:
+        PermissionDenied: it is not that of the session.
+    """
+    if not hmac.compare_digest((given or "").encode("utf-8", "surrogatepass"), session.csrf.encode()):
+        raise PermissionDenied("This form belongs to a session that has ended. Open the page again and repeat it.")

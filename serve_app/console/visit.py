@@ -1,0 +1,221 @@
+"""One request to a page: its session and services, and what every page answers with and fails with."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, quote
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp
+
+from deployments.operations import Operation
+from deployments.state.audit.log import Actor
+from deployments.state.identity.principal import Principal
+from serve_app.console.rendering import THEMES, render
+from serve_app.console.session import CSRF_HEADER, Session, check_origin, check_token, find_session
+from serve_app.errors.api import ApiError, BadRequest, PermissionDenied
+from serve_app.operations.scopes import check_operation
+from serve_app.routes.access import PRINCIPAL, services_of, trace_of
+from serve_app.services import Services
+from serve_app.telemetry.log import api_error_for
+
+Answer = TypeVar("Answer", bound=ASGIApp)
+
+THEME_COOKIE = "manta_theme"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "cache-control": "no-store",
+    "referrer-policy": "same-origin",  # Without a referrer browsers name no origin either.
+    "cross-origin-opener-policy": "same-origin",
+    "x-frame-options": "DENY",
+}
+SIGN_IN = "/console/sign-in"
+_FORM_TYPE = "application/x-www-form-urlencoded"
+_MAX_FIELDS = 64
+_USAGE = "usage"
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request of a session that may see the page."""
+
+    request: Request
+    session: Session
+    fields: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def principal(self) -> Principal:
+        """The holder of the session's key."""
+        return self.session.principal
+
+    @property
+    def account(self) -> str:
+        """The account whose things the page shows."""
+        return self.session.principal.account
+
+    @property
+    def actor(self) -> Actor:
+        """Who makes a change, as the audit log has it."""
+        return Actor("session", self.session.principal.key_id)
+
+    @cached_property
+    def services(self) -> Services:
+        """What the routes of the interface use too."""
+        return services_of(self.request)
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether a part of a page is asked for, by a page that is open."""
+        return self.request.headers.get("hx-request") == "true"
+
+    def query(self, name: str) -> str:
+        """Return a parameter of the query, "" where it is not given."""
+        return self.request.query_params.get(name, "")
+
+    async def call(self, endpoint: Callable[[Request], Awaitable[Answer]]) -> Answer:
+        """Return the answer of a route of the interface, asked under the session's principal; it is not counted.
+
+        Raises:
+            ApiError: as the route does.
+        """
+        try:
+            return await self.call_counted(endpoint)
+        finally:
+            trace_of(self.request).principal = None
+
+    async def call_counted(self, endpoint: Callable[[Request], Awaitable[Answer]]) -> Answer:
+        """Return the answer of a route, as `call` does; it counts as a request of the key, in the log and in usage."""
+        self.request.scope[PRINCIPAL] = self.principal
+        return await endpoint(self.request)
+
+    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+        """Return a page of this session."""
+        return render_page(self.request, template, status, session=self.session, visit=self, **values)
+
+    def may(self, operation: str) -> bool:
+        """Return whether the key's scopes allow an operation."""
+        operations = self.principal.operations
+        return operations is None or operation in operations
+
+
+def page(
+    show: Callable[[Visit], Awaitable[ASGIApp]],
+    *,
+    operation: Operation | None = None,
+    reads_usage: bool = False,
+    is_for_operators: bool = False,
+    is_for_scripts: bool = False,
+) -> Callable[[Request], Awaitable[ASGIApp]]:
+    """Return the endpoint of a page: its session is checked, also its form, and errors become pages.
+
+    `operation` is a scope that the page needs; one that `reads_usage` needs that for usage. A page `is_for_scripts`
+    answers errors as the interface does.
+    """
+
+    @wraps(show)
+    async def endpoint(request: Request) -> ASGIApp:
+        session: Session | None = None
+        try:
+            session = await find_session(request)
+            if session is None:
+                return _to_sign_in(request, is_for_scripts=is_for_scripts)
+            if is_for_operators and not session.principal.is_admin:
+                raise PermissionDenied("This page is for operators. Sign in with an admin API key.")
+            if reads_usage and not may_read_usage(session.principal):
+                raise PermissionDenied("This API key does not have permission to read usage.")
+            if operation is not None:
+                check_operation(session.principal, operation)
+            fields = {} if request.method in ("GET", "HEAD") else await _checked_form(request, session)
+            return await show(Visit(request, session, fields))
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            if is_for_scripts:
+                raise
+            return error_page(request, error, session)
+
+    return endpoint
+
+
+def may_read_usage(principal: Principal) -> bool:
+    """Return whether a key's scopes allow to read the usage and the request log of its account."""
+    return principal.operations is None or _USAGE in principal.operations
+
+
+async def _checked_form(request: Request, session: Session) -> dict[str, str]:
+    """Return the fields of a form that a page of this session sent; none of one that holds a file, or of JSON."""
+    check_origin(request)
+    # A form with a file is read piece by piece, by the page: its token is in the query.
+    given = request.headers.get(CSRF_HEADER) or request.query_params.get("csrf")
+    fields: dict[str, str] = {}
+    if request.headers.get("content-type", "").partition(";")[0] == _FORM_TYPE:
+        try:
+            pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+        except ValueError:
+            raise BadRequest("The form could not be read.") from None
+        fields = _joined(pairs)
+        given = given or fields.pop("csrf", None)
+    check_token(session, given)
+    return fields
+
+
+def _joined(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """Return the fields of a form; one that is there several times has its values in lines."""
+    fields: dict[str, str] = {}
+    for name, value in pairs:
+        fields[name] = f"{fields[name]}\n{value}" if name in fields else value
+    return fields
+
+
+def _to_sign_in(request: Request, *, is_for_scripts: bool) -> Response:
+    place = request.url.path if request.method == "GET" else ""
+    address = f"{SIGN_IN}?next={quote(place)}" if place not in ("", "/console") else SIGN_IN
+    if is_for_scripts or request.headers.get("hx-request") == "true":
+        return Response(status_code=401, headers={"hx-redirect": SIGN_IN, **HEADERS})
+    return RedirectResponse(address, 303, headers=HEADERS)
+
+
+def redirect(place: str) -> Response:
+    """Return an answer that leads a browser to a page after a form."""
+    return RedirectResponse(place, 303, headers=HEADERS)
+
+
+def error_page(request: Request, error: Exception, session: Session | None = None) -> Response:
+    """Return the page about an error."""
+    trace = trace_of(request)
+    refusal: ApiError = api_error_for(error, trace.request_id)
+    trace.code = refusal.code
+    response = render_page(
+        request,
+        "error.html",
+        refusal.status,
+        session=session,
+        message=refusal.message,
+        status=refusal.status,
+        request_id=trace.request_id,
+    )
+    response.headers.update(refusal.headers)
+    return response
+
+
+def render_page(
+    request: Request, template: str, status_code: int = 200, *, session: Session | None = None, **values: Any
+) -> Response:
+    """Return a page, with or without a session."""
+    theme = request.cookies.get(THEME_COOKIE, "")
+    html = render(
+        template,
+        **values,
+        path=request.url.path,
+        principal=None if session is None else session.principal,
+        csrf="" if session is None else session.csrf,
+        may_read_usage=session is not None and may_read_usage(session.principal),
+        theme=theme if theme in THEMES else "",
+    )
+    return Response(html, status_code, HEADERS, "text/html")

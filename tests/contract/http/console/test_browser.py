@@ -1,0 +1,222 @@
+"""The console in a real browser: every page, with data, by its links and forms alone."""
+
+import json
+
+import pytest
+
+from tests.contract.http.answers import MODEL
+from tests.contract.http.conftest import serve
+from tests.contract.http.console.browser import browse, fetch_axe
+from tests.waiting import eventually
+
+PAGES = (
+    "",
+    "requests",
+    "models",
+    "keys",
+    "files",
+    "batches",
+    "batches/new",
+    "vector-stores",
+    "responses",
+    "conversations",
+    "playground",
+)
+OPERATOR_PAGES = ("operator/audit", "operator/keys", "operator/cluster", "operator/batches")
+MAX_PAGE_BYTES = 150_000
+MAX_FIRST_PAINT_MS = 500
+
+
+class Cluster:
+    async def look(self):
+        return {
+            "deployments": [
+                {
+                    "name": "ingress",
+                    "status": "HEALTHY",
+                    "trigger": "CONFIG_UPDATE_COMPLETED",
+                    "message": "",
+                    "replicas": {"RUNNING": 2},
+                },
+                {
+                    "name": "demo",
+                    "status": "UPSCALING",
+                    "trigger": "AUTOSCALING",
+                    "message": "Upscaling from 1 to 2 replicas.",
+                    "replicas": {"RUNNING": 1, "STARTING": 1},
+                },
+            ],
+            "nodes": [{"address": "10.0.0.5", "is_alive": True, "cpus": 8.0, "gpus": 0.0, "memory_bytes": 32e9}],
+            "engines": [
+                {
+                    "model": "demo",
+                    "running": 3.0,
+                    "waiting": 0.0,
+                    "kv_cache": 0.42,
+                    "tokens_per_s": 812.0,
+                    "generated": 9.0,
+                    "read": 4.0,
+                }
+            ],
+        }
+
+
+@pytest.fixture
+async def site(world, console, secrets, batching):
+    world.cluster = Cluster()
+    async with serve(world.app()) as address:
+        yield address
+
+
+def line(number, **body):
+    asked = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], **body}
+    return json.dumps({"custom_id": f"line-{number}", "method": "POST", "url": "/v1/chat/completions", "body": asked})
+
+
+async def sign_in(browsing, secret):
+    await browsing.open("/console/sign-in")
+    await browsing.look("sign-in")
+    await browsing.page.get_by_label("API key").fill(secret)
+    await browsing.page.get_by_role("button", name="Sign in").click()
+    await browsing.page.get_by_role("button", name="Sign out").wait_for()
+
+
+async def test_an_account_holder_uses_every_page(world, site, secrets, tmp_path):
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    good.write_text("\n".join(line(number) for number in range(20)))
+    bad.write_text("\n".join([line(1), "not JSON", line(1)]))
+    async with browse(site) as browsing:
+        page = browsing.page
+        await sign_in(browsing, secrets["acct_one"])
+
+        # A response that is stored, and the playground in both interfaces.
+        await browsing.open("/console/playground")
+        for kind in ("chat", "responses"):
+            await page.get_by_label("Interface").select_option(kind)
+            await page.get_by_label("Message").fill("Say hello")
+            await page.get_by_role("button", name="Send").click()
+            await page.locator(".turn.assistant .text", has_text="Hello there!").last.wait_for()
+            await page.get_by_text("First words after").wait_for()
+        assert await page.locator(".turn.assistant").count() == 2
+        for tab, words in (("Python", "client.responses.create"), ("Node", "new OpenAI"), ("curl", "curl -N")):
+            await page.get_by_role("tab", name=tab).click()
+            assert words in await page.locator("#code").text_content()
+        await browsing.look("playground")
+        await browsing.open("/console/responses")
+        await page.get_by_role("link", name="resp_").first.click()
+        await page.get_by_text("Hello there!").last.wait_for()
+        await browsing.look("response")
+
+        # A batch: refused with its lines, then uploaded and watched to its end.
+        await browsing.open("/console/batches/new")
+        await page.get_by_label("Input file").set_input_files(bad)
+        await page.get_by_role("button", name="Upload and check").click()
+        await page.get_by_text("2 of its lines cannot be run").wait_for()
+        assert await page.locator("tbody tr").count() == 2
+        await browsing.look("batch-refused")
+        await page.get_by_label("Input file").set_input_files(good)
+        await page.get_by_role("button", name="Upload and check").click()
+        await page.get_by_text("good.jsonl is ready").wait_for()
+        await page.get_by_role("button", name="Start the batch").click()
+        await page.locator("#batch[data-status=completed]").wait_for()
+        await page.get_by_text("20 of 20 lines").wait_for()
+        await browsing.look("batch")
+        async with page.expect_download() as download:
+            await page.get_by_role("link", name="Download the output").click()
+        assert (await (await download.value).path()).read_text().count("\n") == 20
+
+        # A file, then every list.
+        await browsing.open("/console/files")
+        await page.get_by_label("File", exact=True).set_input_files(
+            {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"n"}
+        )
+        await page.get_by_role("button", name="Upload").click()
+        await page.get_by_text("The file is stored.").wait_for()
+        for path in PAGES:
+            await browsing.open(f"/console/{path}".rstrip("/"))
+            await browsing.look(path.replace("/", "-") or "overview")
+        await browsing.open("/console/files")
+        await page.get_by_text("Delete", exact=True).first.click()
+        await page.get_by_role("button", name="Delete the file").click()
+        await page.get_by_text("The file is destroyed.").wait_for()
+
+        # The theme, the key, the end.
+        await page.get_by_role("button", name="Dark").click()
+        assert await page.locator("html").get_attribute("data-theme") == "dark"
+        await browsing.open("/console/keys")
+        await page.get_by_text("Rotate", exact=True).click()
+        await page.get_by_role("button", name="Make a new secret").click()
+        secret = await page.locator("#secret").text_content()
+        assert secret.startswith("sk-manta-")
+        assert secret != secrets["acct_one"]
+        world.gatekeeper.principals[secret] = world.gatekeeper.principals.pop(secrets["acct_one"])
+        world.gatekeeper._identified.clear()
+        await browsing.open("/console/keys")
+        assert secret not in await page.content()
+        await page.get_by_role("button", name="Sign out").click()
+        await page.get_by_label("API key").wait_for()
+        assert not browsing.faults
+
+
+async def test_an_operator_uses_every_page(site, secrets):
+    async with browse(site) as browsing:
+        page = browsing.page
+        await sign_in(browsing, secrets["ops"])
+        for path in OPERATOR_PAGES:
+            await browsing.open(f"/console/{path}".rstrip("/"))
+            await browsing.look(path.replace("/", "-") or "overview")
+        await browsing.open("/console/operator/keys")
+        await page.get_by_text("Issue a key").click()
+        await page.locator("#account").fill("new-account")
+        await page.get_by_label("Requests a minute").fill("30")
+        await page.get_by_label("chat", exact=True).check()
+        await browsing.look("operator-keys-form")
+        await page.get_by_role("button", name="Issue the key").click()
+        await page.get_by_text("It is shown only now.").wait_for()
+        assert (await page.locator("#secret").text_content()).startswith("sk-manta-")
+        row = page.locator("tbody tr", has_text="new-account")
+        await row.get_by_text("Revoke", exact=True).click()
+        await row.get_by_role("button", name="Revoke the key").click()
+        await page.get_by_text("The key is revoked.").wait_for()
+        assert await page.locator("tbody tr", has_text="new-account").count() == 0
+        assert not browsing.faults
+
+
+async def test_every_page_can_be_used_by_everyone(site, secrets, tmp_path):
+    axe = fetch_axe(tmp_path)
+    async with browse(site, bypass_csp=True) as browsing:
+        await browsing.open("/console/sign-in")
+        found = {"sign-in": await browsing.serious_findings(axe)}
+        await sign_in(browsing, secrets["ops"])
+        for path in (*PAGES, *OPERATOR_PAGES):
+            await browsing.open(f"/console/{path}".rstrip("/"))
+            found[path] = await browsing.serious_findings(axe)
+            await browsing.page.emulate_media(color_scheme="dark")
+            found[f"{path}, dark"] = await browsing.serious_findings(axe)
+            await browsing.page.emulate_media(color_scheme="light")
+    assert {path: findings for path, findings in found.items() if findings} == {}
+
+
+async def test_pages_are_small_and_quick(site, secrets):
+    async with browse(site) as browsing:
+        page = browsing.page
+        await sign_in(browsing, secrets["ops"])
+        sizes, paints = {}, {}
+        for path in (*PAGES, *OPERATOR_PAGES):
+            network = await page.context.new_cdp_session(page)
+            await network.send("Network.enable")
+            await network.send("Network.setCacheDisabled", {"cacheDisabled": True})
+            received = []
+            network.on(
+                "Network.loadingFinished", lambda event, received=received: received.append(event["encodedDataLength"])
+            )
+            await browsing.open(f"/console/{path}".rstrip("/"))
+            await page.wait_for_load_state("load")
+            await eventually(lambda received=received: len(received) >= 4)
+            sizes[path] = sum(received)
+            paints[path] = await page.evaluate(
+                "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
+            )
+            await network.detach()
+    assert max(sizes.values()) < MAX_PAGE_BYTES, sizes
+    assert min(paints.values()) < MAX_FIRST_PAINT_MS, paints
