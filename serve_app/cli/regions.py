@@ -24,7 +24,7 @@ from serve_app.cli.output import print_json, print_table, render_time
 T = TypeVar("T")
 RegionArgument = Annotated[str, typer.Argument(help="The region's name.")]
 
-app = typer.Typer(help="Look at regions, and take one out of traffic.", invoke_without_command=True)
+app = typer.Typer(help="Look at regions, and take one out of traffic.", no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,14 @@ class _Seen:
     arrears: dict[str, Arrears]
 
 
-@app.callback()
+@app.command("list")
 def list_regions(
-    context: typer.Context,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     state_dir: StateDirOption = None,
     database_url: DatabaseUrlOption = None,
 ) -> None:
     """List the regions: their health, what they lead, and how far standbys and object stores are behind."""
-    if context.invoked_subcommand is not None:
-        return
     seen = _run(Place(config, state_dir, database_url), _look)
     now = time.time()
     if as_json:
@@ -119,7 +116,7 @@ def _run(place: Place, work: Callable[[Database], Awaitable[T]]) -> T:
     except ConfigError as error:
         fail(str(error))
     except RegionUnknown as error:
-        fail(f"No region called {error} has signed in. `manta regions` lists those that have.")
+        fail(f"No region called {error} has signed in. `manta regions list` shows those that have.")
     except DBAPIError as error:
         fail(f"The database failed: {error.orig or type(error).__name__}.")
 

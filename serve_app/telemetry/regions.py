@@ -73,7 +73,9 @@ class RegionWatcher:
         for gone in self._standbys - {standby.name for standby in following}:
             self._sink.add(STANDBY_LAG, (gone,), float("nan"))
         self._standbys = {standby.name for standby in following}
-        self._sink.add(STANDBYS, (), float(sum(standby.is_synchronous for standby in following)))
+        num_synchronous = sum(standby.is_synchronous for standby in following)
+        self._sink.add(STANDBYS, ("synchronous",), float(num_synchronous))
+        self._sink.add(STANDBYS, ("asynchronous",), float(len(following) - num_synchronous))
 
     async def _watch(self) -> None:
         num_failures = 0

@@ -50,7 +50,10 @@ STANDBY_LAG = Series(
     "manta_database_standby_lag_seconds", "How far a standby of the database is behind", ("standby",), is_gauge=True
 )
 STANDBYS = Series(
-    "manta_database_synchronous_standbys", "Standbys that have every commit before it counts", (), is_gauge=True
+    "manta_database_standbys",
+    "Standbys that follow the database; commits wait for synchronous ones",
+    ("commits",),
+    is_gauge=True,
 )
 WEBHOOKS_WAITING = Series(
     "manta_webhooks_waiting", "Events that webhook endpoints have not acknowledged", (), is_gauge=True

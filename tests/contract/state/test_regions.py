@@ -155,7 +155,8 @@ async def test_watcher_signs_its_region_in_and_shows_the_others(database: Databa
         ("manta_region_seen_seconds", "us"): 0.0,
         ("manta_region_drained", "asia"): 1.0,
         ("manta_region_drained", "us"): 0.0,
-        ("manta_database_synchronous_standbys",): 0.0,
+        ("manta_database_standbys", "synchronous"): 0.0,
+        ("manta_database_standbys", "asynchronous"): 0.0,
     }
     clock.now += 60
     with pytest.raises(DBAPIError):
@@ -190,14 +191,14 @@ def test_command_lists_regions_and_drains_them(sqlite_at, tmp_path) -> None:
         assert result.exit_code == 0, result.output
         return result.output
 
-    asia, us = json.loads(manta("--json", *place))
+    asia, us = json.loads(manta("list", "--json", *place))
     assert (asia["state"], us["state"], us["leads"], us["lacks_objects"]) == ("gone", "up", ["housekeeping"], 1)
     assert (us["version"], us["replicas"], us["standbys"]) == ("1.2", 2, [])
     assert "undrain us" in manta("drain", "us", *place)
-    assert "drained" in manta(*place)
+    assert "drained" in manta("list", *place)
     manta("undrain", "us", *place)
     manta("forget", "asia", *place)
-    assert [one["state"] for one in json.loads(manta("--json", *place))] == ["up"]
+    assert [one["state"] for one in json.loads(manta("list", "--json", *place))] == ["up"]
     refused = CliRunner().invoke(main, ["regions", "drain", "mars", *place])
     assert refused.exit_code == 1
     assert "No region called mars" in refused.output

@@ -210,6 +210,23 @@ GOLDEN = [
 
 GOLDEN += [
     (api.RangeNotSatisfiable(10), 416, "invalid_request_error", None, None, "The file has 10 bytes;"),
+    (
+        api.NoPrimary(),
+        503,
+        "server_error",
+        "database_without_primary",
+        None,
+        "The database takes no writes right now: it has no primary, or this region is cut off from it. What needs no "
+        "database goes on. Please retry your request.",
+    ),
+    (
+        api.WrongRegion(),
+        403,
+        "invalid_request_error",
+        "wrong_region",
+        None,
+        "This API key is bound to another region. Send the request to the address of that region.",
+    ),
     (api.StoresAway("The database is away."), 503, "server_error", None, None, "The database is away."),
     (api.InsufficientStorage(), 507, "server_error", None, None, "There is no room left to store this."),
 ]
