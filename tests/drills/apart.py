@@ -21,10 +21,10 @@ def is_apart() -> bool:
     return _MARK in os.environ
 
 
-def run_apart(arguments: list[str]) -> int:
-    """Run this program again in namespaces of its own; return its exit status. All that it started ends with it."""
+def run_apart(arguments: list[str], module: str = "tests.drills") -> int:
+    """Run a program in namespaces of its own; return its exit status. All that it started ends with it."""
     unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
-    command = [*unshare, sys.executable, "-m", "tests.drills.first", sys.executable, "-m", "tests.drills", *arguments]
+    command = [*unshare, sys.executable, "-m", "tests.drills.first", sys.executable, "-m", module, *arguments]
     process = subprocess.Popen(command, env={**os.environ, _MARK: "1"}, start_new_session=True)
 
     def end(number: int, frame: FrameType | None) -> None:
