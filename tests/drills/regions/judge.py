@@ -1,0 +1,118 @@
+"""Says what is wrong with a history of calls over two regions. Pure, as `tests.drills.judge`, on which it stands.
+
+A call is one of the SDK's: what it repeats is part of it. A request that was repeated may have been charged twice, once
+for each answer that was made; more records than requests, or two of one request, are a fault.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deployments.state.usage.record import RequestRecord
+from tests.drills.judge import Bounds, Charged, Fault, Wrong, has_failed, judge_exchange
+from tests.drills.regions.calls import Call, Turn
+
+NEEDS_PRIMARY = frozenset({"turn"})
+"""What cannot go on without the database's primary."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is found in each region after a round of what was acknowledged in it.
+
+    `turns` has, by region, the text of each stored turn that is found, and the id of the one before it.
+    """
+
+    turns: Mapping[str, Mapping[str, tuple[str, str | None]]] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+    """What else is not as it was acknowledged: a file, a revoked key, a limit."""
+
+
+def judge_calls(
+    history: Sequence[Call],
+    answers: Mapping[str, Mapping[str, str]],
+    charged: Charged,
+    may_fail: Callable[[Call], bool],
+) -> list[Fault]:
+    """Return every fault of a history; `answers` has the parts of the answer to each prompt."""
+    bounds = Bounds(lambda one: isinstance(one, Call) and may_fail(one))
+    faults = [fault for call in history for fault in judge_exchange(call, answers[call.prompt], bounds)]
+    # A turn that breaks off says so in the words of the responses interface.
+    faults = [one for one in faults if one.wrong not in (Wrong.UNCLEAR_ERROR,) or not _is_turn(history, one)]
+    return faults + list(_judge_charges(history, charged))
+
+
+def judge_kept(turns: Sequence[Turn], kept: Kept) -> list[Fault]:
+    """Return which acknowledged turns are not found, or not as they were, and what else is missing."""
+    faults = [Fault(Wrong.LOST, None, problem) for problem in kept.problems]
+    for region, found in kept.turns.items():
+        for turn in turns:
+            stored = found.get(turn.response_id)
+            if stored is None:
+                faults.append(Fault(Wrong.LOST, None, f"turn {turn.response_id} is not found in {region}"))
+            elif stored != (turn.text, turn.previous_id):
+                faults.append(Fault(Wrong.WRONG_TEXT, None, f"turn {turn.response_id} is another in {region}"))
+    return faults
+
+
+def _is_turn(history: Sequence[Call], fault: Fault) -> bool:
+    return fault.number is not None and history[fault.number].kind == "turn"
+
+
+def _judge_charges(history: Sequence[Call], charged: Charged) -> Iterable[Fault]:
+    records: dict[str, list[RequestRecord]] = {}
+    for record in charged.records:
+        records.setdefault(record.request_id, []).append(record)
+    for request_id, group in records.items():
+        if len(group) > 1:
+            yield Fault(Wrong.CHARGED_TWICE, None, f"{len(group)} records of {request_id}")
+    named = {call.request_id for call in history if not has_failed(call)}
+    for call in history:
+        if has_failed(call) or call.request_id is None:
+            continue
+        found = records.get(call.request_id)
+        if not found:
+            yield Fault(Wrong.NOT_CHARGED, call.number, f"no record of {call.request_id}")
+        elif (found[0].prompt_tokens, found[0].completion_tokens) != (call.prompt_tokens, call.completion_tokens):
+            detail = f"{found[0].prompt_tokens}, {found[0].completion_tokens} tokens recorded"
+            yield Fault(Wrong.WRONG_CHARGE, call.number, detail)
+    strangers = records.keys() - named
+    unanswered = sum(call.attempts - (not has_failed(call)) for call in history)
+    if len(strangers) > unanswered:
+        detail = f"{len(strangers)} records of {unanswered} requests without a whole answer"
+        yield Fault(Wrong.CHARGED_TWICE, None, detail)
+
+
+def count_failed(history: Sequence[Call]) -> Counter[str]:
+    """Return how many calls of each kind failed."""
+    return Counter(call.kind for call in history if has_failed(call))
+
+
+def recovery_s(history: Sequence[Call], at: float, kinds: frozenset[str] | None = None) -> float | None:
+    """Return how many seconds after the harm the first call that began after it and ended well had ended, the slowest
+    side counting; None where a side had none.
+
+    `kinds` are those that count, all but what needs the primary where it is None.
+    """
+    chosen = [
+        call
+        for call in history
+        if call.started >= at and (call.kind in kinds if kinds else call.kind not in NEEDS_PRIMARY)
+    ]
+    firsts = []
+    for side in {call.door for call in history}:
+        ended = [call.ended for call in chosen if call.door == side and not has_failed(call) and call.ended]
+        if not ended:
+            return None
+        firsts.append(min(ended) - at)
+    return max(firsts, default=None)
+
+
+def longest_wait_s(history: Sequence[Call], at: float, share: float, kinds: frozenset[str]) -> float | None:
+    """Return the share's quantile of how long calls that began after the harm waited for their first byte."""
+    waits = sorted(
+        call.first_byte - call.started
+        for call in history
+        if call.kind in kinds and call.started >= at and call.first_byte is not None and not has_failed(call)
+    )
+    return waits[min(len(waits) - 1, int(len(waits) * share))] if waits else None
