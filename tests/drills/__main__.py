@@ -3,6 +3,7 @@
     python -m tests.drills [--rounds 5] [--only PATTERN] [--quick] [--list]
     python -m tests.drills --chaos 30 --lines 20000
     python -m tests.drills --steady 60
+    python -m tests.drills --part regions [--quick]
 
 Exits with 1 if a promise was broken that the table lists as held.
 """
@@ -23,6 +24,7 @@ from tests.drills import missing, versions
 from tests.drills.apart import build_bridge, is_apart, run_apart
 from tests.drills.chaos import run_chaos
 from tests.drills.cluster import ROOT, Cluster
+from tests.drills.regions import __main__ as regions
 from tests.drills.report import RESULTS, describe_round, render_table, write_results
 from tests.drills.rounds import Played, Stage, Verdict, verdict_of
 from tests.drills.steady import render_trends, run_steady
@@ -156,6 +158,8 @@ def run_chosen(options: argparse.Namespace, folder: Path) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Run what is asked for; return the exit status."""
+    if arguments[:2] == ["--part", "regions"]:
+        return regions.main(arguments[2:])
     options = parse(arguments)
     if options.list:
         for drill in choose(options):

@@ -36,6 +36,7 @@ class Wrong(StrEnum):
     REPLACED = "replicas were replaced"
     BATCH = "the batch is not exact"
     LOST = "acknowledged and not kept"
+    LIMIT = "more was admitted than the limit"
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,22 @@ class Ledger:
         self._url = database_url
         self._state = resolve_state(state)
 
-    async def issue_key(self, account: str) -> tuple[str, str]:
-        """Return the id and the secret of a key that no limit of a drill reaches."""
+    async def issue_key(self, account: str, requests_per_minute: int = 1_000_000) -> tuple[str, str]:
+        """Return the id and the secret of a key; by default no limit of a drill reaches it."""
         database = await connect(self._url)
         try:
             keys = KeyStore(database, self._state.pepper, self._state.config.tiers)
-            fields = {"requests_per_minute": 1_000_000, "tokens_per_minute": 1_000_000_000_000}
+            fields = {"requests_per_minute": requests_per_minute, "tokens_per_minute": 1_000_000_000_000}
             key, secret = await keys.create(NewKey(account=account, tier="enterprise", **fields))
             return key.key_id, secret
+        finally:
+            await database.close()
+
+    async def revoke_key(self, key_id: str) -> None:
+        """Revoke a key."""
+        database = await connect(self._url)
+        try:
+            await KeyStore(database, self._state.pepper, self._state.config.tiers).revoke(key_id)
         finally:
             await database.close()
 

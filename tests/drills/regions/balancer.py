@@ -15,6 +15,7 @@ from tests.drills.cluster import HTTP_PORT
 from tests.drills.regions.places import SERVICE_HOST, SERVICE_PORTS, Place
 
 CHECK_EVERY_S = 1
+HEALTH = "/readyz"
 FALL = 2
 """A region is left after so many checks that failed: within about two seconds."""
 
@@ -39,7 +40,7 @@ def render(places: Mapping[str, Place]) -> str:
 
 def _render_side(name: str, places: Mapping[str, Place]) -> str:
     lines = [f"listen {name}", f"    bind {OUTSIDE}:{SERVICE_PORTS[name]}", "    option httpchk"]
-    lines.append(f"    http-check send meth GET uri /regionz ver HTTP/1.1 hdr Host {SERVICE_HOST}")
+    lines.append(f"    http-check send meth GET uri {HEALTH} ver HTTP/1.1 hdr Host {SERVICE_HOST}")
     lines.append("    http-check expect status 200")
     for place in places.values():
         check = f"check check-ssl check-sni {place.host} ca-file {place.authority} verify required"

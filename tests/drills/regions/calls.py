@@ -1,4 +1,4 @@
-"""Calls of unmodified OpenAI clients near each region: what they ask, and what came back after the SDK's own retries."""
+"""Calls of unmodified OpenAI clients near each region: what they ask, and what came after the SDK's own retries."""
 
 import asyncio
 import itertools

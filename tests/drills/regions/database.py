@@ -126,7 +126,7 @@ class PairedDatabase:
             **{f"PATRONI_{role}_USERNAME": user for role, user in _USERS.items()},
             **{f"PATRONI_{role}_PASSWORD": PASSWORD for role in _USERS},
         }
-        # PostgreSQL's socket would lie in /var/run/postgresql, which not every machine has, and which is not the node's.
+        # PostgreSQL's socket lies in /var/run/postgresql, which not every machine has, and which is not the node's.
         command = f"""
             mkdir -p /mnt/postgres /var/run/postgresql; chown nobody /mnt/postgres; chmod 700 /mnt/postgres
             mount -t tmpfs -o mode=1777 tmpfs /var/run/postgresql

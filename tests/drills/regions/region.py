@@ -126,7 +126,12 @@ class Region(Cluster):
         self.config_path.write_text(yaml.safe_dump(self.config(), sort_keys=False))
         environ = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | self.references
         environment = serving_environment(environ, load_plan_of(self.config_path, environ))
-        here = {"PYTHONPATH": str(ROOT), "TMPDIR": "/mnt", "VLLM_RPC_BASE_PATH": "/mnt", "MANTA_STATE_DIR": "/mnt/state"}
+        here = {
+            "PYTHONPATH": str(ROOT),
+            "TMPDIR": "/mnt",
+            "VLLM_RPC_BASE_PATH": "/mnt",
+            "MANTA_STATE_DIR": "/mnt/state",
+        }
         return environment | here | FOR_NODES | {"RAY_AUTH_TOKEN": self.token}
 
 

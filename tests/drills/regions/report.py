@@ -1,0 +1,59 @@
+"""The table of a run over two regions, and a round in some lines."""
+
+from collections.abc import Iterable
+
+from tests.drills.regions.rounds import RegionRound
+from tests.drills.report import render_head
+
+COLUMNS = (
+    "what dies",
+    "requests",
+    "failed",
+    "of which allowed",
+    "chat, waits p99",
+    "turns, wait p99",
+    "primary moved after",
+    "region back after",
+    "batch",
+    "limit",
+    "promise",
+)
+
+
+def render_table(rounds: Iterable[RegionRound]) -> str:
+    """Return the rounds as a Markdown table, one row each."""
+    return render_head(COLUMNS) + "".join(f"| {' | '.join(_cells(one))} |\n" for one in rounds)
+
+
+def _cells(one: RegionRound) -> list[str]:
+    wrongs = ", ".join(f"{wrong} {num}" for wrong, num in one.wrongs.items())
+    broken = "**broken**" if one.is_held else "not held yet"
+    return [
+        one.name,
+        str(one.requests),
+        str(one.failed),
+        str(one.excused),
+        _seconds(one.served_p99_s),
+        _seconds(one.stored_p99_s),
+        _seconds(one.notes.get("promoted")),
+        _seconds(one.notes.get("back")),
+        one.batch,
+        one.limit,
+        f"{broken}: {wrongs}" if wrongs else "kept",
+    ]
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f} s"
+
+
+def describe(one: RegionRound) -> str:
+    """Return a round in some lines, for whoever watches the run."""
+    lines = [
+        f"{one.name}: {one.requests} calls, {one.failed} failed, {one.excused} of them allowed",
+        f"    waits p99: served {_seconds(one.served_p99_s)}, stored {_seconds(one.stored_p99_s)}; {one.notes}",
+        f"    first token {one.first_token_s} s, turn stored after {one.stored_s} s; {one.batch}; {one.limit}",
+        *(f"    {num} x {way}" for way, num in one.ways_to_fail.items()),
+        *(f"  ! {fault}" for fault in one.faults),
+    ]
+    return "\n".join(lines)
