@@ -22,10 +22,11 @@ COLUMNS = (
 
 def render_table(rounds: Iterable[RegionRound]) -> str:
     """Return the rounds as a Markdown table, one row each."""
-    return render_head(COLUMNS) + "".join(f"| {' | '.join(_cells(one))} |\n" for one in rounds)
+    return render_head(COLUMNS) + "".join(f"| {' | '.join(cells_of(one))} |\n" for one in rounds)
 
 
-def _cells(one: RegionRound) -> list[str]:
+def cells_of(one: RegionRound) -> list[str]:
+    """Return the cells of a row."""
     wrongs = ", ".join(f"{wrong} {num}" for wrong, num in one.wrongs.items())
     broken = "**broken**" if one.is_held else "not held yet"
     return [
