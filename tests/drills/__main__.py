@@ -24,7 +24,7 @@ from tests.drills import missing, versions
 from tests.drills.apart import build_bridge, is_apart, run_apart
 from tests.drills.chaos import run_chaos
 from tests.drills.cluster import ROOT, Cluster
-from tests.drills.regions import __main__ as regions
+from tests.drills.regions import run as regions
 from tests.drills.report import RESULTS, describe_round, render_table, write_results
 from tests.drills.rounds import Played, Stage, Verdict, verdict_of
 from tests.drills.steady import render_trends, run_steady

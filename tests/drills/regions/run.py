@@ -90,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"The drills of two regions are not run: {why}")
         return STATUS
     if not is_apart():
-        return run_apart(list(arguments), "tests.drills.regions")
+        return run_apart(list(arguments), "tests.drills.regions.run")
     build_bridge()
     folder = Path(tempfile.mkdtemp(prefix="drills-", dir="/tmp"))
     played: list[RegionRound] = []
