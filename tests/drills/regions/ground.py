@@ -57,6 +57,8 @@ class Ground:
         for region in self.regions.values():
             region.until_at_rest(timeout_s)
         self.database.until_paired(timeout_s)
+        assert self.balancer is not None
+        self.balancer.until_all_up()
 
     def other(self, region: Region) -> Region:
         """Return the other region."""
