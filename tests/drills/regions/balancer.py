@@ -17,7 +17,7 @@ from tests.drills.regions.places import SERVICE_HOST, SERVICE_PORTS, Place
 
 CHECK_EVERY_S = 1
 UP_S = 120.0
-HEALTH = "/readyz"
+HEALTH = "/regionz"
 FALL = 2
 """A region is left after so many checks that failed: within about two seconds."""
 
