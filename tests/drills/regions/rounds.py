@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -23,8 +24,8 @@ from tests.drills.regions.table import RegionDrill
 
 WARM_S = 8.0
 FILE = b"What was stored one moment before.\n" * 100
-REVOKED_S = 10.0
-"""So long may a revoked key still be answered by replicas that know it."""
+AT_ONCE = 8
+"""So many turns are looked for at the same time."""
 SERVED = frozenset({"stream", "whole", "embedding"})
 
 
@@ -148,13 +149,17 @@ class RegionStage:
 
 
 async def _read_turns(client: AsyncOpenAI, turns: Sequence[Turn]) -> dict[str, tuple[str, str | None]]:
+    """Return the text of each turn that is found, and the id of the one before it."""
     found = {}
-    for turn in turns:
-        try:
-            stored = await client.responses.retrieve(turn.response_id)
-            found[turn.response_id] = (stored.output_text, stored.previous_response_id)
-        except APIError:
-            continue
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def read(turn: Turn) -> None:
+        async with room:
+            with suppress(APIError):
+                stored = await client.responses.retrieve(turn.response_id)
+                found[turn.response_id] = (stored.output_text, stored.previous_response_id)
+
+    await asyncio.gather(*map(read, turns))
     return found
 
 
