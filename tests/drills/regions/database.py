@@ -48,8 +48,8 @@ class PairedDatabase:
     @property
     def url(self) -> str:
         """The address for the service: whichever of the two is the primary."""
-        hosts = "&".join(f"host={node.address}:{POSTGRES_PORT}" for node in self.nodes)
-        return f"postgresql+asyncpg://manta:{PASSWORD}@/manta?{hosts}&target_session_attrs=read-write"
+        hosts = ",".join(f"{node.address}:{POSTGRES_PORT}" for node in self.nodes)
+        return f"postgresql+asyncpg://manta:{PASSWORD}@{hosts}/manta?target_session_attrs=read-write"
 
     def start(self) -> None:
         """Start all of it; returns when the first node is the primary and the second its synchronous standby."""
