@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from deployments.state.database.connection import connect
-from tests.drills.cluster import REST_S, START_S
+from tests.drills.cluster import REST_S, START_S, until
 from tests.drills.nodes import Node, name_hosts
 from tests.drills.regions.balancer import Balancer
 from tests.drills.regions.configuration import references_of
@@ -81,10 +81,15 @@ class Ground:
         region.node.kill()
 
     def restore(self, region: Region) -> None:
-        """Start a region again, with what it ran before."""
+        """Start a region again, with what it ran before.
+
+        Its Ray, which has its tables in memory, is given the configuration, as KubeRay does by itself.
+        """
         region.node.restart()
         self.link.heal()
         region.make_bucket_when_up()
+        until(lambda: region.ask("GET") is not None, START_S, "the dashboard")
+        region.deploy(region.config())
 
     def remove(self) -> None:
         """End everything."""

@@ -1,6 +1,6 @@
 """The table of a run over two regions, and a round in some lines."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tests.drills.regions.rounds import RegionRound
 from tests.drills.report import render_head
@@ -12,6 +12,8 @@ COLUMNS = (
     "of which allowed",
     "chat, waits p99",
     "turns, wait p99",
+    "first token by side",
+    "turn stored by side",
     "primary moved after",
     "region back after",
     "batch",
@@ -36,6 +38,8 @@ def cells_of(one: RegionRound) -> list[str]:
         str(one.excused),
         _seconds(one.served_p99_s),
         _seconds(one.stored_p99_s),
+        _by_side(one.first_token_s),
+        _by_side(one.stored_s),
         _seconds(one.notes.get("promoted")),
         _seconds(one.notes.get("back")),
         one.batch,
@@ -46,6 +50,10 @@ def cells_of(one: RegionRound) -> list[str]:
 
 def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.2f} s"
+
+
+def _by_side(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{side} {value * 1000:.0f} ms" for side, value in sorted(values.items()))
 
 
 def describe(one: RegionRound) -> str:

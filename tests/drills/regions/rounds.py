@@ -186,7 +186,8 @@ def may_fail(which: str, call: Call, scene: RegionScene) -> bool:
     needs_primary = call.kind in NEEDS_PRIMARY
     if which == "needs primary":
         return needs_primary and call.started < scene.until + SEEN_S and call.ended >= scene.at
-    began_there = call.started <= scene.at and (call.kind == "stream" or needs_primary)
+    was_there = scene.lost is not None and scene.lost.name == (call.regions or [call.door])[-1]
+    began_there = was_there and call.started <= scene.at and (call.kind == "stream" or needs_primary)
     promoted_at = scene.at + scene.notes.get("promoted", 0.0)
     return began_there or (needs_primary and call.started <= promoted_at and call.ended >= scene.at)
 

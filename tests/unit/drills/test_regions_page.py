@@ -15,7 +15,7 @@ ROUND = {
     "ways_to_fail": {},
     "served_p99_s": 3.0,
     "stored_p99_s": 25.0,
-    "first_token_s": {},
+    "first_token_s": {"us": 0.03, "asia": 0.031},
     "stored_s": {},
     "notes": {"promoted": 21.5},
     "batch": "exact: 500 lines in 90 s",
@@ -45,7 +45,7 @@ def test_year_takes_the_times_of_the_drills() -> None:
 def test_page_has_the_rows_and_the_year() -> None:
     page = fill(PAGE.read_text(), [{"machine": MACHINE, "rounds": [ROUND]}])
     (row,) = [line for line in page.splitlines() if line.startswith("| region with the primary")]
-    assert "| 3.00 s | 25.00 s | 21.50 s |" in row
+    assert "| 3.00 s | 25.00 s | asia 31 ms, us 30 ms |  | 21.50 s |" in row
     assert "2026-11-25 06:00, abc" in row
     assert "| the region with the primary is lost | 2 | 3 s | 50 s |" in page
     assert all(page.count(mark) == 1 for marks in MARKS.values() for mark in marks)
