@@ -47,7 +47,8 @@ def _render_side(name: str, places: Mapping[str, Place]) -> str:
     lines.append("    http-check expect status 200")
     for place in places.values():
         check = f"check check-ssl check-sni {place.host} ca-file {place.authority} verify required"
-        check += f" verifyhost {place.host} inter {CHECK_EVERY_S}s fastinter 500ms fall {FALL} rise 2 on-marked-down shutdown-sessions"
+        check += f" verifyhost {place.host} inter {CHECK_EVERY_S}s fastinter 500ms fall {FALL} rise 2"
+        check += " on-marked-down shutdown-sessions"
         backup = "" if place.name == name else " backup"
         lines.append(f"    server {place.name} {place.address}:{HTTP_PORT} {check}{backup}")
     return "\n".join(lines) + "\n"
