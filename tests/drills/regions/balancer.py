@@ -18,6 +18,8 @@ from tests.drills.regions.places import SERVICE_HOST, SERVICE_PORTS, Place
 CHECK_EVERY_S = 1
 UP_S = 120.0
 HEALTH = "/regionz"
+SILENT_S = 3
+"""A connection to a region that is silent for so long has ended. One to a region that should be left goes on."""
 FALL = 2
 """A region is left after so many checks that failed: within about two seconds."""
 
@@ -33,6 +35,10 @@ defaults
     timeout check 5s
     retries 2
     option redispatch 1
+    option srvtcpka
+    srvtcpka-idle 1s
+    srvtcpka-intvl 1s
+    srvtcpka-cnt 2
 """
 
 
@@ -48,7 +54,7 @@ def _render_side(name: str, places: Mapping[str, Place]) -> str:
     for place in places.values():
         check = f"check check-ssl check-sni {place.host} ca-file {place.authority} verify required"
         check += f" verifyhost {place.host} inter {CHECK_EVERY_S}s fastinter 500ms fall {FALL} rise 2"
-        check += " on-marked-down shutdown-sessions"
+        check += f" tcp-ut {SILENT_S}s"
         backup = "" if place.name == name else " backup"
         lines.append(f"    server {place.name} {place.address}:{HTTP_PORT} {check}{backup}")
     return "\n".join(lines) + "\n"
