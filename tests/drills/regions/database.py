@@ -14,6 +14,7 @@ from importlib.util import find_spec
 import asyncpg
 import httpx2
 
+from deployments.state.database.dsn import one_form
 from tests.contract.state.postgres import PROGRAMS
 from tests.drills.cluster import ROOT, until
 from tests.drills.nodes import Node, end
@@ -50,6 +51,12 @@ class PairedDatabase:
         """The address for the service: whichever of the two is the primary."""
         hosts = ",".join(f"{node.address}:{POSTGRES_PORT}" for node in self.nodes)
         return f"postgresql+asyncpg://manta:{PASSWORD}@{hosts}/manta?target_session_attrs=read-write"
+
+    @property
+    def resolved_url(self) -> str:
+        """The same, as a service has it after reading its configuration."""
+        scheme, _, rest = self.url.partition("://")
+        return f"{scheme}://{one_form(rest)}"
 
     def start(self) -> None:
         """Start all of it; returns when the first node is the primary and the second its synchronous standby."""

@@ -100,4 +100,4 @@ class Ground:
         self.link.remove()
 
     async def _make_tables(self) -> None:
-        await (await connect(self.database.url)).close()
+        await (await connect(self.database.resolved_url)).close()

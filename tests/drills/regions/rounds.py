@@ -75,7 +75,7 @@ class RegionStage:
         self._batch_lines = batch_lines
         os.environ.update(ground.us.references)
         state = ground.us.config()["applications"][0]["args"]["state"]
-        self._ledger = Ledger(ground.database.url, StateConfig.model_validate(state))
+        self._ledger = Ledger(ground.database.resolved_url, StateConfig.model_validate(state))
 
     async def play(self, drill: RegionDrill) -> RegionRound:
         """Play one round: load from both sides, harm, load, and all that was acknowledged looked for."""
