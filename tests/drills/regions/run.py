@@ -42,7 +42,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the rows, and play none")
     parser.add_argument("--keep", action="store_true", help="keep the folder with the logs")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder that the table is written into")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.record = options.results / f"regions-{time.strftime('%Y-%m-%d-%H-%M', time.gmtime())}.json"
+    options.command = f"make drills ARGS='--part regions {' '.join(arguments)}'"
+    return options
 
 
 def choose(options: argparse.Namespace) -> list[RegionDrill]:
@@ -66,17 +69,17 @@ async def play_all(options: argparse.Namespace, folder: Path, played: list[Regio
             for drill in choose(options):
                 played.append(await stage.play(drill))
                 print(describe(played[-1]), flush=True)
+                write(options, played)
     finally:
         await asyncio.to_thread(ground.remove)
 
 
-def write(folder: Path, played: Sequence[RegionRound], command: str) -> Path:
-    """Write a run down; return the path of its record."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"regions-{time.strftime('%Y-%m-%d-%H-%M', time.gmtime())}.json"
-    record = {"command": command, "machine": describe_machine(), "rounds": [asdict(one) for one in played]}
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    return path
+def write(options: argparse.Namespace, played: Sequence[RegionRound]) -> None:
+    """Write down what was played so far."""
+    options.record.parent.mkdir(parents=True, exist_ok=True)
+    rounds = [asdict(one) for one in played]
+    record = {"command": options.command, "machine": describe_machine(), "rounds": rounds}
+    options.record.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -99,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         if played:
             print(render_table(played))
-            print(write(options.results, played, f"make drills ARGS='--part regions {' '.join(arguments)}'"))
+            print(options.record)
         if options.keep:
             print(folder)
         else:
