@@ -147,6 +147,7 @@ class PairedDatabase:
         )
         with suppress(asyncpg.DuplicateObjectError):
             await connection.execute(f"CREATE ROLE manta LOGIN PASSWORD '{PASSWORD}'")
+            await connection.execute("GRANT pg_monitor TO manta")  # How far the standby is behind.
         with suppress(asyncpg.DuplicateDatabaseError):
             await connection.execute("CREATE DATABASE manta OWNER manta")
         await connection.close()
