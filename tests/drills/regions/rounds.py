@@ -2,13 +2,14 @@
 
 import asyncio
 import os
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median
 
-from openai import APIError, AsyncOpenAI
+from openai import APIError, AsyncOpenAI, AuthenticationError
 
 from deployments.state.config import StateConfig
 from tests.drills.batches import RunningBatch
@@ -24,6 +25,8 @@ from tests.drills.regions.table import RegionDrill
 
 WARM_S = 8.0
 FILE = b"What was stored one moment before.\n" * 100
+KNOWN_S = 10.0
+"""A new key is known in both regions after so long."""
 AT_ONCE = 8
 """So many turns are looked for at the same time."""
 SERVED = frozenset({"stream", "whole", "embedding"})
@@ -84,7 +87,8 @@ class RegionStage:
         key_id, secret = await self._ledger.issue_key("regions")
         limit_key = await self._ledger.issue_key("limited", requests_per_minute=60) if drill.has_limit else None
         revoked_id, revoked = await self._ledger.issue_key("revoked")
-        await self._use(revoked)
+        for used in (revoked, secret, *(limit_key or ())[1:]):
+            await self._use(used)
         load = RegionLoad(secret, self._size)
         hammer = Hammer(limit_key[1], 60) if limit_key else None
         scene = RegionScene(ground, load, primary=(await asyncio.to_thread(ground.primary)).name)
@@ -125,10 +129,22 @@ class RegionStage:
         return await asyncio.to_thread(RunningBatch, url_near("us"), secret, self._batch_lines)
 
     async def _use(self, secret: str) -> None:
-        """Have both regions know a key."""
+        """Have both regions know a key, which one that reads from its standby learns a moment later.
+
+        Raises:
+            AuthenticationError: one still does not know it after `KNOWN_S`.
+        """
+        deadline = time.monotonic() + KNOWN_S
         for region in self.ground.regions:
             async with AsyncOpenAI(base_url=url_near(region), api_key=secret) as client:
-                await client.models.list()
+                while True:
+                    try:
+                        await client.models.list()
+                        break
+                    except AuthenticationError:
+                        if time.monotonic() > deadline:
+                            raise
+                    await asyncio.sleep(0.5)
 
     async def _store_file(self, secret: str) -> str:
         async with AsyncOpenAI(base_url=url_near("us"), api_key=secret) as client:
