@@ -62,6 +62,8 @@ def _is_turn(history: Sequence[Call], fault: Fault) -> bool:
 def _judge_charges(history: Sequence[Call], charged: Charged) -> Iterable[Fault]:
     records: dict[str, list[RequestRecord]] = {}
     for record in charged.records:
+        if record.model is None:  # Of the key's other requests, such as those for files.
+            continue
         records.setdefault(record.request_id, []).append(record)
     for request_id, group in records.items():
         if len(group) > 1:

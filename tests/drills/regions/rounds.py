@@ -126,6 +126,7 @@ class RegionStage:
 
     async def _begin_batch(self) -> RunningBatch:
         _, secret = await self._ledger.issue_key("batch")
+        await self._use(secret)
         return await asyncio.to_thread(RunningBatch, url_near("us"), secret, self._batch_lines)
 
     async def _use(self, secret: str) -> None:

@@ -36,7 +36,7 @@ def call(**fields: Any) -> Call:
 def record(request_id: str = "req_1", tokens: int = 1) -> RequestRecord:
     fields = dict.fromkeys(RequestRecord.__dataclass_fields__)
     return RequestRecord(
-        **(fields | {"request_id": request_id, "prompt_tokens": 2, "completion_tokens": tokens})  # type: ignore[arg-type]
+        **(fields | {"request_id": request_id, "model": "m", "prompt_tokens": 2, "completion_tokens": tokens})  # type: ignore[arg-type]
     )
 
 
