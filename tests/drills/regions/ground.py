@@ -42,6 +42,8 @@ class Ground:
         for name, region in self.regions.items():
             region.references = references_of(self.places[name], self.places, self.database.url)
             region.buckets = {one.name: one.bucket_url for one in self.regions.values()}
+        for region in self.regions.values():
+            region.prepare()
         with ThreadPoolExecutor(2) as threads:
             for begun in [threads.submit(region.start_service) for region in self.regions.values()]:
                 begun.result()

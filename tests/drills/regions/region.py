@@ -60,9 +60,12 @@ class Region(Cluster):
         request = urllib.request.Request(f"{self.bucket_url}/manta-{self.name}", method="PUT")
         urllib.request.urlopen(request, timeout=10).close()
 
-    def start_service(self) -> None:
-        """Start Ray, the front and the service on them."""
+    def prepare(self) -> None:
+        """Write the configuration down, and make the environment of all that will run. One region at a time."""
         self.environment = self._environment()
+
+    def start_service(self) -> None:
+        """Start Ray, the front and the service on them, in the environment that `prepare` made."""
         self.start_head()
         until(lambda: self.ask("GET") is not None, START_S, "the dashboard")
         self._start_front(self.node)
