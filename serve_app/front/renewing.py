@@ -55,6 +55,8 @@ class CertificateRenewal:
 
 
 def _served() -> list[ssl.SSLContext]:
-    """Return the contexts of the servers in this process."""
+    """Return the contexts of the servers in this process, also of one that was frozen for the garbage collector."""
+    gc.unfreeze()
     configs = [found for found in gc.get_objects() if type(found) is uvicorn.Config]
+    gc.freeze()
     return [config.ssl for config in configs if config.loaded and config.ssl is not None]
