@@ -417,7 +417,7 @@ def test_a_structural_tag_of_parts_holds_what_comes_after_a_trigger(real_engine,
     parts = [{"begin": "a", "schema": PERSON, "end": "!"}]
     wanted = {"type": "structural_tag", "structures": parts, "triggers": ["a"]}
     fields = {"response_format": wanted, "logit_bias": {str(letter): 100}, "max_tokens": 60}
-    pattern = r'a{\s?"name"\s?:\s?"a{5}"\s?,\s?"age"\s?:\s?\d+\s?}!'
+    pattern = r'a{\s?"name"\s?:\s?"[^"]{0,5}"\s?,\s?"age"\s?:\s?\d+\s?}!'
     assert re.match(pattern, text(ask(**fields)))
     assert re.match(pattern, complete(**fields)["choices"][0]["text"])
 
