@@ -22,7 +22,7 @@ CACHED_TOKENS: Final = "manta.usage.cached_tokens"
 REQUEST_ID: Final = "manta.request_id"
 BATCH_ID: Final = "manta.batch_id"
 SERVICE_TIER: Final = "manta.service_tier"
-NUM_MOVES: Final = "manta.replica_losses"
+NUM_LOSSES: Final = "manta.replica_losses"
 
 OPERATION_NAMES: Final = {
     Operation.CHAT: "chat",

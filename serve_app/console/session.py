@@ -15,8 +15,7 @@ from starlette.responses import Response
 from deployments.limits.contract import GatekeeperUnavailable
 from deployments.state.console.sessions import FAILURES_S, ConsoleSessions, StoredSession
 from deployments.state.identity.principal import Principal
-from serve_app.errors.api import ApiError, NotFound, PermissionDenied, Unavailable
-from serve_app.errors.text import retry_headers
+from serve_app.errors.api import NotFound, PermissionDenied, SignInLimited, Unavailable
 from serve_app.http.middleware import REQUEST_ID
 from serve_app.routes.access import services_of
 from serve_app.services import Services
@@ -29,19 +28,6 @@ MAX_ALL_FAILURES = 1_000
 """From all addresses, during five minutes."""
 _PATH = "/console"
 _MAX_TOKEN_CHARS = 64
-
-
-class SignInLimited(ApiError):
-    """Too many sign-ins have failed."""
-
-    status = 429
-    default_type = "rate_limit_error"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Too many sign-ins have failed. Please wait for five minutes, then try again.",
-            headers=retry_headers(FAILURES_S),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +99,7 @@ async def sign_in(request: Request, secret: str) -> StoredSession | None:
     await sessions.note_failure(address)  # Taken back below: of many at once, none passes the limit.
     from_here, altogether = await sessions.count_failures(address)
     if from_here > MAX_FAILURES or altogether > MAX_ALL_FAILURES:
-        raise SignInLimited
+        raise SignInLimited(FAILURES_S)
     try:
         known = await services.gatekeeper.identify(secret)
     except GatekeeperUnavailable:

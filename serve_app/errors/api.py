@@ -22,6 +22,7 @@
     ├── RateLimited                 429  the key's minute is used up
     ├── QuotaExceeded               429  the account's quota is used up
     ├── ResourceUnavailable         429  there is no place for a flex request
+    ├── SignInLimited               429  too many sign-ins to the console have failed
     ├── ClientGone                  499  the client took the request back
     ├── Unavailable                 503  something the service needs is away; try again
     │   ├── EngineOverloaded        503  every place in the engine is taken
@@ -329,6 +330,19 @@ class QuotaExceeded(ApiError):
     def __init__(self, message: str = "", code: str = "insufficient_quota") -> None:
         message = message or "You exceeded your current quota. Please ask the operator for more."
         super().__init__(message, code=code, headers={"x-should-retry": "false"})
+
+
+class SignInLimited(ApiError):
+    """Too many sign-ins to the console have failed; the next may come in `wait_s` seconds."""
+
+    status = 429
+    default_type = "rate_limit_error"
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(
+            f"Too many sign-ins have failed. Please wait for {render_duration(wait_s)}, then try again.",
+            headers=retry_headers(wait_s),
+        )
 
 
 class ResourceUnavailable(ApiError):

@@ -89,8 +89,8 @@ class RemoteStream:
             span_names.INPUT_TOKENS: usage.prompt_tokens,
             span_names.OUTPUT_TOKENS: usage.completion_tokens,
         }
-        if num_moves := len(self._tries.tried) - 1:
-            attributes[span_names.NUM_MOVES] = num_moves
+        if self._tries.num_losses:
+            attributes[span_names.NUM_LOSSES] = self._tries.num_losses
         note(f"{name} {self._engine.card.id}", began, ended, attributes)
         queued_s, opened = self.summary.queued_s, self._opened_at
         if opened is None or self._first_at is None:
@@ -180,12 +180,13 @@ class Tries:
     """The replicas that a request has tried, and whether it tries more.
 
     The names of those to leave out are in `tried`, the last one at the end. `deadline` is when it gives up, on the
-    clock of the event loop; None as long as no replica has died.
+    clock of the event loop; None as long as no replica has died. `num_losses` replicas have died with it.
     """
 
     def __init__(self, engine: "RemoteEngine") -> None:
         self.tried: list[str] = []
         self.deadline: float | None = None
+        self.num_losses = 0
         self._engine = engine
         self._dead: list[str] = []
         self._num_tries = 0
@@ -229,6 +230,7 @@ class Tries:
             self._num_deaths = 0
         self._num_deaths += 1
         self._engine.num_moved += 1
+        self.num_losses += 1
         self._written_at_death = num_written
         if self._num_deaths == MAX_DEATHS:
             raise error

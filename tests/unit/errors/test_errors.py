@@ -227,6 +227,14 @@ GOLDEN += [
         None,
         "This API key is bound to another region. Send the request to the address of that region.",
     ),
+    (
+        api.SignInLimited(300.0),
+        429,
+        "rate_limit_error",
+        None,
+        None,
+        "Too many sign-ins have failed. Please wait for 5m",
+    ),
     (api.StoresAway("The database is away."), 503, "server_error", None, None, "The database is away."),
     (api.InsufficientStorage(), 507, "server_error", None, None, "There is no room left to store this."),
 ]

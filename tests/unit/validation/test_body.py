@@ -101,7 +101,7 @@ GOLDEN = [
      "Invalid value: 'boss'. Supported values are: 'system', 'developer', 'user', 'assistant', 'tool', and "
      "'function'."),
     ({"response_format": {"type": "xml"}}, "invalid_value", "response_format.type",
-     "Invalid value: 'xml'. Supported values are: 'text', 'json_object', and 'json_schema'."),
+     "Invalid value: 'xml'. Supported values are: 'text', 'json_object', 'json_schema', and 'structural_tag'."),
     ({"reasoning_effort": "huge"}, "invalid_value", "reasoning_effort",
      "Invalid value: 'huge'. Supported values are: 'none', 'minimal', 'low', 'medium', 'high', 'xhigh', and 'max'."),
     ({"prompt_cache_retention": "1h"}, "invalid_value", "prompt_cache_retention",
