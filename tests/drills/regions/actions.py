@@ -73,16 +73,15 @@ async def lose_primary(scene: RegionScene) -> None:
 
 
 def lose_bucket(away_s: float) -> RegionAction:
-    """Return what ends the S3 server of the primary's region, and starts an empty one later."""
+    """Return what has the S3 server of the primary's region answer nothing, and answer again later."""
 
     async def act(scene: RegionScene) -> None:
         region = await asyncio.to_thread(scene.ground.primary)
-        server = region.node.containers["s3"]
         scene.at = scene.load.now
-        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(region.silence_bucket)
         await asyncio.sleep(away_s)
         scene.until = scene.load.now
-        await asyncio.to_thread(region.start_bucket)
+        await asyncio.to_thread(region.wake_bucket)
 
     return act
 

@@ -80,16 +80,15 @@ class Ground:
     def lose(self, region: Region) -> None:
         """Take a region's power away: it is off every network before its processes end."""
         self.link.cut()
-        region.node.kill()
+        region.lose()
 
     def restore(self, region: Region) -> None:
         """Start a region again, with what it ran before.
 
         Its Ray, which has its tables in memory, is given the configuration, as KubeRay does by itself.
         """
-        region.node.restart()
+        region.restore()
         self.link.heal()
-        region.make_bucket_when_up()
         until(lambda: region.ask("GET") is not None, START_S, "the dashboard")
         region.deploy(region.config())
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 import yaml
 from rich.console import Console
 
@@ -50,15 +51,38 @@ class Region(Cluster):
         """Start the S3 server; return when it has the bucket."""
         code = f"from moto.server import main; main(['-H', '{self.node.address}', '-p', '{S3_PORT}'])"
         self.node.start("s3", [sys.executable, "-c", code], {"PATH": os.environ["PATH"]})
-        self.make_bucket_when_up()
-
-    def make_bucket_when_up(self) -> None:
-        """Make the region's bucket, which a server that was started again has forgotten: it keeps all in memory."""
         until_answered(self._make_bucket, 60, "the S3 server")
 
     def _make_bucket(self) -> None:
         request = urllib.request.Request(f"{self.bucket_url}/manta-{self.name}", method="PUT")
         urllib.request.urlopen(request, timeout=10).close()
+
+    def lose(self) -> None:
+        """Take the region off the network and end what runs there, but for what is in its bucket, which lasts."""
+        self.node.cut()
+        for name, container in self.node.containers.items():
+            if name != "s3":
+                container.kill()
+
+    def restore(self) -> None:
+        """Put the region back on the network, and start again what ran there."""
+        self.node.heal()
+        for name, container in self.node.containers.items():
+            if name != "s3":
+                container.start()
+
+    def silence_bucket(self) -> None:
+        """Have the S3 server answer nothing, without a word to anybody."""
+        for process in self._bucket_processes():
+            process.suspend()
+
+    def wake_bucket(self) -> None:
+        """Have the S3 server answer again, with what it had."""
+        for process in self._bucket_processes():
+            process.resume()
+
+    def _bucket_processes(self) -> list[psutil.Process]:
+        return self.node.processes(lambda title: "moto.server" in title)
 
     def prepare(self) -> None:
         """Write the configuration down, and make the environment of all that will run. One region at a time."""
