@@ -189,10 +189,11 @@ class ChatAnswer:
 
     def _summary(self) -> dict[str, Any]:
         usage = self.usage
+        waited = {} if self._queued_s is None else {"queued_s": self._queued_s}
         return {
             "usage": [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens],
             "finish_reasons": self.finish_reasons,
-            "queued_s": self._queued_s,
+            **waited,
         }
 
 

@@ -98,17 +98,21 @@ class Database:
         """Whether the primary was there when it was needed last."""
         return self._lost_at is None
 
-    async def repeat(self, work: Callable[[bool], Awaitable[T]]) -> T:
+    async def repeat(self, work: Callable[[bool], Awaitable[T]], patience_s: float = 0.0) -> T:
         """Return the result of `work`, which runs again where the primary was lost while it ran.
 
         Its argument is whether it runs again: the try before may have been committed, although that was not heard of.
+        Where there are several servers, it waits `patience_s` for the next primary if that is longer than usual: for
+        what cannot be asked for again.
         """
-        is_again = False
+        is_again, until = False, None
         while True:
             try:
                 return await work(is_again)
             except DBAPIError as error:
-                if not (lost_server(error) or lacks_primary(error)) or not self._may_wait():
+                until = time.monotonic() + patience_s if until is None else until
+                is_patient = self._stale is not None and time.monotonic() < until
+                if not (lost_server(error) or lacks_primary(error)) or not (self._may_wait() or is_patient):
                     raise
             is_again = True
             await asyncio.sleep(_LOOK_AGAIN_S)

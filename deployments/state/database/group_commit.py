@@ -20,10 +20,11 @@ _MAX_TOGETHER = 64
 class GroupCommit:
     """Inserts rows into one database; of each caller's rows, either all are inserted or none."""
 
-    def __init__(self, database: Database, tables: Sequence[Table]) -> None:
-        """Take the tables in the order in which their rows are inserted."""
+    def __init__(self, database: Database, tables: Sequence[Table], patience_s: float = 0.0) -> None:
+        """Take the tables in the order in which their rows are inserted; `patience_s` is that of `Database.repeat`."""
         self._database = database
         self._tables = tables
+        self._patience_s = patience_s
         self._waiting: list[tuple[Rows, asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
 
@@ -70,5 +71,6 @@ class GroupCommit:
                     connection.execute(self._database.insert(table, is_again=is_again), rows)
 
         await self._database.repeat(
-            lambda is_again: self._database.write_at_once(lambda connection: write(connection, is_again))
+            lambda is_again: self._database.write_at_once(lambda connection: write(connection, is_again)),
+            self._patience_s,
         )

@@ -35,6 +35,8 @@ from deployments.state.responses.values import Item, PastTurn, StoredTurn, TurnM
 ITEMS, RESPONSE = b"response items", b"response"
 UNFINISHED = ("queued", "in_progress")
 _SWEPT_AT_ONCE = 500
+_PATIENCE_S = 45.0
+"""How long a finished response waits for a primary: longer than the loss of a region takes, for its tokens are paid."""
 
 
 class ResponseStore:
@@ -44,7 +46,7 @@ class ResponseStore:
         self._database = database
         self._vault = vault
         self._clock = clock
-        self._saving = GroupCommit(database, (table, response_items))
+        self._saving = GroupCommit(database, (table, response_items), _PATIENCE_S)
 
     async def save(
         self,
@@ -93,7 +95,7 @@ class ResponseStore:
                 append_items(connection, account_key, account, conversation_id, added, expires_at)
 
         # A commit that was not heard of is found by its id when the write is repeated.
-        await self._database.repeat(lambda is_again: self._database.write_at_once(write))
+        await self._database.repeat(lambda is_again: self._database.write_at_once(write), _PATIENCE_S)
         return stored
 
     async def load(self, account: str, response_id: str) -> StoredTurn | None:

@@ -7,7 +7,7 @@ from deployments.models.contract.steps import Written, unpack
 
 
 class Collected:
-    """A reply that keeps what it is given."""
+    """A reply that keeps what it is given, the time in the queue apart."""
 
     def __init__(self):
         self.pieces: list[bytes] = []
@@ -15,6 +15,7 @@ class Collected:
         self.writes: list[bytes] = []
         self.last = b""
         self.summary: dict | None = None
+        self.queued_s: float | None = None
         self.first = asyncio.Event()
 
     def write(self, piece, note=b""):
@@ -25,6 +26,7 @@ class Collected:
         self.first.set()
 
     def end(self, summary, last=b""):
+        self.queued_s = summary.pop("queued_s", None)  # No two answers wait for the same time.
         self.summary, self.last = summary, last
         if last:
             self.pieces.append(last)
