@@ -11,7 +11,8 @@ from sqlalchemy import select
 
 from batch.stores import Stores
 from deployments.state.batches.rows import NewBatch
-from deployments.state.database.tables import batch_segments, usage
+from deployments.state.database.tables import batch_segments
+from deployments.state.database.usage_tables import USAGE as USAGE_TABLES
 from deployments.state.files.content import NewFile
 from tests.contract.batches.process import run
 from tests.contract.http.answers import MODEL, USAGE
@@ -112,7 +113,7 @@ class Runs:
         assert failed == sorted(given_up)
         assert len({one["id"] for one in answers}) == NUM_LINES
         async with self.stores.database.read() as connection:
-            rows = (await connection.execute(select(usage))).mappings().all()
+            rows = (await connection.execute(select(USAGE_TABLES["1d"]))).mappings().all()
             assert (await connection.execute(select(batch_segments))).all() == []
         assert sum(row["num_requests"] for row in rows) == NUM_LINES
         assert sum(row["prompt_tokens"] for row in rows) == num_done * USAGE.prompt_tokens

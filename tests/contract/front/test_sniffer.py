@@ -4,7 +4,6 @@ Without TLS the word must be seen, or this test could not fail.
 """
 
 import asyncio
-import contextlib
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -47,9 +46,12 @@ class Sniffer:
         self._thread.start()
 
     def _collect(self) -> None:
-        while not self._is_over.is_set():
-            with contextlib.suppress(TimeoutError):
+        while True:
+            try:
                 self._seen.append(self._packets.recv(65_536 + 64))
+            except TimeoutError:  # All that came before the end has been read.
+                if self._is_over.is_set():
+                    return
 
     def close(self) -> list[bytes]:
         """Stop; return the packets."""
