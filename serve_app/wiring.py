@@ -21,6 +21,7 @@ from deployments.limits.client.left_records import LeftRecords
 from deployments.limits.client.record_journal import open_journal
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.client.stored_keys import StoredKeys
+from deployments.limits.gatekeeper import share_of
 from deployments.limits.snapshots import used_in_minute
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.client.startup import ModelStartup
@@ -126,7 +127,7 @@ async def wire(
 
     # The gatekeeper: keys, limits, the request log.
     transport = RayTransport()
-    gatekeeper = GatekeeperClient(transport, state.pepper, stored_keys=StoredKeys(keys))
+    gatekeeper = GatekeeperClient(transport, state.pepper, stored_keys=StoredKeys(keys), share=share_of(state))
     records_dir = state.state_dir / "records"
     request_log = ShippedRequestLog(transport, journal=open_journal(records_dir))
     left_records = LeftRecords(records_dir, transport)

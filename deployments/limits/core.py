@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Journal, Ledger
 from deployments.limits.messages import Ask, Identified, Lease, Standing, SyncReply, SyncRequest
+from deployments.limits.shares import WHOLE, Share
 from deployments.limits.window import Shortage
 from deployments.state.identity.keys import StoredKey
 
@@ -32,7 +33,7 @@ class GatekeeperCore:
     """Answers the messages of clients.
 
     If charges since `lost_since` are missing, it grants nothing for RECOVERY_S seconds, in which every client reports
-    what it was granted since.
+    what it was granted since. It admits `share` of every limit.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class GatekeeperCore:
         *,
         journal: Journal | None = None,
         lost_since: float | None = None,
+        share: Share = WHOLE,
     ) -> None:
         self.lock = threading.Lock()
         self.keyring = keyring
@@ -50,6 +52,7 @@ class GatekeeperCore:
         self.clock = clock
         self._journal = journal
         self._lost_since = lost_since
+        self._share = share
         self._recovering_until = 0.0 if lost_since is None else clock() + RECOVERY_S
         self._clients: dict[str, _Client] = {}
         for key_id in ledger.key_ids():
@@ -141,7 +144,8 @@ class GatekeeperCore:
         principal = self.keyring.principal(key_id)
         if principal is None:
             return False
-        self.ledger.set_limits(key_id, principal.requests_per_minute, principal.tokens_per_minute)
+        requests = self._share.of(principal.requests_per_minute)
+        self.ledger.set_limits(key_id, requests, self._share.of(principal.tokens_per_minute))
         return True
 
     def _standings(self, message: SyncRequest, now: float) -> dict[str, Standing]:

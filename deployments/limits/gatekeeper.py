@@ -24,6 +24,7 @@ from deployments.limits.journal import FileJournal, read_journal
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Ledger
 from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
+from deployments.limits.shares import Share
 from deployments.limits.snapshots import Snapshot, load_snapshot, save_snapshot
 from deployments.limits.window import WINDOW_S
 from deployments.state.config import ResolvedState
@@ -150,13 +151,18 @@ class GatekeeperProcess:
     async def _start(self) -> None:
         database = await connect(self._state.database_url)
         store = KeyStore(database, self._state.pepper, self._state.config.tiers)
-        snapshot = await load_snapshot(database)
+        snapshot = await load_snapshot(database, self._state.region_name)
         restored = _restore(snapshot, self._state.state_dir / "limiter")
         keyring = Keyring()
         keyring.apply(*await store.changes_since(0))
         keyring.start_here()
         core = GatekeeperCore(
-            keyring, restored.ledger, restored.clock, journal=restored.journal, lost_since=restored.lost_since
+            keyring,
+            restored.ledger,
+            restored.clock,
+            journal=restored.journal,
+            lost_since=restored.lost_since,
+            share=share_of(self._state),
         )
         core.restore_serials(restored.serials)
         self._database, self._store, self._usage = database, store, UsageStore(database)
@@ -194,7 +200,7 @@ class GatekeeperProcess:
             with core.lock:
                 charges.append(core.ledger.charges(key_id, now))
         try:
-            await save_snapshot(database, Snapshot(journal.journal_id, segment, now, charges))
+            await save_snapshot(database, Snapshot(journal.journal_id, segment, now, charges), self._state.region_name)
         except BaseException:
             with core.lock:
                 core.ledger.mark_changed(key_ids)
@@ -234,6 +240,12 @@ def fingerprint(state: ResolvedState) -> str:
         repr(state.tls),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def share_of(state: ResolvedState) -> Share:
+    """Return the share of every limit that this region admits."""
+    region = state.region
+    return Share() if region is None else Share.of_region(region.name, [region.name, *region.others])
 
 
 class _Restored(NamedTuple):

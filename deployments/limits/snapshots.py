@@ -31,22 +31,30 @@ class Snapshot(NamedTuple):
     charges: list[Charges]
 
 
-async def load_snapshot(database: Database) -> Snapshot | None:
-    """Return the last snapshot; None if there never was one."""
+async def load_snapshot(database: Database, region: str = "") -> Snapshot | None:
+    """Return the last snapshot of a region; None if there never was one.
+
+    A region without one continues from that of the time before it had a name.
+    """
     async with database.read() as connection:
-        state = (await connection.execute(select(limiter_state).where(limiter_state.c.name == _NAME))).one_or_none()
+        named = limiter_state.c.name == _NAME, limiter_state.c.region.in_({region, ""})
+        query = select(limiter_state).where(*named).order_by(limiter_state.c.region.desc()).limit(1)
+        state = (await connection.execute(query)).one_or_none()
         if state is None:
             return None
-        query = select(limiter_charges).where(limiter_charges.c.at >= state.at - _KEPT_S)
+        query = select(limiter_charges).where(
+            limiter_charges.c.region == state.region, limiter_charges.c.at >= state.at - _KEPT_S
+        )
         rows = (await connection.execute(query)).all()
     charges = [Charges(r.key_id, r.version, _unpack(r.requests), _unpack(r.tokens)) for r in rows]
     return Snapshot(state.journal, state.segment, state.at, charges)
 
 
-async def save_snapshot(database: Database, snapshot: Snapshot) -> None:
-    """Save the charged keys of a snapshot, beside those saved earlier, and its place in the journal."""
+async def save_snapshot(database: Database, snapshot: Snapshot, region: str = "") -> None:
+    """Save the charged keys of a region's snapshot, beside those saved earlier, and its place in the journal."""
     rows = [
         {
+            "region": region,
             "key_id": charges.key_id,
             "at": snapshot.at,
             "version": charges.number,
@@ -57,17 +65,24 @@ async def save_snapshot(database: Database, snapshot: Snapshot) -> None:
     ]
     async with database.write() as connection:
         if rows:
-            await connection.execute(database.upsert(limiter_charges, ["key_id"]), rows)
+            await connection.execute(database.upsert(limiter_charges, ["region", "key_id"]), rows)
         old = limiter_charges.c.at < snapshot.at - _KEPT_S
-        await connection.execute(delete(limiter_charges).where(old))
-        state = {"name": _NAME, "journal": snapshot.journal_id, "segment": snapshot.segment, "at": snapshot.at}
-        await connection.execute(database.upsert(limiter_state, ["name"]), [state])
+        await connection.execute(delete(limiter_charges).where(limiter_charges.c.region == region, old))
+        state = {
+            "region": region,
+            "name": _NAME,
+            "journal": snapshot.journal_id,
+            "segment": snapshot.segment,
+            "at": snapshot.at,
+        }
+        await connection.execute(database.upsert(limiter_state, ["region", "name"]), [state])
 
 
 async def used_in_minute(database: Database, key_ids: Sequence[str], now: float) -> dict[str, tuple[int, int]]:
-    """Return how many requests and tokens count against the minute of each key at `now`, as of the last snapshot.
+    """Return how many requests and tokens count against the minute of each key at `now`.
 
-    Keys that were not charged are left out. Room that is leased to an ingress replica counts as used.
+    It is the sum over all regions, as of their last snapshots. Keys that were not charged are left out.
+    Room that is leased to an ingress replica counts as used.
     """
     used: dict[str, tuple[int, int]] = {}
     async with database.read() as connection:
@@ -79,7 +94,8 @@ async def used_in_minute(database: Database, key_ids: Sequence[str], now: float)
                 counts = [
                     sum(a for at, a in _unpack(data) if at + WINDOW_S > now) for data in (row.requests, row.tokens)
                 ]
-                used[row.key_id] = (counts[0], counts[1])
+                requests, tokens = used.get(row.key_id, (0, 0))
+                used[row.key_id] = (requests + counts[0], tokens + counts[1])
     return used
 
 

@@ -14,6 +14,7 @@ from deployments.limits.client.leases import KeyLeases
 from deployments.limits.client.sync_loop import SyncLoop
 from deployments.limits.contract import Decision, Denied, GatekeeperUnavailable, Granted, Quota
 from deployments.limits.messages import Ask, Transport
+from deployments.limits.shares import WHOLE, Share
 from deployments.limits.window import WINDOW_S
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.secret import can_be_secret
@@ -44,13 +45,15 @@ class GatekeeperClient:
         pepper: bytes,
         *,
         stored_keys: StoredKeys | None = None,
+        share: Share = WHOLE,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         background: bool = True,
     ) -> None:
         self._keys = KeyCache(transport, pepper, stored_keys, clock, wall, sleep)
-        self._sync_loop = SyncLoop(transport, self._keys, clock, wall, sleep)
+        self._sync_loop = SyncLoop(transport, self._keys, clock, wall, sleep, share)
+        self._share = share
         self.counts = self._sync_loop.counts
         self._states = self._sync_loop.states
         self._clock = clock
@@ -97,9 +100,10 @@ class GatekeeperClient:
         state.used_at = now = self._clock()
         if state.tokens.take(tokens, now):
             return state.tokens.granted
-        if tokens > principal.tokens_per_minute:
-            used = principal.tokens_per_minute - state.quota(principal, now).remaining_tokens
-            return Denied("tokens", principal.tokens_per_minute, used, tokens, None)
+        limit = self._share.of(principal.tokens_per_minute)
+        if tokens > limit:
+            used = limit - state.quota(principal, now, self._share).remaining_tokens
+            return Denied("tokens", limit, used, tokens, None)
         return await self._ask(state, principal, 0, tokens, now)
 
     def settle(self, principal: Principal, *, granted: Granted, reserved: int, used: int) -> None:
@@ -119,7 +123,7 @@ class GatekeeperClient:
     def quota(self, principal: Principal) -> Quota:
         """Return what the key has left, as this process knows it."""
         state = self._states.get(principal.key_id) or self._new_state(principal)
-        return state.quota(principal, self._clock())
+        return state.quota(principal, self._clock(), self._share)
 
     async def tick(self) -> None:
         """Renew leases, refund what was not used, and sync with the gatekeeper when that is due."""

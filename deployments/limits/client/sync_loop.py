@@ -18,6 +18,7 @@ from deployments.limits.client.key_cache import AWAY_AFTER_S, RETRY_S, KeyCache
 from deployments.limits.client.leases import KeyLeases
 from deployments.limits.contract import Decision, Denied, Granted
 from deployments.limits.messages import Ask, Lease, Posting, SyncReply, SyncRequest, Transport, TransportDown
+from deployments.limits.shares import WHOLE, Share
 from deployments.limits.window import Shortage
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,9 @@ class SyncLoop:
         clock: Callable[[], float],
         wall: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
+        share: Share = WHOLE,
     ) -> None:
+        self._share = share
         self.client_id = secrets.token_hex(8)
         self.states: dict[str, KeyLeases] = {}
         self.live: set[KeyLeases] = set()
@@ -129,8 +132,10 @@ class SyncLoop:
     def decide_alone(self, state: KeyLeases, requests: int, tokens: int) -> Decision:
         """Decide within this process's share of the limits, in which earlier grants count."""
         self.counts["decided_alone"] += 1
-        limits = state.principal.requests_per_minute, state.principal.tokens_per_minute
-        shares = max(1, limits[0] // self._num_clients), max(1, limits[1] // self._num_clients)
+        of, principal = self._share.of, state.principal
+        limits = of(principal.requests_per_minute), of(principal.tokens_per_minute)
+        requests_share, tokens_share = (min(limit, max(1, limit // self._num_clients)) for limit in limits)
+        shares = requests_share, tokens_share
         taken = state.take_alone(requests, tokens, self.now_at(), shares)
         if isinstance(taken, Granted):
             self.unreported.add(state)

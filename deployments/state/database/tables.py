@@ -114,10 +114,11 @@ usage = Table(
     Index("ix_usage_day", "day"),
 )
 
-# The charges of each key at the gatekeeper's last snapshot; see deployments.limits.snapshots.
+# The charges of each key at the last snapshot of a region's gatekeeper; see deployments.limits.snapshots.
 limiter_state = Table(
     "limiter_state",
     metadata,
+    Column("region", String(16), primary_key=True),
     Column("name", String(32), primary_key=True),
     Column("journal", String(40), nullable=False),
     Column("segment", BigInteger, nullable=False),
@@ -127,6 +128,7 @@ limiter_state = Table(
 limiter_charges = Table(
     "limiter_charges",
     metadata,
+    Column("region", String(16), primary_key=True),
     Column("key_id", String(40), primary_key=True),
     Column("at", Double, nullable=False, index=True),
     Column("version", BigInteger, nullable=False),

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "v0016_usage_rollups"
-down_revision = "v0014_regions"
+down_revision = "v0015_limiter_regions"
 
 _COUNTS = (
     "num_requests",
