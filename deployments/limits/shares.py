@@ -5,10 +5,12 @@ know of each other.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import Self
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Share:
     """The part of the `index`th of `count` regions; the default is that of the only one."""
 
     index: int = 0

@@ -5,15 +5,20 @@
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import delete, select
+from sqlalchemy import ColumnElement, Table, delete, select
 
 from deployments.limits.ledger import Charges
 from deployments.limits.window import WINDOW_S
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import id_groups
-from deployments.state.database.tables import limiter_charges, limiter_state
+from deployments.state.database.tables import (
+    limiter_charges,
+    limiter_state,
+    region_limiter_charges,
+    region_limiter_state,
+)
 
 _NAME = "gatekeeper"
 _ENTRY = struct.Struct("<dq")
@@ -36,46 +41,51 @@ async def load_snapshot(database: Database, region: str = "") -> Snapshot | None
 
     A region without one continues from that of the time before it had a name.
     """
+    found = None
     async with database.read() as connection:
-        named = limiter_state.c.name == _NAME, limiter_state.c.region.in_({region, ""})
-        query = select(limiter_state).where(*named).order_by(limiter_state.c.region.desc()).limit(1)
-        state = (await connection.execute(query)).one_or_none()
-        if state is None:
-            return None
-        query = select(limiter_charges).where(
-            limiter_charges.c.region == state.region, limiter_charges.c.at >= state.at - _KEPT_S
-        )
-        rows = (await connection.execute(query)).all()
-    charges = [Charges(r.key_id, r.version, _unpack(r.requests), _unpack(r.tokens)) for r in rows]
-    return Snapshot(state.journal, state.segment, state.at, charges)
+        for of in dict.fromkeys((region, "")):
+            states, charges = _tables_of(of)
+            named = states.c.name == _NAME, *_in_region(states, of)
+            state = (await connection.execute(select(states).where(*named))).one_or_none()
+            if state is not None:
+                recent = charges.c.at >= state.at - _KEPT_S, *_in_region(charges, of)
+                found = state, (await connection.execute(select(charges).where(*recent))).all()
+                break
+    if found is None:
+        return None
+    state, rows = found
+    charged = [Charges(r.key_id, r.version, _unpack(r.requests), _unpack(r.tokens)) for r in rows]
+    return Snapshot(state.journal, state.segment, state.at, charged)
 
 
 async def save_snapshot(database: Database, snapshot: Snapshot, region: str = "") -> None:
     """Save the charged keys of a region's snapshot, beside those saved earlier, and its place in the journal."""
+    states, charges = _tables_of(region)
+    of_region = {"region": region} if region else {}
     rows = [
         {
-            "region": region,
-            "key_id": charges.key_id,
+            **of_region,
+            "key_id": charged.key_id,
             "at": snapshot.at,
-            "version": charges.number,
-            "requests": _pack(charges.requests),
-            "tokens": _pack(charges.tokens),
+            "version": charged.number,
+            "requests": _pack(charged.requests),
+            "tokens": _pack(charged.tokens),
         }
-        for charges in snapshot.charges
+        for charged in snapshot.charges
     ]
     async with database.write() as connection:
         if rows:
-            await connection.execute(database.upsert(limiter_charges, ["region", "key_id"]), rows)
-        old = limiter_charges.c.at < snapshot.at - _KEPT_S
-        await connection.execute(delete(limiter_charges).where(limiter_charges.c.region == region, old))
+            await connection.execute(database.upsert(charges, [*of_region, "key_id"]), rows)
+        old = charges.c.at < snapshot.at - _KEPT_S, *_in_region(charges, region)
+        await connection.execute(delete(charges).where(*old))
         state = {
-            "region": region,
+            **of_region,
             "name": _NAME,
             "journal": snapshot.journal_id,
             "segment": snapshot.segment,
             "at": snapshot.at,
         }
-        await connection.execute(database.upsert(limiter_state, ["region", "name"]), [state])
+        await connection.execute(database.upsert(states, [*of_region, "name"]), [state])
 
 
 async def used_in_minute(database: Database, key_ids: Sequence[str], now: float) -> dict[str, tuple[int, int]]:
@@ -87,16 +97,26 @@ async def used_in_minute(database: Database, key_ids: Sequence[str], now: float)
     used: dict[str, tuple[int, int]] = {}
     async with database.read() as connection:
         for ids in id_groups(key_ids):
-            query = select(limiter_charges).where(
-                limiter_charges.c.key_id.in_(ids), limiter_charges.c.at >= now - _KEPT_S
-            )
-            for row in (await connection.execute(query)).all():
+            rows: list[Any] = []
+            for table in (limiter_charges, region_limiter_charges):
+                query = select(table).where(table.c.key_id.in_(ids), table.c.at >= now - _KEPT_S)
+                rows += (await connection.execute(query)).all()
+            for row in rows:
                 counts = [
                     sum(a for at, a in _unpack(data) if at + WINDOW_S > now) for data in (row.requests, row.tokens)
                 ]
                 requests, tokens = used.get(row.key_id, (0, 0))
                 used[row.key_id] = (requests + counts[0], tokens + counts[1])
     return used
+
+
+def _tables_of(region: str) -> tuple[Table, Table]:
+    """Return the tables of the state and the charges of a region, of the only one where it has no name."""
+    return (region_limiter_state, region_limiter_charges) if region else (limiter_state, limiter_charges)
+
+
+def _in_region(table: Table, region: str) -> list[ColumnElement[bool]]:
+    return [table.c.region == region] if region else []
 
 
 def _pack(entries: list[tuple[float, int]]) -> bytes:

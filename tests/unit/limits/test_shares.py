@@ -1,9 +1,16 @@
-"""Shares of regions: they add up to the limit."""
+"""Shares of regions: they add up to the limit, and no minute over all regions holds more than it."""
 
+import asyncio
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.limits.contract import Granted
 from deployments.limits.shares import Share
+from tests.twins.gatekeeper import TestClock
+from tests.unit.limits.memory import World, admit, principal_of, secret_of
+from tests.unit.limits.test_limits_shared_by_clients import most_in_any_minute
 
 
 @given(st.integers(0, 10**9), st.sets(st.sampled_from("abcdefgh"), min_size=1))
@@ -16,3 +23,68 @@ def test_the_shares_of_all_regions_add_up_to_the_limit(limit: int, names: set[st
 
 def test_the_first_region_has_the_only_request() -> None:
     assert [Share.of_region(name, "ba").of(1) for name in "ab"] == [1, 0]
+
+
+LIMIT = 7
+REGIONS = ("asia", "us")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("admit"), st.integers(0, 1), st.integers(1, 10)),
+        st.tuples(st.just("advance"), st.integers(0, 1), st.integers(0, 40)),
+        st.tuples(st.just("kill"), st.integers(0, 1), st.just(0)),
+        st.tuples(st.just("cut"), st.integers(0, 1), st.just(0)),
+        st.tuples(st.just("heal"), st.integers(0, 1), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+def regions() -> list[World]:
+    """Return a gatekeeper for each region, which share nothing but the time."""
+    clock = TestClock()
+    key = principal_of("key", LIMIT, 1_000)
+    return [World(key, share=Share.of_region(name, REGIONS), clock=clock) for name in REGIONS]
+
+
+async def play(steps) -> list[tuple[float, int]]:
+    """Return when requests were admitted, in either region, each one counted."""
+    worlds = regions()
+    clients = [world.client() for world in worlds]
+    principal = principal_of("key", LIMIT, 1_000)
+    for client in clients:
+        await client.identify(secret_of("key"))
+    admitted = []
+    for step, number, amount in steps:
+        world, client = worlds[number], clients[number]
+        if step == "admit":
+            for _ in range(amount):
+                if isinstance(await client.admit(principal), Granted):
+                    admitted.append((world.clock(), 1))
+        elif step == "advance":
+            world.clock.advance(amount)
+            await client.tick()
+        elif step == "kill":
+            world.kill()
+        else:
+            world.is_down = step == "cut"
+    return admitted
+
+
+@given(STEPS)
+def test_no_minute_over_both_regions_holds_more_than_the_limit(steps) -> None:
+    assert most_in_any_minute(asyncio.run(play(steps))) <= LIMIT
+
+
+@pytest.mark.parametrize(("number", "share"), [(0, 4), (1, 3)])
+async def test_a_region_serves_its_share_whatever_the_other_does(number: int, share: int) -> None:
+    world = regions()[number]
+    client = world.client()
+    principal = await client.identify(secret_of("key"))
+    assert (await admit(client, principal, 10)).count(True) == share
+    quota = client.quota(principal)
+    assert (quota.limit_requests, quota.remaining_requests) == (share, 0)
+    granted = await client.reserve(principal, 501)
+    assert (granted.limit, granted.requested) == (500, 501)
+    world.clock.advance(61)
+    world.is_down = True
+    assert (await admit(client, principal, 10)).count(True) == share
