@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from deployments.limits.contract import Gatekeeper
 from deployments.models.client.startup import ModelStartup
 from deployments.models.contract.engine import ModelDirectory
+from deployments.models.price import NO_PRICES, Prices
 from deployments.state.audit.log import AuditLog
 from deployments.state.batches.store import BatchStore
 from deployments.state.console.sessions import ConsoleSessions
@@ -86,6 +87,7 @@ class Services:
     tiers: Tiers = field(default_factory=Tiers)
     body_bounds: BodyLimits = field(default_factory=BodyLimits)
     startup: ModelStartup = field(default_factory=ModelStartup)
+    prices: Prices = NO_PRICES
     currency: str = "usd"
     region: str = ""
     console: ConsoleSessions | None = None

@@ -235,6 +235,7 @@ async def wire(
         request_log=RequestLogReader(database),
         audit=AuditLog(database),
         used_in_minute=partial(used_in_minute, database),
+        prices=prices,
         currency=config.currency,
         region=state.region_name,
         console=ConsoleSessions(database),

@@ -57,6 +57,10 @@ class Prices:
     def __init__(self, prices: Mapping[str, PriceConfig | None]) -> None:
         self._prices = {model: price for model, price in prices.items() if price is not None}
 
+    def of(self, model: str | None) -> PriceConfig | None:
+        """Return the price of a model or of an adapter's model; None where there is none."""
+        return self._prices.get((model or "").partition(":")[0])
+
     def costs(
         self,
         model: str | None,
@@ -68,7 +72,7 @@ class Prices:
         is_batch: bool = False,
     ) -> Costs:
         """Return the cost of a request; none for a model without a price. `cached_tokens` are part of the prompt's."""
-        price = self._prices.get((model or "").partition(":")[0])
+        price = self.of(model)
         if price is None:
             return NO_COSTS
         percent = price.batch_percent if is_batch else price.flex_percent if is_flex else _PER_PERCENT

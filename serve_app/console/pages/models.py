@@ -9,7 +9,9 @@ from serve_app.operations.scopes import may_see
 
 async def show_models(visit: Visit) -> Response:
     """Show the models."""
-    return visit.page("models.html", models=[(card, _abilities(card)) for card in visible_cards(visit)])
+    cards = visible_cards(visit)
+    prices = {card.id: price for card in cards if (price := visit.services.prices.of(card.id)) is not None}
+    return visit.page("models.html", models=[(card, _abilities(card)) for card in cards], prices=prices)
 
 
 def visible_cards(visit: Visit) -> list[ModelCard]:

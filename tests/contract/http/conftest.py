@@ -165,6 +165,7 @@ class World:
                 request_log=self.request_log,
                 audit=self.audit,
                 used_in_minute=self.used_in_minute,
+                prices=self.prices,
                 webhooks=self.webhooks,
                 webhook_sender=self.webhook_sender,
                 body_bounds=self.bounds,

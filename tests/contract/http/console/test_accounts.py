@@ -8,6 +8,7 @@ from time import time
 
 import pytest
 
+from deployments.models.price import NO_PRICES, PriceConfig, Prices
 from deployments.state.identity.keys import NewKey
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
@@ -292,3 +293,17 @@ async def test_changes_of_keys_are_in_the_audit_log_under_the_session(world, vis
     refused = await operator.send("/console/operator/keys", account="<x>", tier="none")
     assert refused.status_code == 400
     assert "&lt;x&gt;" in refused.text
+
+
+@pytest.fixture(params=[NO_PRICES, Prices({MODEL: PriceConfig(input=2.5, output=10)})], ids=["without", "with"])
+def priced(world, request) -> bool:
+    """Whether the model has a price; it is known before the application is made."""
+    world.prices = request.param
+    return world.prices is not NO_PRICES
+
+
+async def test_models_show_their_price_where_they_have_one(priced, visit, secrets):
+    browser = visit()
+    await browser.sign_in(secrets["acct_one"])
+    text = await browser.read("/console/models")
+    assert ("for a million tokens" in text, "2.5 / 2.5 / 10.0" in text) == (priced, priced)
