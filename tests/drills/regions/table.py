@@ -56,9 +56,7 @@ REGION_DRILLS: tuple[RegionDrill, ...] = (
     RegionDrill(
         "link cut for 60 s", cut_link(60), RegionPromise("needs primary"), watch_s=90.0, has_limit=True, is_held=False
     ),
-    RegionDrill(
-        "region with the primary", lose_region(has_primary=True, away_s=60), _LOST, watch_s=80.0, is_held=False
-    ),
+    RegionDrill("region with the primary", lose_region(has_primary=True, away_s=60), _LOST, watch_s=80.0),
     RegionDrill(
         "region without the primary", lose_region(has_primary=False, away_s=40), _LOST, watch_s=60.0, is_held=False
     ),
