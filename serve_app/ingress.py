@@ -19,6 +19,7 @@ from deployments.state.config import ResolvedState
 from serve_app.asgi import create_asgi_app
 from serve_app.config import ServiceConfig
 from serve_app.front.door import FrontDoor
+from serve_app.front.limits_door import LimitsDoor
 from serve_app.http.request_ids import OwnRequestIds
 from serve_app.telemetry.log import log_to
 from serve_app.wiring import wire
@@ -67,7 +68,9 @@ class Ingress:
         gc.collect()
         gc.freeze()
         wired = self._wired
-        app = create_asgi_app(wired.services)
+        app: ASGIApp = create_asgi_app(wired.services)
+        if wired.lender is not None:
+            app = LimitsDoor(app, wired.lender)
         return OwnRequestIds(FrontDoor(app, wired.front_trust, wired.presence.others, wired.standing))
 
     async def __del__(self) -> None:

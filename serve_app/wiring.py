@@ -22,6 +22,7 @@ from deployments.limits.client.record_journal import open_journal
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.client.stored_keys import StoredKeys
 from deployments.limits.gatekeeper import share_of
+from deployments.limits.regions.proof import RegionTrust
 from deployments.limits.snapshots import used_in_minute
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.client.startup import ModelStartup
@@ -47,6 +48,7 @@ from deployments.webhooks.sending import WebhookSender
 from serve_app.config import ServiceConfig
 from serve_app.front.door import ReplicaStanding
 from serve_app.front.drained import DrainWatch
+from serve_app.front.limits_door import Lender
 from serve_app.front.presence import Presence, own_address
 from serve_app.front.renewing import CertificateRenewal
 from serve_app.front.trust import FrontTrust
@@ -82,6 +84,7 @@ class Wired:
     region: str
     drain_watch: DrainWatch | None
     renewal: CertificateRenewal | None
+    lender: Lender | None
     closing: AsyncExitStack
 
     def watch(self) -> None:
@@ -177,14 +180,15 @@ async def wire(
     )
     webhook_sender = WebhookSender(config.tools.outbound.rules)
 
-    regions = None
+    regions = lender = None
     if state.region is not None:
+        lender = Lender(state.region.name, RegionTrust.from_pepper(state.pepper), transport.lend)
 
         def facts() -> dict[str, Any]:
             health = "up" if startup.is_ready else "starting"
             return {"version": version("manta"), "replicas": len(presence.others()), "health": health}
 
-        regions = RegionWatcher(state.region.name, database, facts, cluster_metrics)
+        regions = RegionWatcher(state.region.name, database, facts, cluster_metrics, shares=transport.shares)
 
     # It ends in the reverse order: first what still works, last what it works with.
     closing = AsyncExitStack()
@@ -254,6 +258,7 @@ async def wire(
         state.region_name,
         drain_watch,
         renewal,
+        lender,
         closing,
     )
 

@@ -90,6 +90,20 @@ class RayTransport:
         """Have the gatekeeper read changes of keys now."""
         await self._call("refresh_keys")
 
+    async def lend(self, request: bytes) -> bytes:
+        """Return the reply to another region's request for loans; see `GatekeeperProcess.lend`.
+
+        Raises:
+            TransportDown: the gatekeeper does not answer, or cannot read the request.
+        """
+        reply: bytes = await self._call("lend", request)
+        return reply
+
+    async def shares(self) -> dict[str, Any] | None:
+        """Return what is lent to other regions and borrowed of them; see `GatekeeperProcess.shares`."""
+        shares: dict[str, Any] | None = await self._call("shares")
+        return shares
+
     def close(self) -> None:
         """Close the channel."""
         self._sync.close()

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Journal, Ledger
-from deployments.limits.messages import Ask, Identified, Lease, Standing, SyncReply, SyncRequest
-from deployments.limits.shares import WHOLE, Share
+from deployments.limits.messages import Answer, Ask, Identified, Standing, SyncReply, SyncRequest
 from deployments.limits.window import Shortage
 from deployments.state.identity.keys import StoredKey
 
@@ -33,7 +32,7 @@ class GatekeeperCore:
     """Answers the messages of clients.
 
     If charges since `lost_since` are missing, it grants nothing for RECOVERY_S seconds, in which every client reports
-    what it was granted since. It admits `share` of every limit.
+    what it was granted since.
     """
 
     def __init__(
@@ -44,7 +43,6 @@ class GatekeeperCore:
         *,
         journal: Journal | None = None,
         lost_since: float | None = None,
-        share: Share = WHOLE,
     ) -> None:
         self.lock = threading.Lock()
         self.keyring = keyring
@@ -52,7 +50,6 @@ class GatekeeperCore:
         self.clock = clock
         self._journal = journal
         self._lost_since = lost_since
-        self._share = share
         self._recovering_until = 0.0 if lost_since is None else clock() + RECOVERY_S
         self._clients: dict[str, _Client] = {}
         for key_id in ledger.key_ids():
@@ -129,12 +126,12 @@ class GatekeeperCore:
             if self._journal is not None:
                 self._journal.note_serial(message.client_id, message.serial)
 
-    def _answer(self, message: SyncRequest, now: float) -> list[Lease | Shortage]:
+    def _answer(self, message: SyncRequest, now: float) -> list[Answer]:
         valid_s = min(max(message.valid_s, 0.0), MAX_VALID_S)
         num_clients = self._num_clients(now)
         return [self._take(ask, now, valid_s, num_clients) for ask in message.asks]
 
-    def _take(self, ask: Ask, now: float, valid_s: float, num_clients: int) -> Lease | Shortage:
+    def _take(self, ask: Ask, now: float, valid_s: float, num_clients: int) -> Answer:
         if not self.ledger.knows(ask.key_id) and not self._set_limits(ask.key_id):
             # The key was revoked after it was identified; the next attempt is refused for that.
             return Shortage("requests", 0, 0, ask.requests, 1.0)
@@ -144,8 +141,7 @@ class GatekeeperCore:
         principal = self.keyring.principal(key_id)
         if principal is None:
             return False
-        requests = self._share.of(principal.requests_per_minute)
-        self.ledger.set_limits(key_id, requests, self._share.of(principal.tokens_per_minute))
+        self.ledger.set_limits(key_id, principal.requests_per_minute, principal.tokens_per_minute)
         return True
 
     def _standings(self, message: SyncRequest, now: float) -> dict[str, Standing]:

@@ -13,24 +13,30 @@ import logging
 import secrets
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+from functools import partial
+from typing import Any
 
 from deployments.background_loop import BackgroundLoop
 from deployments.config import ConfigError
 from deployments.limits.core import GatekeeperCore
-from deployments.limits.journal import FileJournal, read_journal
+from deployments.limits.journal import FileJournal
 from deployments.limits.keyring import Keyring
-from deployments.limits.ledger import Ledger
+from deployments.limits.ledger import Journal, Ledger
 from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
+from deployments.limits.regions.core import RegionCore
+from deployments.limits.regions.ledger import RegionLedger
+from deployments.limits.regions.link import RegionClient, RegionLink
+from deployments.limits.regions.messages import parse_request, render
+from deployments.limits.regions.proof import RegionTrust
+from deployments.limits.restoring import Restored, restore
 from deployments.limits.shares import Share
 from deployments.limits.snapshots import Snapshot, load_snapshot, save_snapshot
-from deployments.limits.window import WINDOW_S
 from deployments.state.config import ResolvedState
-from deployments.state.database.clock import SteadyClock
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
+from deployments.state.regions.config import ResolvedRegion
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
 
@@ -72,6 +78,8 @@ class GatekeeperProcess:
         self._saving = asyncio.Lock()
         self._records: deque[tuple[str, int, RequestRecord]] = deque()
         self._durable: dict[str, int] = {}
+        self._links: list[RegionLink] = []
+        self._is_stopping = False
         self._background = BackgroundLoop("gatekeeper-database")
         starting = self._background.start(self._start_when_possible())
         try:
@@ -94,6 +102,24 @@ class GatekeeperProcess:
     def sync(self, request: SyncRequest) -> SyncReply:
         """Return the reply to a client's sync."""
         return self._ready().sync(request)
+
+    def lend(self, request: bytes) -> bytes:
+        """Return the reply to another region's request for loans; both as `regions.messages` renders them.
+
+        Raises:
+            ValueError: it is no request, or there are no other regions.
+        """
+        core = self._ready()
+        if self._is_stopping:
+            raise TransportDown("The gatekeeper stops.")
+        if not isinstance(core, RegionCore):
+            raise ValueError("There are no other regions.")
+        return render(core.lend(parse_request(request)))
+
+    def shares(self) -> dict[str, Any] | None:
+        """Return what is lent and borrowed, as `RegionCore.shares` has it; None where there is one region."""
+        core = self._ready()
+        return core.shares() if isinstance(core, RegionCore) else None
 
     def refresh_keys(self) -> int:
         """Read changes of keys now; return the revision that is known then."""
@@ -118,6 +144,9 @@ class GatekeeperProcess:
 
     def stop(self) -> None:
         """Save everything and close the database."""
+        self._is_stopping = True
+        for link in self._links:
+            link.stop()
         try:
             self._background.cancel()
             self._background.run(self._stop(), timeout_s=10)
@@ -152,27 +181,35 @@ class GatekeeperProcess:
         database = await connect(self._state.database_url)
         store = KeyStore(database, self._state.pepper, self._state.config.tiers)
         snapshot = await load_snapshot(database, self._state.region_name)
-        restored = _restore(snapshot, self._state.state_dir / "limiter")
+        region = self._state.region
+        restored = restore(snapshot, self._state.state_dir / "limiter", partial(_create_ledger, self._state))
         keyring = Keyring()
         keyring.apply(*await store.changes_since(0))
         keyring.start_here()
-        core = GatekeeperCore(
-            keyring,
-            restored.ledger,
-            restored.clock,
-            journal=restored.journal,
-            lost_since=restored.lost_since,
-            share=share_of(self._state),
-        )
+        core = _create_core(self._state.region_name, keyring, restored, self._wake_links)
         core.restore_serials(restored.serials)
         self._database, self._store, self._usage = database, store, UsageStore(database)
         self._journal = restored.journal
         await self._save_snapshot(core)
         self._core = core
+        if isinstance(core, RegionCore) and region is not None:
+            self._start_links(core, region)
         every = self._intervals
         self._background.repeat("Polling keys", every.key_poll_s, self._poll_keys)
         self._background.repeat("The limiter's snapshot", every.snapshot_s, self._snapshot)
         self._background.repeat("Writing request records", every.record_flush_s, self._flush_records)
+
+    def _start_links(self, core: RegionCore, region: ResolvedRegion) -> None:
+        trust = RegionTrust.from_pepper(self._state.pepper)
+        for name, address in region.others.items():
+            client = RegionClient(name, address, trust, region.certificate_authority)
+            self._links.append(RegionLink(core, name, client))
+        for link in self._links:
+            link.start()
+
+    def _wake_links(self) -> None:
+        for link in self._links:
+            link.wake()
 
     async def _poll_keys(self) -> None:
         core = self._ready()
@@ -242,41 +279,21 @@ def fingerprint(state: ResolvedState) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
+def _create_ledger(state: ResolvedState, journal: Journal) -> Ledger:
+    if state.region is None or not state.region.others:
+        return Ledger(journal)
+    return RegionLedger(share_of(state), frozenset(state.region.others), journal)
+
+
+def _create_core(region: str, keyring: Keyring, restored: Restored, wake: Callable[[], None]) -> GatekeeperCore:
+    ledger, clock = restored.ledger, restored.clock
+    journal, lost_since = restored.journal, restored.lost_since
+    if isinstance(ledger, RegionLedger):
+        return RegionCore(region, keyring, ledger, clock, journal=journal, lost_since=lost_since, wake=wake)
+    return GatekeeperCore(keyring, ledger, clock, journal=journal, lost_since=lost_since)
+
+
 def share_of(state: ResolvedState) -> Share:
     """Return the share of every limit that this region admits."""
     region = state.region
     return Share() if region is None else Share.of_region(region.name, [region.name, *region.others])
-
-
-class _Restored(NamedTuple):
-    """The restored account. Charges since `lost_since` may be missing; None if none are."""
-
-    clock: SteadyClock
-    ledger: Ledger
-    journal: FileJournal
-    serials: dict[str, int]
-    lost_since: float | None
-
-
-def _restore(snapshot: Snapshot | None, directory: Path) -> _Restored:
-    """Restore the account from the last snapshot and the later changes in the journal."""
-    if snapshot is None:
-        journal = FileJournal(directory, secrets.token_hex(8), 0)
-        return _Restored(SteadyClock(), Ledger(journal), journal, {}, None)
-    recorded = read_journal(directory, snapshot.journal_id, snapshot.segment)
-    if recorded.last_segment is None:
-        journal = FileJournal(directory, secrets.token_hex(8), 0)
-    else:
-        journal = FileJournal(directory, snapshot.journal_id, recorded.last_segment + 1)
-    clock = SteadyClock(not_before=snapshot.at)
-    ledger = Ledger(journal)
-    saved = {}
-    for charges in snapshot.charges:
-        ledger.restore(charges)
-        saved[charges.key_id] = charges.number
-    now = clock()
-    for change in recorded.changes:
-        if change.number > saved.get(change.posting.key_id, 0):
-            ledger.replay(change, now)
-    is_whole = recorded.last_segment is not None or now - snapshot.at > WINDOW_S
-    return _Restored(clock, ledger, journal, recorded.serials, None if is_whole else snapshot.at)

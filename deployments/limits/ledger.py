@@ -62,11 +62,8 @@ class Ledger:
 
     def set_limits(self, key_id: str, requests_per_minute: int, tokens_per_minute: int) -> None:
         """Set the limits of a key."""
-        limits = self._keys.get(key_id)
-        if limits is None:
-            self._keys[key_id] = KeyLimits(requests_per_minute, tokens_per_minute)
-        else:
-            limits.requests_per_minute, limits.tokens_per_minute = requests_per_minute, tokens_per_minute
+        limits = self._limits_of(key_id)
+        limits.requests_per_minute, limits.tokens_per_minute = requests_per_minute, tokens_per_minute
 
     def take(self, ask: Ask, now: float, valid_s: float, num_clients: int) -> Lease | Shortage:
         """Return a lease that covers the ask, or the shortage; `valid_s` is how long the lease may be used."""
@@ -100,17 +97,13 @@ class Ledger:
 
     def charge(self, posting: Posting) -> None:
         """Add what was used without a lease, even beyond the limit."""
-        limits = self._keys.get(posting.key_id)
-        if limits is None:
-            limits = self._keys[posting.key_id] = KeyLimits(0, 0)
-        limits.window(posting.dimension).charge(posting.at, posting.amount)
+        self._limits_of(posting.key_id).window(posting.dimension).charge(posting.at, posting.amount)
         self._note(posting)
 
     def replay(self, change: Change, now: float) -> None:
         """Apply a change from the journal, without noting it again."""
         posting = change.posting
-        limits = self._keys.setdefault(posting.key_id, KeyLimits(0, 0))
-        window = limits.window(posting.dimension)
+        window = self._limits_of(posting.key_id).window(posting.dimension)
         if posting.amount > 0:
             window.charge(posting.at, posting.amount)
         else:
@@ -120,7 +113,7 @@ class Ledger:
 
     def restore(self, charges: Charges) -> None:
         """Add the charges of a snapshot."""
-        limits = self._keys.setdefault(charges.key_id, KeyLimits(0, 0))
+        limits = self._limits_of(charges.key_id)
         for at, amount in charges.requests:
             limits.requests.charge(at, amount)
         for at, amount in charges.tokens:
@@ -160,6 +153,15 @@ class Ledger:
             limits.tokens.expire(now)
             if limits.requests.is_empty and limits.tokens.is_empty:
                 del self._keys[key_id]
+
+    def _new(self) -> KeyLimits:
+        return KeyLimits(0, 0)
+
+    def _limits_of(self, key_id: str) -> KeyLimits:
+        limits = self._keys.get(key_id)
+        if limits is None:
+            limits = self._keys[key_id] = self._new()
+        return limits
 
     def _note(self, posting: Posting) -> None:
         self.number += 1

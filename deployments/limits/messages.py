@@ -60,6 +60,16 @@ class Lease(NamedTuple):
     tokens: int
 
 
+class Crossing(NamedTuple):
+    """No room in this region, but another was asked for some: its answer is here in `again_s` seconds.
+
+    A request that cannot wait so long is refused for the shortage.
+    """
+
+    again_s: float
+    shortage: Shortage
+
+
 class Posting(NamedTuple):
     """An amount charged or refunded in one dimension of one key at one time."""
 
@@ -76,6 +86,10 @@ class Standing(NamedTuple):
     reset_requests_s: float
     used_tokens: int
     reset_tokens_s: float
+
+
+Answer = Lease | Shortage | Crossing
+"""The answer to an ask."""
 
 
 class SyncRequest(NamedTuple):
@@ -102,7 +116,7 @@ class SyncReply(NamedTuple):
     now: float
     revision: int
     changed: list[bytes] | None
-    answers: list[Lease | Shortage] | None
+    answers: list[Answer] | None
     standings: dict[str, Standing]
     num_clients: int
     replay_after: float | None

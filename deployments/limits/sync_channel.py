@@ -16,7 +16,17 @@ from deployments.channel.client import Address, Channel, connect
 from deployments.channel.errors import ChannelError, Lost
 from deployments.channel.server import Capacity, ChannelServer, Reply
 from deployments.channel.tls import TlsFiles
-from deployments.limits.messages import Ask, Lease, Posting, Standing, SyncReply, SyncRequest, TransportDown
+from deployments.limits.messages import (
+    Answer,
+    Ask,
+    Crossing,
+    Lease,
+    Posting,
+    Standing,
+    SyncReply,
+    SyncRequest,
+    TransportDown,
+)
 from deployments.limits.window import Shortage
 
 _START_TIMEOUT_S: Final = 10.0
@@ -126,8 +136,10 @@ def parse_reply(rendered: bytes) -> SyncReply:
     )
 
 
-def _parse_answer(answer: list[Any]) -> Lease | Shortage:
-    return Lease(*answer) if len(answer) == len(Lease._fields) else Shortage(*answer)
+def _parse_answer(answer: list[Any]) -> Answer:
+    if len(answer) == len(Lease._fields):
+        return Lease(*answer)
+    return Shortage(*answer) if len(answer) == len(Shortage._fields) else Crossing(answer[0], Shortage(*answer[1]))
 
 
 def _plain(value: object) -> object:

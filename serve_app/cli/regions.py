@@ -24,6 +24,8 @@ from serve_app.cli.output import print_json, print_table, render_time
 T = TypeVar("T")
 RegionArgument = Annotated[str, typer.Argument(help="The region's name.")]
 
+_NUMBERS = ("limit", "share", "used", "lent", "borrowed")
+
 app = typer.Typer(help="Look at regions, and take one out of traffic.", no_args_is_help=True)
 
 
@@ -68,6 +70,9 @@ def list_regions(
         (one.name, "synchronous" if one.is_synchronous else "asynchronous", f"{one.lag_s:.1f} s", one.lag_bytes)
         for one in seen.standbys
     ]
+    shares = [row for region in seen.regions for row in _shares(region)]
+    if shares:
+        print_table(("region", "key", "of", "limit", "share", "used", "lent", "borrowed"), shares, numeric=_NUMBERS)
     print_table(("standby", "commits", "behind", "bytes behind"), behind, numeric=("bytes behind",))
 
 
@@ -145,6 +150,17 @@ def _state_of(region: Region, now: float) -> str:
     return str(region.facts.get("health", "up"))
 
 
+def _shares(region: Region) -> list[tuple[object, ...]]:
+    """Return a row for each dimension of the keys with most of their minute used."""
+    limits = region.facts.get("limits") or {"keys": []}
+    return [
+        (region.name, key["key_id"], dimension, *(key[dimension][name] for name in _NUMBERS))
+        for key in limits["keys"]
+        for dimension in ("requests", "tokens")
+        if key[dimension]["used"] or key[dimension]["lent"]
+    ]
+
+
 def _lacking(arrears: Arrears | None) -> str:
     return "-" if arrears is None else f"{arrears.num_objects}, for {arrears.oldest_s:.0f} s"
 
@@ -156,7 +172,7 @@ def _to_wire(region: Region, seen: _Seen, now: float) -> dict[str, Any]:
         "state": _state_of(region, now),
         "seen_at": region.seen_at,
         "drained_at": region.drained_at,
-        **{name: region.facts.get(name) for name in ("version", "replicas", "health")},
+        **{name: region.facts.get(name) for name in ("version", "replicas", "health", "limits")},
         "leads": seen.leads.get(region.name, []),
         "lacks_objects": lacking.num_objects,
         "lacks_objects_for_s": lacking.oldest_s,

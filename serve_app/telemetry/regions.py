@@ -3,17 +3,18 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
+from deployments.limits.messages import TransportDown
 from deployments.state.database.connection import Database
 from deployments.state.regions.register import RegionRegister
 from deployments.state.regions.standbys import standbys
 from deployments.waiting import end, worth_logging
 from serve_app.telemetry.parts import Sink
-from serve_app.telemetry.series import REGION_DRAINED, REGION_SEEN, STANDBY_LAG, STANDBYS
+from serve_app.telemetry.series import LIMITS_AWAY, LIMITS_ROOM, REGION_DRAINED, REGION_SEEN, STANDBY_LAG, STANDBYS
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,11 @@ _TIMEOUT_S = 5.0
 
 
 class RegionWatcher:
-    """Signs `name` in every few seconds with what `facts` returns, which is JSON."""
+    """Signs `name` in every few seconds with what `facts` returns, which is JSON.
+
+    `shares` returns what the region lends of limits and borrows, as `RegionCore.shares` has it; it raises TransportDown
+    while the gatekeeper is away.
+    """
 
     def __init__(
         self,
@@ -31,12 +36,14 @@ class RegionWatcher:
         facts: Callable[[], Mapping[str, Any]],
         sink: Sink,
         clock: Callable[[], float] = time.time,
+        shares: Callable[[], Awaitable[Mapping[str, Any] | None]] | None = None,
     ) -> None:
         self._name = name
         self._database = database
         self._register = RegionRegister(database, clock)
         self._facts = facts
         self._sink = sink
+        self._shares = shares
         self._clock = clock
         self._seen: dict[str, float] = {}
         self._standbys: set[str] = set()
@@ -57,9 +64,12 @@ class RegionWatcher:
         Raises:
             DBAPIError, TimeoutError: the database does not answer.
         """
+        facts = dict(self._facts())
+        if (limits := await self._look_at_limits()) is not None:
+            facts["limits"] = limits
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                await self._register.sign_in(self._name, self._facts())
+                await self._register.sign_in(self._name, facts)
                 found, following = await self._register.all_regions(), await standbys(self._database)
         finally:
             for name, seen_at in self._seen.items():  # Also while the database is away: they grow older.
@@ -76,6 +86,20 @@ class RegionWatcher:
         num_synchronous = sum(standby.is_synchronous for standby in following)
         self._sink.add(STANDBYS, ("synchronous",), float(num_synchronous))
         self._sink.add(STANDBYS, ("asynchronous",), float(len(following) - num_synchronous))
+
+    async def _look_at_limits(self) -> Mapping[str, Any] | None:
+        """Export what is lent and borrowed, and return it; None where there is nothing, or no gatekeeper to say."""
+        try:
+            shares = None if self._shares is None else await self._shares()
+        except TransportDown:
+            return None
+        if shares is not None:
+            for region, other in shares["others"].items():
+                self._sink.add(LIMITS_AWAY, (region,), other["away_s"] or 0.0)
+            for way in ("lent", "borrowed"):
+                for dimension, amount in shares[way].items():
+                    self._sink.add(LIMITS_ROOM, (way, dimension), float(amount))
+        return shares
 
     async def _watch(self) -> None:
         num_failures = 0

@@ -46,6 +46,18 @@ REGION_SEEN = Series(
     "manta_region_seen_seconds", "For how long a region has not been heard of", ("region",), is_gauge=True
 )
 REGION_DRAINED = Series("manta_region_drained", "Whether a region is drained: 1 or 0", ("region",), is_gauge=True)
+LIMITS_AWAY = Series(
+    "manta_region_limits_away_seconds",
+    "For how long a region's gatekeeper has not answered: each keeps to its share of limits",
+    ("region",),
+    is_gauge=True,
+)
+LIMITS_ROOM = Series(
+    "manta_limits_room",
+    "Room of keys' minutes that is lent to other regions or borrowed of them",
+    ("way", "dimension"),
+    is_gauge=True,
+)
 STANDBY_LAG = Series(
     "manta_database_standby_lag_seconds", "How far a standby of the database is behind", ("standby",), is_gauge=True
 )
@@ -70,6 +82,8 @@ PART_SERIES = (
     COPIES_LAG,
     REGION_SEEN,
     REGION_DRAINED,
+    LIMITS_AWAY,
+    LIMITS_ROOM,
     STANDBY_LAG,
     STANDBYS,
     WEBHOOKS_WAITING,

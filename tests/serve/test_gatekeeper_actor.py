@@ -17,15 +17,19 @@ from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.client.key_cache import AWAY_AFTER_S
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.contract import Granted
+from deployments.limits.messages import TransportDown
+from deployments.limits.regions.messages import LoanRequest, parse_reply, render
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from deployments.state.identity.tiers import Tiers
+from deployments.state.regions.config import ResolvedRegion
 from deployments.state.usage.periods import WIDTHS
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
+from tests.ports import free_port
 
 pytestmark = pytest.mark.serve
 
@@ -203,3 +207,23 @@ async def test_a_gatekeeper_of_the_version_before_takes_records_with_more_fields
     assert await log.ship()
     assert log.is_empty
     ray.kill(actor)
+
+
+async def test_other_regions_are_answered_through_the_actor(ray_cluster: None, tmp_path: Path) -> None:
+    name = "gatekeeper-of-a-region"
+    here = ResolvedRegion("us", {"asia": f"http://127.0.0.1:{free_port()}"})
+    state = replace(resolve_state(StateConfig(state_dir=tmp_path), {}), region=here)
+    await asyncio.to_thread(start_gatekeeper, state, name)
+    try:
+        transport = RayTransport(name)
+        request = LoanRequest(["asia", "us"], "asia", "asia:1", "", 1, 2.0, [], [], {})
+        first = parse_reply(await transport.lend(render(request)))
+        assert first.is_stale
+        assert not parse_reply(await transport.lend(render(request._replace(lender=first.lender)))).is_stale
+        shares = await transport.shares()
+        assert shares is not None
+        assert shares["others"]["asia"]["away_s"] > 0
+        with pytest.raises(TransportDown):
+            await transport.lend(b"nonsense")
+    finally:
+        await asyncio.to_thread(stop_gatekeeper, name)

@@ -36,6 +36,7 @@ _GRANTED = Granted()
 class GatekeeperClient:
     """Implements `contract.Gatekeeper` over a transport; `pepper` is the secret under which keys are digested.
 
+    While the gatekeeper is away, its replicas stay within `share` of every limit together.
     `counts` counts events, for tests and benchmarks. A background task calls `tick`, unless `background` is false.
     """
 
@@ -53,7 +54,6 @@ class GatekeeperClient:
     ) -> None:
         self._keys = KeyCache(transport, pepper, stored_keys, clock, wall, sleep)
         self._sync_loop = SyncLoop(transport, self._keys, clock, wall, sleep, share)
-        self._share = share
         self.counts = self._sync_loop.counts
         self._states = self._sync_loop.states
         self._clock = clock
@@ -100,10 +100,9 @@ class GatekeeperClient:
         state.used_at = now = self._clock()
         if state.tokens.take(tokens, now):
             return state.tokens.granted
-        limit = self._share.of(principal.tokens_per_minute)
-        if tokens > limit:
-            used = limit - state.quota(principal, now, self._share).remaining_tokens
-            return Denied("tokens", limit, used, tokens, None)
+        if tokens > principal.tokens_per_minute:
+            used = principal.tokens_per_minute - state.quota(principal, now).remaining_tokens
+            return Denied("tokens", principal.tokens_per_minute, used, tokens, None)
         return await self._ask(state, principal, 0, tokens, now)
 
     def settle(self, principal: Principal, *, granted: Granted, reserved: int, used: int) -> None:
@@ -123,7 +122,7 @@ class GatekeeperClient:
     def quota(self, principal: Principal) -> Quota:
         """Return what the key has left, as this process knows it."""
         state = self._states.get(principal.key_id) or self._new_state(principal)
-        return state.quota(principal, self._clock(), self._share)
+        return state.quota(principal, self._clock())
 
     async def tick(self) -> None:
         """Renew leases, refund what was not used, and sync with the gatekeeper when that is due."""

@@ -6,7 +6,6 @@ the gatekeeper's clock, all others on this process's monotonic clock. Nothing he
 
 from deployments.limits.contract import Denied, Granted, Quota
 from deployments.limits.messages import Lease, Posting, Standing
-from deployments.limits.shares import WHOLE, Share
 from deployments.limits.window import Dimension, KeyLimits, Shortage
 from deployments.state.identity.principal import Principal
 
@@ -193,8 +192,8 @@ class KeyLeases:
         postings = [Posting(self.key_id, "requests", t, a) for t, a in self.mirror.requests.entries() if t > at]
         return postings + [Posting(self.key_id, "tokens", t, a) for t, a in self.mirror.tokens.entries() if t > at]
 
-    def quota(self, principal: Principal, now: float, share: Share = WHOLE) -> Quota:
-        """Return what is left of the share of the minute, from the last standing and the leases."""
+    def quota(self, principal: Principal, now: float) -> Quota:
+        """Return what is left of the minute, from the last standing and the leases."""
         used_requests, reset_requests_s, used_tokens, reset_tokens_s = self.standing or (0, 0.0, 0, 0.0)
         elapsed = now - self.standing_at
         if elapsed >= reset_requests_s:
@@ -210,7 +209,7 @@ class KeyLeases:
                 used_requests -= amount
             else:
                 used_tokens -= amount
-        limit_requests, limit_tokens = share.of(principal.requests_per_minute), share.of(principal.tokens_per_minute)
+        limit_requests, limit_tokens = principal.requests_per_minute, principal.tokens_per_minute
         return Quota(
             limit_requests=limit_requests,
             remaining_requests=min(limit_requests, max(0, limit_requests - used_requests)),

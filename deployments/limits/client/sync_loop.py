@@ -12,12 +12,12 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import NamedTuple
 
 from deployments.limits.client.key_cache import AWAY_AFTER_S, RETRY_S, KeyCache
 from deployments.limits.client.leases import KeyLeases
+from deployments.limits.client.pending import PendingAsk, TimedDecision
 from deployments.limits.contract import Decision, Denied, Granted
-from deployments.limits.messages import Ask, Lease, Posting, SyncReply, SyncRequest, Transport, TransportDown
+from deployments.limits.messages import Answer, Ask, Crossing, Posting, SyncReply, SyncRequest, Transport, TransportDown
 from deployments.limits.shares import WHOLE, Share
 from deployments.limits.window import Shortage
 
@@ -26,21 +26,8 @@ logger = logging.getLogger(__name__)
 _MAX_VALID_S = 5.0
 _LEASE_S = 0.4
 _ROUND_TRIPS = 4
-
-
-class TimedDecision(NamedTuple):
-    """A decision, valid until `until` on this process's clock."""
-
-    decision: Decision
-    until: float = float("inf")
-
-
-class PendingAsk(NamedTuple):
-    """An ask that waits for a sync."""
-
-    state: KeyLeases
-    ask: Ask
-    answer: asyncio.Future[TimedDecision]
+_MAX_CROSSING_S = 0.4
+"""How long a request waits for room from another region."""
 
 
 class SyncLoop:
@@ -55,7 +42,6 @@ class SyncLoop:
         sleep: Callable[[float], Awaitable[object]],
         share: Share = WHOLE,
     ) -> None:
-        self._share = share
         self.client_id = secrets.token_hex(8)
         self.states: dict[str, KeyLeases] = {}
         self.live: set[KeyLeases] = set()
@@ -68,6 +54,7 @@ class SyncLoop:
         self._clock = clock
         self._wall = wall
         self._sleep = sleep
+        self._share = share
         self._valid_s = _LEASE_S
         self._round_trip_s = 0.0
         self._serials = itertools.count(1)
@@ -94,6 +81,7 @@ class SyncLoop:
 
     async def ask(self, state: KeyLeases, ask: Ask) -> Decision:
         """Return the gatekeeper's decision; spare room is kept in `state`."""
+        begun = self._clock()
         while True:
             pending = PendingAsk(state, ask, asyncio.get_running_loop().create_future())
             self._waiting.append(pending)
@@ -104,6 +92,13 @@ class SyncLoop:
                 if pending.answer.done() and not pending.answer.cancelled():
                     self._refund(pending, pending.answer.result().decision)
                 raise
+            if isinstance(answer.decision, Crossing):
+                again_s, shortage = answer.decision
+                if self._clock() + again_s - begun > _MAX_CROSSING_S:
+                    return Denied(*shortage)
+                self.counts["crossings"] += 1
+                await self._sleep(again_s)
+                continue
             late_s = self._clock() - answer.until
             if late_s < 0:
                 return answer.decision
@@ -135,8 +130,7 @@ class SyncLoop:
         of, principal = self._share.of, state.principal
         limits = of(principal.requests_per_minute), of(principal.tokens_per_minute)
         requests_share, tokens_share = (min(limit, max(1, limit // self._num_clients)) for limit in limits)
-        shares = requests_share, tokens_share
-        taken = state.take_alone(requests, tokens, self.now_at(), shares)
+        taken = state.take_alone(requests, tokens, self.now_at(), (requests_share, tokens_share))
         if isinstance(taken, Granted):
             self.unreported.add(state)
             return taken
@@ -225,7 +219,7 @@ class SyncLoop:
         self._valid_s = min(_MAX_VALID_S, max(_LEASE_S, _ROUND_TRIPS * self._round_trip_s))
 
     def _hand_out(
-        self, waiting: Iterable[PendingAsk], answers: Iterable[Lease | Shortage], sent_at: float, valid_s: float
+        self, waiting: Iterable[PendingAsk], answers: Iterable[Answer], sent_at: float, valid_s: float
     ) -> None:
         now, until = self._clock(), sent_at + valid_s
         is_late = now >= until  # The lease ended before it arrived.
@@ -234,6 +228,10 @@ class SyncLoop:
             one.state.is_asking = False
             if isinstance(answer, Shortage):
                 self._refuse(one, Denied(*answer), now)
+                continue
+            if isinstance(answer, Crossing):
+                if not one.answer.done():
+                    one.answer.set_result(TimedDecision(answer))
                 continue
             self.live.add(one.state)
             if is_late or one.answer.done():
@@ -282,7 +280,7 @@ class SyncLoop:
                 decision = self.decide_alone(one.state, one.ask.requests, one.ask.tokens)
                 one.answer.set_result(TimedDecision(decision))
 
-    def _refund(self, pending: PendingAsk, decision: Decision) -> None:
+    def _refund(self, pending: PendingAsk, decision: Decision | Crossing) -> None:
         """Refund what was granted to a request that can no longer use it."""
         if isinstance(decision, Granted):
             if pending.ask.requests:

@@ -5,12 +5,14 @@ import json
 import time
 from collections import Counter
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError, OperationalError
 from typer.testing import CliRunner
 
+from deployments.limits.messages import TransportDown
 from deployments.state import housekeeping
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.tables import leaders as leaders_table
@@ -162,6 +164,36 @@ async def test_watcher_signs_its_region_in_and_shows_the_others(database: Databa
     with pytest.raises(DBAPIError):
         await _broken(watcher).look()
     assert shown["manta_region_seen_seconds", "us"] == 60.0
+
+
+async def test_watcher_shows_what_is_lent_and_signs_in_without_a_gatekeeper_too(database: Database) -> None:
+    limits: dict[str, Any] = {
+        "others": {"asia": {"away_s": 7.5, "round_trip_s": 0.1}},
+        "lent": {"requests": 3, "tokens": 0},
+        "borrowed": {"requests": 0, "tokens": 40},
+        "keys": [],
+    }
+    answers: list[Any] = [limits, TransportDown("away"), None]
+
+    async def shares() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    shown: dict[tuple[str, ...], float] = {}
+    sink = SimpleNamespace(add=lambda series, values, amount: shown.update({(series.name, *values): amount}))
+    watcher = RegionWatcher("us", database, lambda: {"replicas": 3}, sink, shares=shares)
+    await watcher.look()
+    assert shown["manta_region_limits_away_seconds", "asia"] == 7.5
+    assert shown["manta_limits_room", "lent", "requests"] == 3.0
+    assert shown["manta_limits_room", "borrowed", "tokens"] == 40.0
+    (region,) = await RegionRegister(database).all_regions()
+    assert region.facts == {"replicas": 3, "limits": limits}
+    for _ in range(2):
+        await watcher.look()
+        (region,) = await RegionRegister(database).all_regions()
+        assert region.facts == {"replicas": 3}
 
 
 def _broken(watcher: RegionWatcher) -> RegionWatcher:

@@ -10,7 +10,6 @@ from deployments.limits.core import GatekeeperCore
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Change, Ledger
 from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
-from deployments.limits.shares import WHOLE, Share
 from deployments.state.identity.keys import StoredKey
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.secret import digest_of
@@ -66,9 +65,8 @@ class MemoryJournal:
 class World:
     """One gatekeeper that can be killed, lost and cut off, and as many clients as are asked for."""
 
-    def __init__(self, *principals: Principal, share: Share = WHOLE, clock: TestClock | None = None) -> None:
-        self.share = share
-        self.clock = clock or TestClock()
+    def __init__(self, *principals: Principal) -> None:
+        self.clock = TestClock()
         self.keyring = Keyring()
         self.keyring.apply(1, [stored(1, one.key_id, one) for one in principals])
         self.keyring.start_here()
@@ -85,8 +83,7 @@ class World:
             self.clock.advance(seconds)
             await asyncio.sleep(0)
 
-        times = {"clock": self.clock, "wall": self.clock, "sleep": sleep}
-        return GatekeeperClient(self, PEPPER, share=self.share, background=False, **times)
+        return GatekeeperClient(self, PEPPER, clock=self.clock, wall=self.clock, sleep=sleep, background=False)
 
     def kill(self) -> None:
         """Replace the core by one that knows what the journal knows."""
@@ -105,8 +102,7 @@ class World:
         self.core.apply_keys(key.revision, [key])
 
     def _core(self, ledger: Ledger, lost_since: float | None = None) -> GatekeeperCore:
-        more = {"journal": self.journal, "lost_since": lost_since, "share": self.share}
-        return GatekeeperCore(self.keyring, ledger, self.clock, **more)
+        return GatekeeperCore(self.keyring, ledger, self.clock, journal=self.journal, lost_since=lost_since)
 
     async def _carry(self, call: Callable[[], T]) -> T:
         await asyncio.sleep(0)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from deployments.limits.contract import Granted
 from deployments.limits.shares import Share
-from tests.twins.gatekeeper import TestClock
-from tests.unit.limits.memory import World, admit, principal_of, secret_of
+from tests.unit.limits.memory import admit, principal_of, secret_of
+from tests.unit.limits.regions import NAMES, Regions
 from tests.unit.limits.test_limits_shared_by_clients import most_in_any_minute
 
 
@@ -26,7 +26,6 @@ def test_the_first_region_has_the_only_request() -> None:
 
 
 LIMIT = 7
-REGIONS = ("asia", "us")
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("admit"), st.integers(0, 1), st.integers(1, 10)),
@@ -39,34 +38,34 @@ STEPS = st.lists(
 )
 
 
-def regions() -> list[World]:
-    """Return a gatekeeper for each region, which share nothing but the time."""
-    clock = TestClock()
-    key = principal_of("key", LIMIT, 1_000)
-    return [World(key, share=Share.of_region(name, REGIONS), clock=clock) for name in REGIONS]
+def cut_regions() -> Regions:
+    """Return two regions that never reach each other."""
+    world = Regions(principal_of("key", LIMIT, 1_000))
+    world.is_cut = True
+    return world
 
 
 async def play(steps) -> list[tuple[float, int]]:
     """Return when requests were admitted, in either region, each one counted."""
-    worlds = regions()
-    clients = [world.client() for world in worlds]
+    world = cut_regions()
+    clients = [world.regions[name].client() for name in NAMES]
     principal = principal_of("key", LIMIT, 1_000)
     for client in clients:
         await client.identify(secret_of("key"))
     admitted = []
     for step, number, amount in steps:
-        world, client = worlds[number], clients[number]
+        region, client = world.regions[NAMES[number]], clients[number]
         if step == "admit":
             for _ in range(amount):
                 if isinstance(await client.admit(principal), Granted):
-                    admitted.append((world.clock(), 1))
+                    admitted.append((world.now, 1))
         elif step == "advance":
-            world.clock.advance(amount)
+            world.advance(amount)
             await client.tick()
         elif step == "kill":
-            world.kill()
+            region.kill()
         else:
-            world.is_down = step == "cut"
+            region.is_down = step == "cut"
     return admitted
 
 
@@ -77,14 +76,16 @@ def test_no_minute_over_both_regions_holds_more_than_the_limit(steps) -> None:
 
 @pytest.mark.parametrize(("number", "share"), [(0, 4), (1, 3)])
 async def test_a_region_serves_its_share_whatever_the_other_does(number: int, share: int) -> None:
-    world = regions()[number]
-    client = world.client()
+    world = cut_regions()
+    region = world.regions[NAMES[number]]
+    client = region.client()
     principal = await client.identify(secret_of("key"))
     assert (await admit(client, principal, 10)).count(True) == share
     quota = client.quota(principal)
-    assert (quota.limit_requests, quota.remaining_requests) == (share, 0)
-    granted = await client.reserve(principal, 501)
-    assert (granted.limit, granted.requested) == (500, 501)
-    world.clock.advance(61)
-    world.is_down = True
+    assert (quota.limit_requests, quota.remaining_requests) == (LIMIT, 0)
+    refused = await client.reserve(principal, 501)
+    assert (refused.limit, refused.requested) == (1_000, 501)
+    assert isinstance(await client.reserve(principal, 500), Granted)
+    world.advance(61)
+    region.is_down = True
     assert (await admit(client, principal, 10)).count(True) == share

@@ -1,0 +1,251 @@
+"""The gatekeeper's account where there are several regions: it owns a share of every limit, borrows and lends.
+
+`RegionCore` changes it. Only what is charged to the own share is noted in the journal: a restart loses loans, which end
+by themselves and count as used where they are charged.
+"""
+
+from typing import Any
+
+from deployments.limits.ledger import Journal, Ledger
+from deployments.limits.messages import Ask, Lease, Posting, Standing
+from deployments.limits.regions.key_limits import DIMENSIONS, FRESH_S, Loan, RegionKeyLimits
+from deployments.limits.regions.messages import Lent, LoanAsk
+from deployments.limits.shares import Share
+from deployments.limits.window import WINDOW_S, Shortage
+
+
+class RegionLedger(Ledger):
+    """The ledger of one region. `others` are the names of all others; those in `away` do not answer.
+
+    `indebted` are the keys with loans. For each other region, `short` has the keys that may want room from it, `untold`
+    those whose standing it does not know yet.
+    """
+
+    _keys: dict[str, RegionKeyLimits]  # type: ignore[assignment]  # `_new` makes no others.
+
+    def __init__(self, share: Share, others: frozenset[str], journal: Journal | None = None) -> None:
+        super().__init__(journal)
+        self.share = share
+        self.others = others
+        self.away = set(others)
+        self.short: dict[str, set[str]] = {region: set() for region in others}
+        self.indebted: set[str] = set()
+        self.untold: dict[str, set[str]] = {region: set() for region in others}
+
+    def set_limits(self, key_id: str, requests_per_minute: int, tokens_per_minute: int) -> None:
+        """Set the limits of a key over all regions."""
+        self._of(key_id).set_whole(requests_per_minute, tokens_per_minute, self.share)
+
+    def take(self, ask: Ask, now: float, valid_s: float, num_clients: int) -> Lease | Shortage:
+        """Return a lease that covers the ask, or the shortage; both as of the limits over all regions."""
+        limits = self._keys[ask.key_id]
+        at = now + valid_s
+        taken = limits.take_up_to(ask, now, at, num_clients)
+        for region, short in self.short.items():
+            if any(limits.wants(region, dimension, now) > 0 for dimension in DIMENSIONS):
+                short.add(ask.key_id)
+        if isinstance(taken, Shortage):
+            return taken
+        if taken.own_requests:
+            self._note(Posting(ask.key_id, "requests", at, taken.own_requests))
+        if taken.own_tokens:
+            self._note(Posting(ask.key_id, "tokens", at, taken.own_tokens))
+        self._touch(ask.key_id)
+        return Lease(at, taken.requests, taken.tokens)
+
+    def refund(self, posting: Posting, now: float) -> None:
+        """Take back an unused charge, unless its minute is over; what came from loans goes back to them first."""
+        key_id, dimension, at, amount = posting
+        limits = self._keys.get(key_id)
+        if limits is None:
+            return
+        if at + FRESH_S > now:
+            limits.recent[dimension].add(-amount, now)
+        rest = amount - limits.refund_loans(dimension, at, amount, now)
+        if rest < amount:
+            self.indebted.add(key_id)
+        if rest:
+            super().refund(posting._replace(amount=rest), now)
+        self._touch(key_id)
+
+    def charge(self, posting: Posting) -> None:
+        """Add what was used without a lease, even beyond the own share; more is then borrowed to cover it."""
+        super().charge(posting)
+        limits = self._keys[posting.key_id]
+        if limits.window(posting.dimension).used > limits.share(posting.dimension):
+            for short in self.short.values():
+                short.add(posting.key_id)
+        self._touch(posting.key_id)
+
+    def accept(self, lent: Lent, region: str, until: float, now: float) -> None:
+        """Add a loan, usable until then."""
+        limits = self._of(lent.key_id)
+        loan = Loan(region, lent.at, until, lent.requests, lent.tokens)
+        limits.loans.append(loan)
+        limits.usable.append(loan)
+        limits.end_loans(now)
+        self.indebted.add(lent.key_id)
+        for dimension, at, amount in limits.cover_excess(now):
+            self._note(Posting(lent.key_id, dimension, at, -amount))
+
+    def lend(self, ask: LoanAsk, region: str, now: float, at: float) -> tuple[Lent, list[Posting]]:
+        """Return what another region is lent, charged at `at`, and what it is given back of its own loans.
+
+        What this region is about to use itself it does not lend; see `RegionKeyLimits.lendable`.
+        """
+        limits = self._keys[ask.key_id]
+        amounts: list[int] = []
+        waits: list[float] = []
+        returned: list[Posting] = []
+        for dimension, asked in zip(DIMENSIONS, (ask.requests, ask.tokens), strict=True):
+            rest = max(0, asked)
+            for loan in limits.usable:
+                back = min(rest, loan.left[dimension]) if loan.region == region and now < loan.until else 0
+                if back:
+                    loan.left[dimension] -= back
+                    loan.held[dimension] -= back
+                    rest -= back
+                    returned.append(Posting(ask.key_id, dimension, loan.at, back))
+            amount = max(0, min(rest, limits.lendable(dimension, now)))
+            if amount:
+                limits.window(dimension).charge(at, amount)
+                limits.lent[dimension].charge(at, amount)
+                self._note(Posting(ask.key_id, dimension, at, amount))
+            amounts.append(amount)
+            missing, share = rest - amount, limits.share(dimension)
+            wait_s = limits.window(dimension).wait_s(min(missing, share), share, now) if missing else 0.0
+            waits.append((WINDOW_S if wait_s is None else wait_s) if share else WINDOW_S)
+        return Lent(ask.key_id, at, *amounts, *waits), returned
+
+    def refund_lent(self, posting: Posting, now: float) -> None:
+        """Take back what was lent and not used."""
+        limits = self._keys.get(posting.key_id)
+        if limits is not None:
+            limits.lent[posting.dimension].refund(posting.at, posting.amount, now)
+            super().refund(posting, now)
+
+    def take_asks(self, region: str, now: float, limit: int) -> list[LoanAsk]:
+        """Return what is wanted of a region now, for up to `limit` keys; who was refused is then taken care of."""
+        asks = []
+        for key_id in list(self.short[region])[:limit]:
+            limits = self._keys.get(key_id)
+            if limits is None:
+                self.short[region].discard(key_id)
+                continue
+            other = limits.others[region]
+            wanted = dict.fromkeys(DIMENSIONS, 0)
+            is_early = False
+            for dimension in DIMENSIONS:
+                want = limits.wants(region, dimension, now)
+                if want > 0 and other.ask_at[dimension] > now:
+                    is_early = True
+                elif want > 0:
+                    wanted[dimension] = want
+                    other.need[dimension] = 0
+            if any(wanted.values()):
+                asks.append(LoanAsk(key_id, wanted["requests"], wanted["tokens"]))
+            if not is_early:
+                self.short[region].discard(key_id)
+        return asks
+
+    def is_due(self, region: str, now: float) -> bool:
+        """Return whether a key wants room that may be asked for now."""
+        return any(
+            limits.others[region].ask_at[dimension] <= now and limits.wants(region, dimension, now) > 0
+            for key_id in self.short[region]
+            if (limits := self._keys.get(key_id)) is not None
+            for dimension in DIMENSIONS
+        )
+
+    def take_owed(self, region: str, now: float, limit: int) -> list[Posting]:
+        """Return and clear what is owed to a region, at most about `limit` postings."""
+        owed: list[Posting] = []
+        for key_id in list(self.indebted):
+            if len(owed) >= limit:
+                break
+            limits = self._keys.get(key_id)
+            if limits is None:
+                self.indebted.discard(key_id)
+                continue
+            limits.end_loans(now)
+            owed += [Posting(key_id, dimension, at, amount) for dimension, at, amount in limits.take_owed(region)]
+            if not limits.usable and not limits.owing:
+                self.indebted.discard(key_id)
+        return owed
+
+    def received_after(self, region: str, at: float) -> list[Posting]:
+        """Return what a region has lent after `at` on its own clock, less what was refunded."""
+        return [
+            Posting(key_id, dimension, loan.at, loan.held[dimension])
+            for key_id, limits in self._keys.items()
+            for loan in limits.loans
+            for dimension in DIMENSIONS
+            if loan.region == region and loan.at > at and loan.held[dimension] > 0
+        ]
+
+    def note_standing(self, region: str, key_id: str, standing: Standing, now: float) -> None:
+        """Note what another region has used of a key's minute, if the key is in use here."""
+        limits = self._keys.get(key_id)
+        if limits is not None:
+            limits.others[region].standing, limits.others[region].standing_at = standing, now
+
+    def take_untold(self, region: str, now: float, limit: int) -> dict[str, Standing]:
+        """Return what this region has used of its share, for up to `limit` keys that were used since the last call."""
+        untold = self.untold[region]
+        standings = {}
+        for key_id in list(untold)[:limit]:
+            untold.discard(key_id)
+            own = super().standing(key_id, now)
+            if own is not None:
+                standings[key_id] = own
+        return standings
+
+    def standing(self, key_id: str, now: float) -> Standing | None:
+        """Return how much of its minute a key has used over all regions, as far as this one knows."""
+        limits = self._keys.get(key_id)
+        return None if limits is None else limits.standing(now, self.away)
+
+    def limits(self, key_id: str) -> RegionKeyLimits | None:
+        """Return the limits of a key; None if it has none here."""
+        return self._keys.get(key_id)
+
+    def summary(self, now: float, num_keys: int) -> dict[str, Any]:
+        """Return what all keys have lent and borrowed in the last minute, and the shares of the most used, as JSON."""
+        total = {"lent": dict.fromkeys(DIMENSIONS, 0), "borrowed": dict.fromkeys(DIMENSIONS, 0)}
+        keys = []
+        for key_id, limits in self._keys.items():
+            shares: dict[str, Any] = {"key_id": key_id}
+            busy = 0.0
+            for dimension in DIMENSIONS:
+                limits.lent[dimension].expire(now)
+                lent = limits.lent[dimension].used
+                borrowed = sum(loan.held[dimension] for loan in limits.loans if now < loan.until + WINDOW_S)
+                total["lent"][dimension] += lent
+                total["borrowed"][dimension] += borrowed
+                share = limits.share(dimension)
+                used = share - limits.own_room(dimension, now) - lent + borrowed
+                whole = limits.whole[dimension]
+                shares[dimension] = {"limit": whole, "share": share, "used": used, "lent": lent, "borrowed": borrowed}
+                busy = max(busy, used / max(1, whole))
+            keys.append((busy, shares))
+        keys.sort(key=lambda one: one[0], reverse=True)
+        return {**total, "keys": [shares for _, shares in keys[:num_keys]]}
+
+    def forget_idle(self, now: float) -> None:
+        """Drop the keys without charges and loans."""
+        for limits in self._keys.values():
+            limits.forget(now)
+        kept = {key_id: limits for key_id, limits in self._keys.items() if limits.loans}
+        super().forget_idle(now)
+        self._keys.update(kept)
+
+    def _new(self) -> RegionKeyLimits:
+        return RegionKeyLimits(self.others)
+
+    def _of(self, key_id: str) -> RegionKeyLimits:
+        self._limits_of(key_id)
+        return self._keys[key_id]
+
+    def _touch(self, key_id: str) -> None:
+        for untold in self.untold.values():
+            untold.add(key_id)
