@@ -12,7 +12,16 @@ import yaml
 from deployments.models.contract.engine import Usage
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
-from serve_app.telemetry.series import COPIES_LAG, MOVED, PART_UP, REGION_DRAINED, REGION_SEEN, STANDBY_LAG, STANDBYS
+from serve_app.telemetry.series import (
+    COPIES_LAG,
+    LIMITS_AWAY,
+    MOVED,
+    PART_UP,
+    REGION_DRAINED,
+    REGION_SEEN,
+    STANDBY_LAG,
+    STANDBYS,
+)
 from serve_app.telemetry.trace import RequestTrace
 from tests.twins.gatekeeper import MemoryRequestLog
 from tests.twins.keys import principal_of_key
@@ -43,6 +52,7 @@ def page() -> str:
     metrics.add(COPIES_LAG, ("files",), 1)
     metrics.add(REGION_SEEN, ("us",), 1)
     metrics.add(REGION_DRAINED, ("us",), 0)
+    metrics.add(LIMITS_AWAY, ("asia",), 0)
     metrics.add(STANDBY_LAG, ("asia",), 0)
     metrics.add(STANDBYS, ("synchronous",), 1)
     return metrics.render().decode()
