@@ -73,7 +73,7 @@ class WebhookSender:
         await self._fetcher.aclose()
 
     def _is_named(self, host: str) -> bool:
-        if host.rstrip(".").lower() in self._rules.allowed_hosts:
+        if self._rules.names(host):
             return True
         try:
             return any(ip_address(host) in network for network in self._rules.allowed_networks)

@@ -1,4 +1,4 @@
-"""Whether a region is to be left, with delays in both directions, and what of it is known after a restart.
+"""The standing of a region: whether fronts leave it, with a delay in each direction, saved over restarts.
 
 Pure but for loading and saving. Times are Unix seconds.
 """

@@ -49,7 +49,7 @@ class LimitList(TypedDict):
 
 
 class Percentiles(TypedDict):
-    """Latencies in seconds, to within 2.5 %, of so many requests."""
+    """Percentiles of the latency of `num_requests` requests, in seconds, to within 2.5 %."""
 
     num_requests: int
     p50_s: float

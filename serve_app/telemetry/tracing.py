@@ -36,7 +36,7 @@ class TracesConfig(Section):
 
 
 class TelemetryConfig(Section):
-    """What is told of the service's work beside its metrics."""
+    """Reports of the service's work beside its metrics."""
 
     traces: TracesConfig | None = None
 

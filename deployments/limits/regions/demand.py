@@ -5,7 +5,7 @@ from math import ceil, exp
 from deployments.limits.window import WINDOW_S
 
 USE_S = 2.0
-"""A region holds ready what it wants in about so many seconds."""
+"""The seconds of use for which a region borrows ahead."""
 LONG_S = 20.0
 
 

@@ -30,7 +30,7 @@ class LinkDown(Exception):
 
 
 class RegionClient:
-    """Asks the fronts of `region` at `address`; `authority` has the certificates that theirs are checked against."""
+    """The connection to the fronts of `region` at `address`, whose certificates are checked against `authority`."""
 
     def __init__(self, region: str, address: str, trust: RegionTrust, authority: Path | None = None) -> None:
         self._region = region

@@ -30,7 +30,6 @@ from deployments.state.files.store import record_file
 from deployments.state.identity.principal import principal_of
 from deployments.state.usage.store import add_lines
 from deployments.state.webhooks.queue import enqueue
-from deployments.state.webhooks.rows import event_of_status
 
 
 class BatchWork:
@@ -233,9 +232,7 @@ class BatchWork:
 
     async def _announce(self, connection: AsyncConnection, row: Mapping[str, Any], state: BatchState) -> None:
         """Put the event that a batch has ended into the queue of webhooks, if it has."""
-        event_type = event_of_status("batch", state.status)
-        if event_type is not None:
-            await enqueue(connection, row["account"], event_type, row["batch_id"], self._store.clock())
+        await enqueue(connection, row["account"], f"batch.{state.status}", row["batch_id"], self._store.clock())
 
 
 async def _destroy(connection: AsyncConnection, row: Mapping[str, Any], *, drops_input: bool) -> list[str]:

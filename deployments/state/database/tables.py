@@ -114,48 +114,6 @@ usage = Table(
     Index("ix_usage_day", "day"),
 )
 
-# The charges of each key at the gatekeeper's last snapshot; see deployments.limits.snapshots.
-limiter_state = Table(
-    "limiter_state",
-    metadata,
-    Column("name", String(32), primary_key=True),
-    Column("journal", String(40), nullable=False),
-    Column("segment", BigInteger, nullable=False),
-    Column("at", Double, nullable=False),
-)
-
-limiter_charges = Table(
-    "limiter_charges",
-    metadata,
-    Column("key_id", String(40), primary_key=True),
-    Column("at", Double, nullable=False, index=True),
-    Column("version", BigInteger, nullable=False),
-    Column("requests", LargeBinary, nullable=False),
-    Column("tokens", LargeBinary, nullable=False),
-)
-
-# The same of the gatekeepers of several regions, each its own rows.
-region_limiter_state = Table(
-    "region_limiter_state",
-    metadata,
-    Column("region", String(32), primary_key=True),
-    Column("name", String(32), primary_key=True),
-    Column("journal", String(40), nullable=False),
-    Column("segment", BigInteger, nullable=False),
-    Column("at", Double, nullable=False),
-)
-
-region_limiter_charges = Table(
-    "region_limiter_charges",
-    metadata,
-    Column("region", String(32), primary_key=True),
-    Column("key_id", String(40), primary_key=True),
-    Column("at", Double, nullable=False, index=True),
-    Column("version", BigInteger, nullable=False),
-    Column("requests", LargeBinary, nullable=False),
-    Column("tokens", LargeBinary, nullable=False),
-)
-
 # The key of each account, wrapped by the master key; it wraps the keys of the account's objects.
 account_keys = Table(
     "account_keys",

@@ -25,7 +25,6 @@ from deployments.state.responses.conversations import append_items
 from deployments.state.responses.store import UNFINISHED, index_items, new_row, open_turn, seal_turn
 from deployments.state.responses.values import ClaimedResponse, Item, LeaseLost, StoredEvents, StoredTurn
 from deployments.state.webhooks.queue import enqueue
-from deployments.state.webhooks.rows import event_of_status
 
 _JOB = b"response job"
 _LINE_END = b"\n"
@@ -165,9 +164,7 @@ class BackgroundStore:
             await connection.run_sync(index_items, turn)
             if conversation_id is not None:
                 await connection.run_sync(append_items, account_key, account, conversation_id, turn.items, expires_at)
-            event_type = event_of_status("response", str(turn.response.get("status")))
-            if event_type is not None:
-                await enqueue(connection, account, event_type, turn.id, self._clock())
+            await enqueue(connection, account, f"response.{turn.response.get('status')}", turn.id, self._clock())
         self._keys.pop(turn.id, None)
 
     async def follow(self, account: str, response_id: str, after: int) -> StoredEvents | None:

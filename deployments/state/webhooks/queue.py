@@ -18,7 +18,7 @@ from deployments.state.database.webhook_tables import webhook_deliveries as deli
 from deployments.state.database.webhook_tables import webhook_endpoints as endpoints
 from deployments.state.encryption.sealing import SealBroken
 from deployments.state.encryption.vault import Vault
-from deployments.state.webhooks.rows import Delivery, Endpoint, Event, endpoint_of, new_event
+from deployments.state.webhooks.rows import EVENT_TYPES, Delivery, Endpoint, Event, endpoint_of, new_event
 
 LEASE_S = 60.0
 """How long one try may take, with all its bookkeeping."""
@@ -42,7 +42,12 @@ class Waiting(NamedTuple):
 
 
 async def enqueue(connection: AsyncConnection, account: str, kind: str, object_id: str, at: float) -> None:
-    """Put an event into the queue, once for each endpoint of the account that wants it, in the caller's transaction."""
+    """Put an event into the queue, once for each endpoint of the account that wants it, in the caller's transaction.
+
+    Nothing happens where `kind` is none of EVENT_TYPES, as for an object that has not ended.
+    """
+    if kind not in EVENT_TYPES:
+        return
     query = select(endpoints.c.endpoint_id, endpoints.c.event_types).where(
         endpoints.c.account == account, endpoints.c.is_disabled.is_(False)
     )

@@ -108,12 +108,6 @@ def key_of_secret(secret: str) -> bytes:
     return base64.b64decode(secret.removeprefix(_SECRET_BEGINNING))
 
 
-def event_of_status(kind: Literal["batch", "response"], status: str) -> str | None:
-    """Return the type of the event that an object has reached this status; None where that is no event."""
-    name = f"{kind}.{status}"
-    return name if name in EVENT_TYPES else None
-
-
 def seal_record(key: DataKey, name: str, url: str) -> bytes:
     """Return the sealed name and address of an endpoint."""
     return key.seal(orjson.dumps({"name": name, "url": url}), _RECORD_LABEL)

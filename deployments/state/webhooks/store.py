@@ -106,7 +106,6 @@ class WebhookStore:
         Raises:
             EndpointMissing: the account has none with this id.
         """
-        known = await self.find(account, endpoint_id)
         account_key, now = await self._vault.account_key(account), self._clock()
         async with self._database.write() as connection:
             row = await _row(connection, account, endpoint_id, is_locked=True)

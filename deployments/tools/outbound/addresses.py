@@ -84,7 +84,7 @@ class AddressRules:
         if url.userinfo:
             raise AddressRefused("An address with a user or password in it is not fetched.")
         port = url.port or _DEFAULT_PORTS[url.scheme]
-        if port > _LAST_PORT or (port < _FIRST_FREE_PORT and port not in _PORTS and not self._is_named(url.host)):
+        if port > _LAST_PORT or (port < _FIRST_FREE_PORT and port not in _PORTS and not self.names(url.host)):
             raise AddressRefused(f"Port {port} is not one of the web.")
 
     def choose(self, host: str, addresses: Iterable[str]) -> list[str]:
@@ -98,9 +98,10 @@ class AddressRules:
             raise AddressRefused("The address is not on the public internet, and so is not fetched.")
         return checked
 
-    def _is_named(self, host: str) -> bool:
+    def names(self, host: str) -> bool:
+        """Return whether the operator has named a host."""
         return host.rstrip(".").lower() in self.allowed_hosts
 
     def _is_allowed(self, host: str, address: str) -> bool:
         parsed = ip_address(address)
-        return self._is_named(host) or is_public(parsed) or any(parsed in network for network in self.allowed_networks)
+        return self.names(host) or is_public(parsed) or any(parsed in network for network in self.allowed_networks)

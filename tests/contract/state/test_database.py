@@ -17,7 +17,14 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from deployments.config import ConfigError
-from deployments.state.database import audit_tables, console_tables, upload_tables, usage_tables, webhook_tables
+from deployments.state.database import (
+    audit_tables,
+    console_tables,
+    limiter_tables,
+    upload_tables,
+    usage_tables,
+    webhook_tables,
+)
 from deployments.state.database import connection as database_module
 from deployments.state.database.connection import Database, connect, head_revision
 from deployments.state.database.sqlite import create_sqlite
@@ -37,7 +44,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def test_migrations_make_the_tables_that_the_code_declares(database: Database) -> None:
-    for module in (audit_tables, console_tables, upload_tables, usage_tables, webhook_tables):
+    for module in (audit_tables, console_tables, limiter_tables, upload_tables, usage_tables, webhook_tables):
         assert module.metadata is metadata  # With their tables.
 
     def differences(connection):
