@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from deployments.config import Section
 from deployments.models.contract.engine import EngineRequest, ModelDirectory
 from deployments.models.contract.errors import EngineDied, EngineError
+from serve_app.errors.api import Unavailable
 from serve_app.operations.safety.guard import GuardModel
 
 _GUARD_PROMPT = (
@@ -35,6 +36,8 @@ class SafetyConfig(Section):
         guard_model: the id of a model that judges texts, one of the service's own.
         guard_prompt: the question to the guard model; `{text}` is the text.
         guard_verdict: the pattern of a guard model's answer that means a violation.
+        guard_safe: the pattern of a guard model's answer that clears a text. One that means no violation and does not
+            clear it is no verdict: the request fails.
         guard_every_chars: how much of an answer is judged at once.
         guard_max_chars: the longest text that is sent to the guard model; of a longer one, its end.
         window_chars: how much of an answer is held back while it streams; a match up to that long is never shown in
@@ -46,13 +49,14 @@ class SafetyConfig(Section):
     guard_model: str | None = None
     guard_prompt: str = _GUARD_PROMPT
     guard_verdict: str = r"(?i)\bunsafe\b"
+    guard_safe: str = r"(?i)\bsafe\b"
     guard_every_chars: int = Field(default=1000, ge=1)
     guard_max_chars: int = Field(default=8000, ge=1)
     window_chars: int = Field(default=256, ge=1, le=100_000)
     checks_prompt: bool = True
     checks_answer: bool = True
 
-    @field_validator("patterns", "guard_verdict")
+    @field_validator("patterns", "guard_verdict", "guard_safe")
     @classmethod
     def _check_patterns(cls, value: Any) -> Any:
         for pattern in [value] if isinstance(value, str) else value:
@@ -105,6 +109,7 @@ class SafetyPolicy:
 
         Raises:
             EngineDied: the guard model could not be asked.
+            Unavailable: it was asked, and its answer is no verdict.
         """
         if not self.config.checks_prompt:
             return False
@@ -120,20 +125,29 @@ class Guard:
         self._model = GuardModel(model, config.guard_prompt, _VERDICT_TOKENS, directory)
         self._max_chars = config.guard_max_chars
         self._verdict = compile_patterns([config.guard_verdict])
+        self._safe = compile_patterns([config.guard_safe])
 
     async def objects(self, text: str, request: EngineRequest) -> bool:
         """Return whether the guard model finds that a text breaks the policy; of a long one it sees the last part.
 
         Raises:
             EngineDied: it could not be asked; unchecked text must not go out.
+            Unavailable: it was asked, and its answer is no verdict.
         """
         try:
-            verdict, _ = await self._model.ask(text[-self._max_chars :], request)
+            said, _ = await self._model.ask(text[-self._max_chars :], request)
         except EngineDied:
             raise
         except EngineError:
             raise EngineDied("The guard model of this safety policy did not answer.") from None
-        return find(self._verdict, verdict) is not None
+        if find(self._verdict, said) is not None:
+            return True
+        if find(self._safe, said) is None:
+            raise Unavailable(
+                "The guard model of the safety policy gave no verdict, so it is not known whether the text breaks it. "
+                "Please try again, or ask the operator."
+            )
+        return False
 
 
 def create_policies(configs: Mapping[str, SafetyConfig], directory: ModelDirectory) -> dict[str, SafetyPolicy]:

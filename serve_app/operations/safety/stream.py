@@ -51,6 +51,7 @@ class SafeStream:
 
         Raises:
             EngineError: as the engine's own stream; EngineDied also when the guard model cannot be asked.
+            Unavailable: the guard model's answer is no verdict.
         """
         self._pieces = self._run()
         return self._pieces

@@ -174,6 +174,7 @@ async def test_closing_midway_aborts_the_engine():
         {"patterns": ("a",), "windows": 3},
         {"guard_model": "g", "guard_prompt": "no place"},
         {"guard_model": "g", "guard_verdict": "["},
+        {"guard_model": "g", "guard_safe": ".*"},
     ],
     ids=str,
 )

@@ -229,6 +229,36 @@ async def test_guard_model_that_fails_lets_nothing_out(world, verdicts):
     assert "secret" not in told.text
 
 
+@both
+@pytest.mark.parametrize("verdicts", [[""], ["As a model, I"], ["safe", "S4"], ["safe", "<think>"]])
+async def test_answer_of_the_guard_model_that_is_no_verdict_lets_nothing_out(world, is_stream, verdicts):
+    guard(world, [*verdicts])
+    script(world, said("secret thing"))
+    async with world.http() as http:
+        told = await http.post("/v1/chat/completions", json={"model": MODEL, "messages": MESSAGES, "stream": is_stream})
+    assert told.status_code == 503
+    assert "gave no verdict" in told.json()["error"]["message"]
+    assert "secret" not in told.text
+
+
+async def test_stream_ends_with_an_error_where_a_later_piece_has_no_verdict(world):
+    guard(world, ["safe", "safe", "who knows"])
+    script(world, said("0123456789", "abcdefghij", "ABCDEFGHIJ"))
+    async with world.http() as http:
+        told = await http.post("/v1/chat/completions", json={"model": MODEL, "messages": MESSAGES, "stream": True})
+    assert "0123456789" in told.text
+    assert "gave no verdict" in told.text
+    assert "abcdefghij" not in told.text
+    assert "[DONE]" not in told.text.partition("gave no verdict")[0]
+
+
+async def test_operator_says_what_clears_a_text(world):
+    guard(world, ["no", "no"])
+    world.safety[MODEL] = SafetyConfig(guard_model=GUARD, guard_verdict=r"\byes\b", guard_safe=r"\bno\b")
+    script(world, said("a story"))
+    assert await chat(world, is_stream=True) == (["a story"], ["stop"])
+
+
 async def test_guard_model_that_is_not_deployed_lets_nothing_out(world):
     world.safety[MODEL] = SafetyConfig(guard_model="demo/absent")
     async with world.http() as http:
