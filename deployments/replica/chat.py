@@ -64,11 +64,11 @@ class ChatRunner:
         lora = await find_lora(self._adapters, header)
         forms = forms_to_compile(fields)
         for param, text, form in forms:
-            await self._schemas.check(text, param, form)
+            await self._schemas.check(text, param, form, salt=header["cache_salt"])
         async with self._preparing.turn(header["priority"]):
             engine_input, params, answer = await self._prepare(header, fields, reply)
         written = answer.written.groups(0, len(answer.finish_reasons))
-        with refused("messages"), self._schemas.following(forms):
+        with refused("messages"), self._schemas.following(forms, header["cache_salt"]):
             try:
                 await generate(
                     self._engine,

@@ -66,9 +66,9 @@ class CompletionRunner:
         lora = await find_lora(self._adapters, header)
         forms = forms_to_compile(fields)
         for param, text, form in forms:
-            await self._schemas.check(text, param, form)
+            await self._schemas.check(text, param, form, salt=header["cache_salt"])
         options = fields.pop("stream_options", None) or {}
-        with refused("prompt"), self._schemas.following(forms):
+        with refused("prompt"), self._schemas.following(forms, header["cache_salt"]):
             request = self._parse(header, fields)
             if not header["stream"]:
                 await self._run_whole(request, header, reply, lora)

@@ -3,27 +3,31 @@
 A schema of a few hundred bytes can take a grammar compiler minutes or gigabytes, and a regular expression of ten can
 take seconds for each token, in the process that generates for every request. So each new one is first compiled and
 followed for some tokens in a process of its own, with little time and memory. One that is slow only where the engine
-follows it is remembered, and refused from then on. The content of schemas is validated, and the size of all bounded, by
-the ingress.
+follows it is refused to that account for a while: how slow it is depends on the other options of the request, so it
+says nothing of other accounts. The content of schemas is validated, and the size of all bounded, by the ingress.
 """
 
 import asyncio
 import hashlib
 import json
+import math
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 from deployments.bounded_process import ENVIRONMENT, Bounds, command
 from deployments.models.contract.errors import Overloaded, RequestRejected
-from deployments.replica.schemas.process import HEADER, INVALID, OK, TOO_COSTLY
+from deployments.replica.schemas.process import HEADER, INVALID, OK, TIMED_OUT, TOO_COSTLY
 from deployments.replica.schemas.requested import DEFAULT_PARAM, Form, Requested
 from deployments.replica.slow_grammar import SlowGrammar
 
 _MAX_REMEMBERED = 4096
 _MAX_WAITING = 64
+_REFUSED_FOR_S = 600.0
+"""Then a form that cost too much is tried again: CPU time, too, is more on a machine that is busy."""
 _SLOW = "slow"
 _MESSAGES = {
     INVALID: "Invalid {noun} for '{param}': it cannot be turned into a grammar.",
@@ -41,7 +45,7 @@ class SchemaCompiler:
     compilation, without it that of a vocabulary of single bytes, which is lower (a single `maxLength` of 100 takes
     four seconds with a vocabulary of 100,000 tokens). `cpu_s` and `memory_bytes` are
     what one schema may take, `wall_s` how long at most, `max_parallel` how many are tried at a time.
-    Remembers verdicts by digest, so that a schema that is sent with every request costs once.
+    Remembers verdicts by digest, so that a schema that is sent with every request costs once. `clock` returns seconds.
     """
 
     def __init__(
@@ -53,13 +57,17 @@ class SchemaCompiler:
         memory_bytes: int = 512 * 1024 * 1024,
         wall_s: int = 20,
         max_parallel: int = 2,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = {
             "tokenizer_info": tokenizer_info,
             "any_whitespace": any_whitespace,
             "bounds": asdict(Bounds(cpu_s, wall_s, memory_bytes, output_bytes=0)),
         }
-        self._verdicts: OrderedDict[bytes, str] = OrderedDict()
+        self._verdicts: OrderedDict[bytes, tuple[str, float]] = (
+            OrderedDict()
+        )  # Each with the time when it is forgotten.
+        self._clock = clock
         self._trials: dict[bytes, asyncio.Task[str]] = {}
         self._places = asyncio.Semaphore(max_parallel)
         self._starting = asyncio.Lock()
@@ -71,16 +79,18 @@ class SchemaCompiler:
             if self._process is None or self._process.has_ended:
                 self._process = await _Process.start(self._config)
 
-    async def check(self, text: str, param: str = DEFAULT_PARAM, form: Form = "json") -> None:
+    async def check(self, text: str, param: str = DEFAULT_PARAM, form: Form = "json", *, salt: str = "") -> None:
         """Check that a schema or another form can be compiled within the budget; `param` names it in errors.
+
+        `salt` is that of the account's prefix cache.
 
         Raises:
             RequestRejected: it cannot.
-            Overloaded: too many others are being tried, or the process ended meanwhile.
+            Overloaded: too many others are being tried, the machine is too busy, or the process ended meanwhile.
         """
         asked = _asked(text, form)
-        digest = hashlib.sha256(asked).digest()
-        verdict = self._verdicts.get(digest)
+        digest = _digest(asked)
+        verdict = self._recall(_digest(asked, salt)) or self._recall(digest)
         if verdict is None:
             trial = self._trials.get(digest)
             if trial is None:
@@ -91,21 +101,22 @@ class SchemaCompiler:
                 trial.add_done_callback(lambda done: self._forget(digest, done))
             # A caller that is cancelled must not end the trial for others that wait for it.
             verdict = await asyncio.shield(trial)
-        else:
-            self._verdicts.move_to_end(digest)
         if verdict != OK:
             noun, advice = ("schema", _SCHEMA_ADVICE) if form == "json" else ("value", _ADVICE)
             message = _MESSAGES[verdict].format(noun=noun, param=param, advice=advice)
             raise RequestRejected(message, param=param, code="invalid_value")
 
     @contextmanager
-    def following(self, forms: Iterable[Requested]) -> Iterator[None]:
-        """Remember the forms of a request that runs within the context, if they are too slow for the engine."""
+    def following(self, forms: Iterable[Requested], salt: str) -> Iterator[None]:
+        """Remember the forms of a request that runs within the context, if they are too slow for the engine.
+
+        `salt` is that of the account's prefix cache; requests with another one may still ask for these forms.
+        """
         try:
             yield
         except SlowGrammar:
             for _, text, form in forms:
-                self._remember(hashlib.sha256(_asked(text, form)).digest(), _SLOW)
+                self._remember(_digest(_asked(text, form), salt), _SLOW)
             raise
 
     async def aclose(self) -> None:
@@ -128,17 +139,35 @@ class SchemaCompiler:
             if process is None:
                 raise Overloaded("The JSON schema could not be compiled. Please try again.")
             verdict = await process.ask(asked)
+        if verdict == TIMED_OUT:
+            raise Overloaded("The form of the answer could not be compiled in time. Please try again later.")
         self._remember(digest, verdict)
         return verdict
 
+    def _recall(self, digest: bytes) -> str | None:
+        verdict, until = self._verdicts.get(digest, (None, 0.0))
+        if verdict is None:
+            return None
+        if self._clock() >= until:
+            del self._verdicts[digest]
+            return None
+        self._verdicts.move_to_end(digest)
+        return verdict
+
     def _remember(self, digest: bytes, verdict: str) -> None:
-        self._verdicts[digest] = verdict
+        is_lasting = verdict in (OK, INVALID)
+        self._verdicts[digest] = verdict, math.inf if is_lasting else self._clock() + _REFUSED_FOR_S
         if len(self._verdicts) > _MAX_REMEMBERED:
             self._verdicts.popitem(last=False)
 
 
 def _asked(text: str, form: Form) -> bytes:
     return f"{form}\n{text}".encode()
+
+
+def _digest(asked: bytes, salt: str | None = None) -> bytes:
+    """Return what a verdict is remembered by: for all accounts, or for the account with this salt."""
+    return hashlib.sha256(asked if salt is None else salt.encode() + b"\n" + asked).digest()
 
 
 class _Process:

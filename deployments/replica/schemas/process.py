@@ -27,10 +27,12 @@ HEADER = struct.Struct("<II")
 OK = "ok"
 INVALID = "invalid"
 TOO_COSTLY = "too_costly"
+TIMED_OUT = "timed_out"
+"""The machine was too busy for a verdict."""
 
 _EXIT_INVALID = 3
 _EXIT_TOO_COSTLY = 4
-_VERDICTS = {0: OK, _EXIT_INVALID: INVALID}
+_VERDICTS = {0: OK, _EXIT_INVALID: INVALID, -signal.SIGALRM: TIMED_OUT}
 _WALKS = 4
 _STEPS_PER_WALK = 512
 _CHOICES_PER_WALK = 64

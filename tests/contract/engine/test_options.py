@@ -26,9 +26,9 @@ def asker(engine, compiler):
 
     runner = ChatRunner(engine.client, engine.serving, compiler, Preparing(), engine.model)
 
-    def ask(*, stream=False, priority=0, **fields):
+    def ask(*, stream=False, priority=0, salt="", **fields):
         reply = Collected()
-        header = {"request_id": "req_1", "stream": stream, "render": "wire", "cache_salt": "", "priority": priority}
+        header = {"request_id": "req_1", "stream": stream, "render": "wire", "cache_salt": salt, "priority": priority}
         body = {"messages": HELLO, "temperature": 0, "max_tokens": 12, **fields}
         engine.run(runner.run(header, json.dumps(body).encode(), reply))
         whole = b"".join(reply.pieces)
@@ -62,9 +62,9 @@ def completer(engine, compiler):
 
     runner = CompletionRunner(engine.completions, compiler, Preparing(), engine.model)
 
-    def complete(*, stream=False, priority=0, **fields):
+    def complete(*, stream=False, priority=0, salt="", **fields):
         reply = Collected()
-        header = {"request_id": "req_1", "stream": stream, "cache_salt": "", "priority": priority}
+        header = {"request_id": "req_1", "stream": stream, "cache_salt": salt, "priority": priority}
         body = {"prompt": "hello there", "temperature": 0, "max_tokens": 8, **fields}
         engine.run(runner.run(header, json.dumps(body).encode(), reply))
         whole = b"".join(reply.pieces)
@@ -473,7 +473,7 @@ class Lenient(SchemaCompiler):
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("route", [asker, completer], ids=["chat", "completions"])
-def test_a_grammar_that_explodes_where_nobody_looked_ends_its_request_and_is_refused_from_then_on(
+def test_a_grammar_that_explodes_where_nobody_looked_ends_its_request_and_is_then_refused_to_that_account(
     real_engine, ask, route, stream
 ):
     """The same as if the trial had not found the way on which a grammar is slow."""
@@ -490,6 +490,7 @@ def test_a_grammar_that_explodes_where_nobody_looked_ends_its_request_and_is_ref
         lenient(**exploding, stream=stream)
     assert "took too much time to keep to it" in caught.value.message
     assert caught.value.param == "structured_outputs.regex"
+    assert lenient(structured_outputs=exploding["structured_outputs"], salt="another account's")
 
 
 def test_a_form_is_not_remembered_as_slow_because_other_options_forbid_its_tokens(real_engine):

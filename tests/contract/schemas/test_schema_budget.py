@@ -10,7 +10,9 @@ import pytest
 
 from deployments.models.contract.errors import Overloaded, RequestRejected
 from deployments.replica.schemas.budget import DEFAULT_PARAM, SchemaCompiler, describe_tokenizer
-from deployments.replica.schemas.requested import forms_to_compile
+from deployments.replica.schemas.process import INVALID, OK, TOO_COSTLY
+from deployments.replica.schemas.requested import Requested, forms_to_compile
+from deployments.replica.slow_grammar import SlowGrammar
 
 STRING = {"type": "string"}
 SMALL = json.dumps({"type": "object", "properties": {"a": STRING}, "required": ["a"]})
@@ -149,6 +151,55 @@ def test_verdicts_are_remembered(loop, compiler):
             assert verdict(loop, compiler, SMALL) is None
         seconds.append(time.perf_counter() - started)
     assert min(seconds) < 0.5
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def test_a_form_that_was_slow_is_refused_to_that_account_alone_and_for_a_while(loop):
+    clock = Clock()
+    compiler = SchemaCompiler(clock=clock)
+    with pytest.raises(SlowGrammar), compiler.following([Requested("field", "[ab]+", "regex")], "one"):
+        raise SlowGrammar
+    error = verdict(loop, compiler, "[ab]+", form="regex", salt="one")
+    assert "an answer before took too much time" in error.message
+    assert verdict(loop, compiler, "[ab]+", form="regex", salt="another") is None
+    assert verdict(loop, compiler, "[ab]+", form="regex", salt="one") is not None
+    clock.now_s = 599
+    assert verdict(loop, compiler, "[ab]+", form="regex", salt="one") is not None
+    clock.now_s = 600
+    assert verdict(loop, compiler, "[ab]+", form="regex", salt="one") is None
+    loop.run_until_complete(compiler.aclose())
+
+
+def test_a_form_that_cost_too_much_is_tried_again_after_a_while_and_an_invalid_one_is_not(loop, monkeypatch):
+    clock = Clock()
+    compiler = SchemaCompiler(clock=clock)
+    tried, answers = [], {"(a*)*": TOO_COSTLY, "(a": INVALID, "a": OK}
+
+    async def ask(self, asked):
+        tried.append(asked.decode().removeprefix("regex\n"))
+        return answers[tried[-1]]
+
+    monkeypatch.setattr("deployments.replica.schemas.budget._Process.ask", ask)
+    for clock.now_s in (0, 599, 600):
+        for text in answers:
+            assert (verdict(loop, compiler, text, form="regex") is None) == (text == "a")
+    assert tried == [*answers, "(a*)*"]
+    loop.run_until_complete(compiler.aclose())
+
+
+def test_a_trial_that_a_busy_machine_could_not_end_in_time_is_no_verdict(loop):
+    compiler = SchemaCompiler(cpu_s=60, wall_s=0, memory_bytes=8 * 1024**3)
+    bomb = json.dumps(BOMBS["counted repetition"])
+    for _ in range(2):  # The second would be refused at once if the first had been remembered.
+        with pytest.raises(Overloaded, match="in time"):
+            loop.run_until_complete(compiler.check(bomb))
+    loop.run_until_complete(compiler.aclose())
 
 
 def test_small_schema_does_not_wait_for_a_bomb(loop, compiler):
