@@ -121,6 +121,7 @@ def texts_within(value: Any) -> Iterable[str]:
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Truncation = Annotated[int, Field(ge=-1, le=2**31 - 1), AfterValidator(_check_truncation)]
 RepetitionSize = Annotated[int, Field(ge=0, le=MAX_REPETITION)]
+TemplateArguments = Annotated[dict[str, Any], AfterValidator(_check_template_arguments)]
 
 
 class RepetitionDetection(WireModel):
@@ -268,7 +269,7 @@ class ChatOptions(GenerationOptions):
     continue_final_message: bool | None = None
     echo: bool | None = None
     documents: Annotated[list[dict[str, str]], Field(fail_fast=True, max_length=MAX_DOCUMENTS)] | None = None
-    chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_check_template_arguments)] | None = None
+    chat_template_kwargs: TemplateArguments | None = None
     include_reasoning: bool | None = None
     return_prompt_text: bool | None = None
 

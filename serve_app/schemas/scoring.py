@@ -7,10 +7,11 @@ from abc import abstractmethod
 from typing import Annotated, Any, Literal, NotRequired, Self
 
 import orjson
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 from typing_extensions import TypedDict
 
 from serve_app.schemas.base import ModelId, OperationRequest, WireModel, check_unsupported, refusal
+from serve_app.schemas.engine_options import Truncation
 from serve_app.schemas.prompts import MAX_INPUTS
 
 MAX_INSTRUCTION_CHARS = 8192
@@ -33,12 +34,6 @@ def _kind_of_texts(value: Any) -> str:
     return "?array" if isinstance(value, list) else _kind_of_text(value)
 
 
-def _check_truncation(num_tokens: int) -> int:
-    if num_tokens == 0:
-        raise refusal("invalid_value", "Invalid '{param}': expected -1, the model's context, or a value >= 1.")
-    return num_tokens
-
-
 _String = Annotated[str, Tag("?string or array")]
 _Object = Annotated[TextObject, Tag("?object")]
 Text = Annotated[_String | _Object, Discriminator(_kind_of_text)]
@@ -58,7 +53,7 @@ class ScoringRequest(OperationRequest):
     instruction: Annotated[str, Field(max_length=MAX_INSTRUCTION_CHARS)] | None = None
     max_tokens_per_doc: NumTokens | None = None
     max_tokens_per_query: NumTokens | None = None
-    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=2**31 - 1), AfterValidator(_check_truncation)] | None = None
+    truncate_prompt_tokens: Truncation | None = None
     use_activation: bool | None = None
     user: str | None = None
 

@@ -1,32 +1,19 @@
 """The bodies of POST /v1/tokenize and /v1/detokenize, and their answers: vLLM's, which know a chat and a plain text."""
 
-import re
-from typing import Annotated, Any, NotRequired, Self
+from typing import Any, NotRequired, Self
 
 import orjson
-from pydantic import AfterValidator, model_validator
+from pydantic import model_validator
 from typing_extensions import TypedDict
 
 from serve_app.schemas.base import Effort, ModelId, OperationRequest, check_unsupported, estimate_tokens, refusal
 from serve_app.schemas.chat_dialect import rewrite
-from serve_app.schemas.engine_options import MAX_TEMPLATE_ARGUMENTS, MAX_TEMPLATE_BYTES
+from serve_app.schemas.engine_options import TemplateArguments
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.messages import Messages, check_conversation, num_images, texts_of
 from serve_app.schemas.prompts import Tokens
 from serve_app.schemas.tools import FunctionTool, Tools
 
-_ARGUMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_SET_ELSEWHERE = frozenset(
-    {
-        "add_generation_prompt",
-        "chat_template",
-        "continue_final_message",
-        "conversation",
-        "messages",
-        "tokenize",
-        "tools",
-    }
-)
 _CHAT_FIELDS = (
     "tools",
     "add_generation_prompt",
@@ -35,24 +22,6 @@ _CHAT_FIELDS = (
     "reasoning_effort",
 )
 _UNSUPPORTED = ("chat_template", "media_io_kwargs", "mm_processor_kwargs")
-
-
-def _check_template_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    if len(arguments) > MAX_TEMPLATE_ARGUMENTS or len(orjson.dumps(arguments)) > MAX_TEMPLATE_BYTES:
-        raise refusal(
-            "object_above_max_properties",
-            f"Invalid '{{param}}': too large. Expected at most {MAX_TEMPLATE_ARGUMENTS} arguments in "
-            f"{MAX_TEMPLATE_BYTES} bytes of JSON.",
-        )
-    for name in arguments:
-        if not _ARGUMENT_NAME.fullmatch(name):
-            raise refusal("invalid_value", "Invalid key in '{param}': every key must be the name of a variable.")
-        if name in _SET_ELSEWHERE:
-            raise refusal("invalid_value", f"Invalid key in '{{param}}': '{name}' cannot be set there.")
-    return arguments
-
-
-TemplateArguments = Annotated[dict[str, Any], AfterValidator(_check_template_arguments)]
 
 
 class TokenizeRequest(OperationRequest):

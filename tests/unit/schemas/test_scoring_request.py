@@ -73,7 +73,7 @@ def test_options_reach_the_engine():
         ({"documents": ["a"] * 2049}, RerankRequest, "documents", "array_above_max_length"),
         ({"top_n": -1}, RerankRequest, "top_n", "integer_below_min_value"),
         ({"rank_fields": ["title"]}, RerankRequest, "rank_fields", "unsupported_parameter"),
-        ({"truncate_prompt_tokens": 0}, RerankRequest, "truncate_prompt_tokens", "invalid_value"),
+        ({"truncate_prompt_tokens": 0}, RerankRequest, "truncate_prompt_tokens", "integer_below_min_value"),
         ({"max_tokens_per_doc": 2**31}, RerankRequest, "max_tokens_per_doc", "integer_above_max_value"),
         ({"instruction": "x" * 8193}, RerankRequest, "instruction", "string_above_max_length"),
         ({"temperature": 1}, RerankRequest, "temperature", "unknown_parameter"),
