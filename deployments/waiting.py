@@ -1,4 +1,4 @@
-"""How long a task waits for news, how often it says that it waits in vain, and how it is ended."""
+"""How a task looks again and again, waits for news, says that it waits in vain, and is ended."""
 
 import asyncio
 from contextlib import suppress
@@ -16,6 +16,24 @@ async def end(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
+
+
+class Watch:
+    """What looks at something again and again, from `watch` to `close`. A subclass says how in `_keep`."""
+
+    _task: asyncio.Task[None] | None = None
+
+    def watch(self) -> None:
+        """Begin."""
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    async def close(self) -> None:
+        """Stop, also if it has not begun."""
+        if self._task is not None:
+            await end(self._task)
+
+    async def _keep(self) -> None:
+        raise NotImplementedError
 
 
 def worth_logging(num_failures: int) -> bool:

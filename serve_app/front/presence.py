@@ -14,7 +14,7 @@ import psutil
 from sqlalchemy.exc import DBAPIError
 
 from deployments.state.ingresses.register import IngressRegister
-from deployments.waiting import end, worth_logging
+from deployments.waiting import Watch, worth_logging
 from serve_app.front.addresses import Address
 from serve_app.front.settings import replica_ports
 
@@ -25,7 +25,7 @@ _MAX_LOOKS = 60
 _LOOK_S = 1.0
 
 
-class Presence:
+class Presence(Watch):
     """Keeps one replica in the register. `find_address` returns where this process can be reached, once it can."""
 
     def __init__(self, register: IngressRegister, find_address: Callable[[], Address | None]) -> None:
@@ -33,21 +33,14 @@ class Presence:
         self._find_address = find_address
         self._address: Address | None = None
         self._others: list[str] = []
-        self._task: asyncio.Task[None] | None = None
 
     def others(self) -> list[str]:
         """Return where the replicas of the service listen, as far as this one knows."""
         return self._others
 
-    def watch(self) -> None:
-        """Begin to sign in."""
-        self._task = asyncio.get_running_loop().create_task(self._keep())
-
     async def close(self) -> None:
         """Sign out."""
-        if self._task is None:
-            return
-        await end(self._task)
+        await super().close()
         if self._address is not None:
             with suppress(DBAPIError):
                 await self._register.sign_out(str(self._address))

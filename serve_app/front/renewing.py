@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvicorn
 
-from deployments.waiting import end
+from deployments.waiting import Watch
 from serve_app.front.files import FileMarks
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _INTERVAL_S = 2.0
 
 
-class CertificateRenewal:
+class CertificateRenewal(Watch):
     """Looks at the files of a certificate and its key again and again."""
 
     def __init__(self, certificate: Path, key: Path, interval_s: float = _INTERVAL_S) -> None:
@@ -28,16 +28,6 @@ class CertificateRenewal:
         self._interval_s = interval_s
         self._marks = FileMarks((certificate, key))
         self._marks.have_changed()
-        self._task: asyncio.Task[None] | None = None
-
-    def watch(self) -> None:
-        """Begin to look."""
-        self._task = asyncio.get_running_loop().create_task(self._keep())
-
-    async def close(self) -> None:
-        """Stop."""
-        if self._task is not None:
-            await end(self._task)
 
     async def _keep(self) -> None:
         while True:

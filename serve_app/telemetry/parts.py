@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from deployments.state.objects.owed import Arrears, OwedCopies
 from deployments.state.objects.pair import PairedStore
 from deployments.state.webhooks.queue import DeliveryQueue
-from deployments.waiting import end
+from deployments.waiting import Watch
 from serve_app.telemetry.series import (
     COPIES_LAG,
     COPIES_OWED,
@@ -39,7 +39,7 @@ class Sink(Protocol):
         ...
 
 
-class PartsWatcher:
+class PartsWatcher(Watch):
     """Asks each of `parts` every ten seconds; whatever its question raises, or five seconds, means that it is away.
 
     `num_moved` returns, by model, how many requests have lost their replica since the start of this process. `pair` are
@@ -61,16 +61,6 @@ class PartsWatcher:
         self._webhooks = webhooks
         self._is_up: dict[str, bool] = {}
         self._reported: dict[str, int] = {}
-        self._task: asyncio.Task[None] | None = None
-
-    def watch(self) -> None:
-        """Begin to watch."""
-        self._task = asyncio.get_running_loop().create_task(self._watch())
-
-    async def close(self) -> None:
-        """Stop."""
-        if self._task is not None:
-            await end(self._task)
 
     async def look(self) -> None:
         """Ask each part once, all at the same time, and export what was found."""
@@ -120,7 +110,7 @@ class PartsWatcher:
             return False
         return True
 
-    async def _watch(self) -> None:
+    async def _keep(self) -> None:
         while True:
             await self.look()
             await asyncio.sleep(_INTERVAL_S)

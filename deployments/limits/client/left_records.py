@@ -12,7 +12,7 @@ from pathlib import Path
 from deployments.limits.client.record_journal import LeftFile, take_left_files
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.messages import Transport
-from deployments.waiting import end
+from deployments.waiting import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -22,23 +22,13 @@ _INTERVAL_S = 3.0
 _ASK_AGAIN_S = 0.5
 
 
-class LeftRecords:
-    """Looks for such records in `directory` every few seconds."""
+class LeftRecords(Watch):
+    """Looks for such records in `directory` every few seconds; what is not handed over at its end stays for others."""
 
     def __init__(self, directory: Path, transport: Transport, clock: Callable[[], float] = time.time) -> None:
         self._directory = directory
         self._transport = transport
         self._clock = clock
-        self._task: asyncio.Task[None] | None = None
-
-    def watch(self) -> None:
-        """Begin to look."""
-        self._task = asyncio.get_running_loop().create_task(self._watch())
-
-    async def close(self) -> None:
-        """Stop; what was not handed over stays for others."""
-        if self._task is not None:
-            await end(self._task)
 
     async def hand_over(self) -> int:
         """Hand over what is there now; return how many records that were.
@@ -65,7 +55,7 @@ class LeftRecords:
         file.delete()
         return len(records)
 
-    async def _watch(self) -> None:
+    async def _keep(self) -> None:
         while True:
             try:
                 if num_records := await self.hand_over():
