@@ -64,9 +64,8 @@ class SchemaCompiler:
             "any_whitespace": any_whitespace,
             "bounds": asdict(Bounds(cpu_s, wall_s, memory_bytes, output_bytes=0)),
         }
-        self._verdicts: OrderedDict[bytes, tuple[str, float]] = (
-            OrderedDict()
-        )  # Each with the time when it is forgotten.
+        # Each with the time when it is forgotten.
+        self._verdicts: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         self._clock = clock
         self._trials: dict[bytes, asyncio.Task[str]] = {}
         self._places = asyncio.Semaphore(max_parallel)
