@@ -75,4 +75,5 @@ class Ingress:
 
     async def __del__(self) -> None:
         """Send what is still queued, and hand over background work (called by Serve on shutdown)."""
-        await self._wired.closing.aclose()
+        if hasattr(self, "_wired"):  # It is not where the constructor failed, whose error counts then.
+            await self._wired.closing.aclose()

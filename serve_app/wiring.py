@@ -118,13 +118,16 @@ async def wire(
 ) -> Wired:
     """Return the services over a deployment for each model id and for each tool that has one.
 
+    It waits for a database without a primary, and for an object store that is not the database's: Serve would start a
+    replica that fails again and again, with minutes between.
+
     Raises:
-        ConfigError: the database or the object store cannot be used.
+        ConfigError: the database cannot be used.
     """
     # What is stored.
     database = await connect(state.database_url, is_patient=True)
     vault = Vault(database, state.master_key)
-    objects = await open_objects(database, state.object_store)
+    objects = await open_objects(database, state.object_store, is_patient=True)
     files = FileStore(database, objects, vault)
     keys = KeyStore(database, state.pepper, state.config.tiers)
 

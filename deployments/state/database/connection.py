@@ -7,10 +7,10 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Executable, Insert, NullPool, Table, insert, inspect, text
 from sqlalchemy.dialects import postgresql, sqlite
@@ -60,14 +60,17 @@ class Database:
         self._stale = stale
         self._lost_at: float | None = None
         self._writing = engine.execution_options(manta_write=True)
+        # A statement of PostgreSQL sees what is committed when it begins, in a transaction or not. Without one, the
+        # trips of its begin and its end are spared.
+        self._alone = engine if self.is_sqlite else engine.execution_options(isolation_level="AUTOCOMMIT")
         self._writer = SqliteThreads(engine, 1, is_writing=True) if self.is_sqlite else None
         self._reader = SqliteThreads(engine, READERS) if self.is_sqlite else None
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that only reads."""
+        """Open a connection to read from. On PostgreSQL each statement is one trip, and sees what is committed then."""
         with _operational_errors():
-            async with self._begin(self.engine) as connection:
+            async with self._begin(self._alone) as connection:
                 yield connection
 
     @asynccontextmanager
@@ -118,7 +121,7 @@ class Database:
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def read_at_once(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a transaction that only reads, and return its result: the quick way, for reads in a request."""
+        """Run `work`, which only reads, and return its result: the quick way, for reads in a request."""
         if self._reader is not None:
             return await self._reader.run(work)
 
@@ -136,30 +139,45 @@ class Database:
         async with self.write() as connection:
             await connection.run_sync(work)
 
+    async def write_alone(self, statement: Executable, parameters: Mapping[str, Any]) -> None:
+        """Run one statement as a transaction of its own: on PostgreSQL in one trip, which is back when it is committed.
+
+        Raises:
+            DBAPIError: as `write` does.
+        """
+        with _operational_errors():
+            async with self._begin(self._alone) as connection:
+                await connection.execute(statement, parameters)
+
     @asynccontextmanager
     async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         """Open a transaction, on the next primary where there is none for the moment."""
-        while True:
-            try:
-                connection = await engine.connect()
-                break
-            except (OSError, DBAPIError) as error:
-                if not lost_server(error) or not self._may_wait():
-                    raise
-            await asyncio.sleep(_LOOK_AGAIN_S)
-        self._lost_at = None
         async with AsyncExitStack() as stack:
-            stack.push_async_exit(connection)
-            await stack.enter_async_context(connection.begin())
-            yield connection
+            while True:
+                try:
+                    connection = await stack.enter_async_context(engine.begin())
+                    break
+                except (OSError, DBAPIError) as error:
+                    if not lost_server(error) or not self._may_wait():
+                        raise
+                await asyncio.sleep(_LOOK_AGAIN_S)
+            self._lost_at = None
+            try:
+                yield connection
+            except DBAPIError as error:
+                if lost_server(error):
+                    self._note_lost()
+                raise
 
     def _may_wait(self) -> bool:
         """Return whether a failover may be under way: there are several servers, and the primary was just lost."""
-        if self._stale is None:
-            return False
+        return self._stale is not None and time.monotonic() - self._note_lost() < _FAILOVER_S
+
+    def _note_lost(self) -> float:
+        """Note that the primary is lost; return since when, on the monotonic clock."""
         if self._lost_at is None:
             self._lost_at = time.monotonic()
-        return time.monotonic() - self._lost_at < _FAILOVER_S
+        return self._lost_at
 
     async def empty_log(self) -> None:
         """Write SQLite's log into the database and empty it: until then it still holds deleted content.
@@ -255,7 +273,6 @@ def _create_pool(url: URL) -> AsyncEngine:
         command_timeout_s=_COMMAND_TIMEOUT_S,
         pool_size=4,
         max_overflow=4,
-        pool_pre_ping=True,
         pool_timeout=_POOL_TIMEOUT_S,
     )
 

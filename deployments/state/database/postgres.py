@@ -3,6 +3,9 @@
 After a failover, connections to the old primary lead nowhere or refuse to write; the pool drops all of them, and new
 ones are made to the server that is the primary then. All servers are asked at once: a server that is gone does not
 answer, and would hold up the others.
+
+The primary may be an ocean away, so no message is sent that only asks whether a connection still works: one that has
+ended is known here, and one that leads nowhere shows at the begin of a transaction, which can wait for the next.
 """
 
 import asyncio
@@ -16,8 +19,9 @@ import asyncpg
 from asyncpg.exceptions import TargetServerAttributeNotMatched
 from sqlalchemy import URL, event
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.util.concurrency import await_
 
 from deployments.state.database.dsn import with_address
 
@@ -85,6 +89,8 @@ def create_postgres(
     }
     engine = create_async_engine(url, connect_args=connect_args, **options)
     event.listen(engine.sync_engine, "handle_error", _drop_connections)
+    event.listen(engine.sync_engine, "checkout", _replace_ended)
+    engine.sync_engine.dialect.do_begin = _begin_now  # type: ignore[method-assign]
     return engine
 
 
@@ -106,6 +112,17 @@ def _drop_connections(context: ExceptionContext) -> None:
     """Have the pool drop every connection when one of them shows that its server is gone (called by SQLAlchemy)."""
     if lost_server(context.original_exception):
         context.is_disconnect = True
+
+
+def _replace_ended(connection: Any, _record: object, _proxy: object) -> None:
+    """Have the pool replace a connection that has ended while it lay there (called by SQLAlchemy)."""
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError("the connection has ended")
+
+
+def _begin_now(connection: Any) -> None:
+    """Begin a transaction now (called by SQLAlchemy, which would else begin it with the first statement)."""
+    await_(connection._start_transaction())
 
 
 async def _first_of(places: Sequence[tuple[str, int]], arguments: dict[str, Any]) -> asyncpg.Connection:

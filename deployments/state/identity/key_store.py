@@ -7,10 +7,10 @@ so hear of changes by any process.
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.audit.log import SERVICE, Actor, append_entry
@@ -156,30 +156,29 @@ class KeyStore:
 
     async def changes_since(self, revision: int) -> tuple[int, list[StoredKey]]:
         """Return the newest revision and every key changed after `revision`, in order of their changes."""
+        query = _with_revision(api_keys.c.revision > revision).order_by(api_keys.c.revision)
         async with self._database.read() as connection:
-            newest = await connection.scalar(select(revisions.c.value).where(revisions.c.name == "api_keys"))
-            if newest is None or newest == revision:
-                return revision, []
-            query = select(api_keys).where(api_keys.c.revision > revision).order_by(api_keys.c.revision)
-            rows = (await connection.execute(query)).mappings().all()
-        changed = [StoredKey.from_row(dict(row), self._tiers) for row in rows]
-        return max([newest, *(key.revision for key in changed)]), changed
+            return self._opened((await connection.execute(query)).mappings().all(), revision)
 
     async def find(self, digest: bytes) -> tuple[int, StoredKey | None]:
         """Return the newest revision, and the key of which this is a digest; None if there is none.
 
         While the database has no primary, a standby is read, unless it is so far behind that it may lack a revocation.
         """
-        query = select(api_keys).where(or_(api_keys.c.digest == digest, api_keys.c.previous_digest == digest))
+        query = _with_revision(or_(api_keys.c.digest == digest, api_keys.c.previous_digest == digest))
         is_stale = self._database.has_standby and not self._database.has_primary
         async with self._database.read_stale() if is_stale else self._database.read() as connection:
             if is_stale:
                 seen_at = await connection.scalar(select(func.max(regions.c.seen_at)))
                 if self._clock() - (seen_at or 0.0) > MAX_BEHIND_S:
                     raise NoPrimary("the standby is too far behind to tell which keys are revoked")
-            revision = await connection.scalar(select(revisions.c.value).where(revisions.c.name == "api_keys"))
-            row = (await connection.execute(query)).mappings().first()
-        return revision or 0, None if row is None else StoredKey.from_row(dict(row), self._tiers)
+            revision, found = self._opened((await connection.execute(query)).mappings().all(), 0)
+        return revision, next(iter(found), None)
+
+    def _opened(self, rows: Sequence[Mapping[Any, Any]], default: int) -> tuple[int, list[StoredKey]]:
+        """Return the newest revision, `default` if there is none, and the keys in the rows of `_with_revision`."""
+        keys = [StoredKey.from_row(dict(row), self._tiers) for row in rows if row["key_id"] is not None]
+        return (rows[0]["newest"] if rows else default), keys
 
     async def _living_row(self, connection: AsyncConnection, key_id: str) -> dict[str, Any]:
         row = await _row_of(connection, key_id, for_update=True)
@@ -218,6 +217,12 @@ class KeyStore:
                 raise KeyRefused(f"A key of the {tier} tier needs {name} of its own.")
         if expires_at is not None and expires_at <= self._clock():
             raise KeyRefused("expires_at is in the past; to end a key now, revoke it.")
+
+
+def _with_revision(condition: ColumnElement[bool]) -> Select[Any]:
+    """Return the query for the newest revision with each key of the condition, in one trip; with none if none fits."""
+    both = revisions.outerjoin(api_keys, condition)
+    return select(revisions.c.value.label("newest"), api_keys).select_from(both).where(revisions.c.name == "api_keys")
 
 
 async def _row_of(connection: AsyncConnection, key_id: str, *, for_update: bool = False) -> dict[str, Any]:

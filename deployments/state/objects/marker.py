@@ -11,6 +11,7 @@ import secrets
 from dataclasses import dataclass
 
 from sqlalchemy import select, update
+from sqlalchemy.exc import DBAPIError
 
 from deployments.config import ConfigError
 from deployments.state.database.connection import Database
@@ -19,12 +20,14 @@ from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.owed import OwedCopies
 from deployments.state.objects.pair import PairedStore, Side
 from deployments.state.objects.store import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
+from deployments.waiting import worth_logging
 
 logger = logging.getLogger(__name__)
 
 MARKER_KEY = "manta-marker"
 _FIRST = "files"
 _CHECK_TIMEOUT_S = 10.0
+_PATIENT_S = 1.0
 _OVERRIDE = "If they are to belong together as they are now, run `manta adopt-object-store`."
 
 
@@ -36,22 +39,37 @@ class _Known:
     is_written: bool
 
 
-async def open_objects(database: Database, config: ResolvedObjectStore) -> ObjectStore:
+async def open_objects(database: Database, config: ResolvedObjectStore, *, is_patient: bool = False) -> ObjectStore:
     """Return the object store of a configuration, after checking that it belongs to the database.
 
     An unreachable object store is assumed to be the right one: requests that need it fail, and all others work.
 
     Raises:
-        ConfigError: it belongs to another database, or another one belongs to this database.
+        ConfigError: it belongs to another database, or another one belongs to this database; with `is_patient`, it is
+            looked at again until it is the right one.
     """
-    near = await _open(database, config)
+    opened = _open_patiently if is_patient else _open
+    near = await opened(database, config)
     if config.other is None:
         return near
-    far = await _open(database, config.other)
+    far = await opened(database, config.other)
     owed = OwedCopies(database) if config.copies != "provider" else None
     return PairedStore(
         Side(config.name, near), Side(config.other.name, far), owed, waits_for_both=config.copies == "both"
     )
+
+
+async def _open_patiently(database: Database, config: ResolvedObjectStore) -> BucketStore:
+    num_failures = 0
+    while True:
+        try:
+            return await _open(database, config)
+        except (ConfigError, DBAPIError) as error:
+            reason = error if isinstance(error, ConfigError) else f"The database is away: {type(error).__name__}."
+        num_failures += 1
+        if worth_logging(num_failures):
+            logger.warning("%s The object store is looked at again each second.", reason)
+        await asyncio.sleep(_PATIENT_S)
 
 
 async def _open(database: Database, config: ResolvedObjectStore) -> BucketStore:

@@ -21,7 +21,7 @@ from deployments.state.database.tables import responses
 from deployments.state.encryption.sealing import DataKey
 from deployments.state.encryption.vault import Vault
 from deployments.state.identity.principal import principal_of
-from deployments.state.responses.conversations import append_items
+from deployments.state.responses.appending import append_items
 from deployments.state.responses.store import UNFINISHED, index_items, new_row, open_turn, seal_turn
 from deployments.state.responses.values import ClaimedResponse, Item, LeaseLost, StoredEvents, StoredTurn
 from deployments.state.webhooks.queue import enqueue

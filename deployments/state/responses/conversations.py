@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Select, delete, insert, select, update
+from sqlalchemy import Select, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
@@ -14,11 +14,11 @@ from deployments.state.database.ids import clean_id
 from deployments.state.database.pages import page_of
 from deployments.state.database.tables import conversation_items as items_table
 from deployments.state.database.tables import conversations as table
-from deployments.state.encryption.sealing import AccountKey
 from deployments.state.encryption.vault import Vault
+from deployments.state.responses.appending import append_items, item_of
 from deployments.state.responses.values import Conversation, ConversationMissing, Item, Page
 
-_ITEM, _METADATA = b"conversation item", b"conversation metadata"
+_METADATA = b"conversation metadata"
 _SWEPT_AT_ONCE = 500
 
 
@@ -183,61 +183,6 @@ class ConversationStore:
             total += len(expired)
             if not expired:
                 return total
-
-
-def append_items(
-    connection: Connection,
-    account_key: AccountKey,
-    account: str,
-    conversation_id: str,
-    items: Sequence[Item],
-    expires_at: float,
-) -> list[Item]:
-    """Add items at the end of a conversation and extend its expiry; return them as stored, none if it is gone."""
-    where = (table.c.conversation_id == clean_id(conversation_id), table.c.account == account)
-    statement = update(table).where(*where, table.c.expires_at < expires_at).values(expires_at=expires_at)
-    connection.execute(statement)
-    advanced = update(table).where(*where).values(next_position=table.c.next_position + len(items))
-    end = connection.execute(advanced.returning(table.c.next_position)).scalar()
-    if end is None or not items:
-        return []
-    kept = _with_free_ids(connection, conversation_id, items)
-    rows = []
-    for position, item in enumerate(kept, end - len(items)):
-        key, wrapped = account_key.new_object(f"{conversation_id}/{item['id']}")
-        row = {"conversation_id": conversation_id, "item_id": item["id"], "position": position, "wrapped_key": wrapped}
-        rows.append({**row, "sealed_item": key.seal(orjson.dumps(item), _ITEM)})
-    connection.execute(insert(items_table), rows)
-    return kept
-
-
-def remove_items(connection: Connection, conversation_id: str, items: Sequence[Item]) -> None:
-    """Delete items from a conversation, if they are there."""
-    ids = [item["id"] for item in items]
-    where = (items_table.c.conversation_id == clean_id(conversation_id), items_table.c.item_id.in_(ids))
-    connection.execute(delete(items_table).where(*where))
-
-
-def _with_free_ids(connection: Connection, conversation_id: str, items: Sequence[Item]) -> list[Item]:
-    query = select(items_table.c.item_id).where(
-        items_table.c.conversation_id == conversation_id, items_table.c.item_id.in_([item["id"] for item in items])
-    )
-    taken = set(connection.scalars(query).all())
-    kept = []
-    for item in items:
-        if item["id"] in taken:
-            prefix = item["id"].partition("_")[0][:8]
-            item = {**item, "id": f"{prefix}_{secrets.token_hex(16)}"}
-        taken.add(item["id"])
-        kept.append(item)
-    return kept
-
-
-def item_of(account_key: AccountKey, row: dict[str, Any]) -> Item:
-    """Return the item in a row."""
-    key = account_key.open_object(f"{row['conversation_id']}/{row['item_id']}", row["wrapped_key"])
-    item: Item = orjson.loads(key.open(row["sealed_item"], _ITEM))
-    return item
 
 
 async def _destroy(connection: AsyncConnection, conversation_ids: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.database.connection import Database
 from deployments.state.database.group_commit import GroupCommit
 from deployments.state.database.ids import clean_id, id_groups
+from deployments.state.database.inserting import insert_all, parameters_of
 from deployments.state.database.pages import page_of
 from deployments.state.database.tables import (
     conversation_items,
@@ -29,7 +30,13 @@ from deployments.state.database.tables import (
 from deployments.state.database.tables import responses as table
 from deployments.state.encryption.sealing import AccountKey, DataKey
 from deployments.state.encryption.vault import Vault
-from deployments.state.responses.conversations import append_items, item_of, remove_items
+from deployments.state.responses.appending import (
+    append_items,
+    appended_parameters,
+    item_of,
+    remove_items,
+    with_appended_items,
+)
 from deployments.state.responses.values import Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
 
 ITEMS, RESPONSE = b"response items", b"response"
@@ -37,6 +44,7 @@ UNFINISHED = ("queued", "in_progress")
 _SWEPT_AT_ONCE = 500
 _PATIENCE_S = 45.0
 """How long a finished response waits for a primary: longer than the loss of a region takes, for its tokens are paid."""
+_WITH_CONVERSATION = with_appended_items(insert_all((table, response_items)))
 
 
 class ResponseStore:
@@ -64,13 +72,20 @@ class ResponseStore:
         """
         account_key = await self._vault.account_key(account)
         row, _ = new_row(account_key, account, turn, expires_at)
-        if conversation_id is None:
-            try:
-                await self._saving.insert({table: [row], response_items: item_rows(turn)})
-            except IntegrityError:
-                pass
-            else:
+        rows = {table: [row], response_items: item_rows(turn)}
+        try:
+            if conversation_id is None:
+                await self._saving.insert(rows)
                 return turn
+            if not self._database.is_sqlite:
+                appended = appended_parameters(account_key, account, conversation_id, turn.items, expires_at)
+                parameters = {**parameters_of(rows), **appended}
+                await self._database.repeat(
+                    lambda is_again: self._database.write_alone(_WITH_CONVERSATION, parameters), _PATIENCE_S
+                )
+                return turn
+        except IntegrityError:
+            pass  # It was stored before, or an item's id is taken in the conversation.
 
         stored, ignoring = turn, self._database.insert_or_ignore(table).values(row)
 

@@ -9,13 +9,14 @@ import pytest
 
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.contract import Granted
-from deployments.limits.gatekeeper import GatekeeperProcess, fingerprint
+from deployments.limits.gatekeeper import GatekeeperProcess, Intervals, fingerprint
 from deployments.limits.messages import Ask, Posting, SyncRequest, TransportDown
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from deployments.state.identity.principal import Principal
+from tests.contract.state.far_server import far_away
 from tests.contract.state.processes import DirectTransport, kill, resolved, start
 
 
@@ -91,6 +92,32 @@ async def test_unknown_keys_do_not_reach_the_database_at_any_rate(service: Servi
     for index in range(300):
         service.gatekeeper.identify(index.to_bytes(32, "big"))
     assert polls <= (time.monotonic() - started) * (1 / 0.1 + 1 / 0.05) + 2
+
+
+async def test_a_key_is_accepted_far_from_the_primary_as_soon_as_it_is_made(postgres_url: str, tmp_path: Path) -> None:
+    async with far_away(postgres_url, one_way_s=0.075) as (url, server):
+        state, rarely = resolved(url, tmp_path / "state"), Intervals(3600.0, 3600.0, 3600.0)
+        gatekeeper = await asyncio.to_thread(GatekeeperProcess, state, rarely)
+        database = await connect(postgres_url)
+        client = GatekeeperClient(DirectTransport(gatekeeper), state.pepper, background=False)
+        store = KeyStore(database, state.pepper)
+        for _ in range(3):
+            key, secret = await store.create(NewKey())
+            await asyncio.sleep(0.11)
+            before = server.num_trips
+            assert (await identified(client, secret)).key_id == key.key_id
+        assert server.num_trips - before == 1
+
+        def ask_for_made_up_keys() -> tuple[int, float]:
+            began, before = time.monotonic(), server.num_trips
+            for index in range(40):
+                gatekeeper.identify(index.to_bytes(32, "big"))
+            return server.num_trips - before, time.monotonic() - began
+
+        num_looks, took_s = await asyncio.to_thread(ask_for_made_up_keys)
+        assert num_looks <= 1 + took_s / (0.1 + 0.15)
+        await asyncio.to_thread(gatekeeper.stop)
+        await database.close()
 
 
 async def test_the_account_is_exact_after_a_kill(service: Service) -> None:

@@ -209,7 +209,8 @@ async def test_a_chain_of_200_turns_is_continued_with_as_many_statements_as_one_
             where = responses.c.response_id == f"resp_after {length}"
             sizes[length] = await connection.scalar(query.where(where))
     assert told[200] == told[2]
-    assert len(told[2]) == 3  # One that reads the chain, and two that store the turn and where its items are.
+    # One that reads the chain, and two that store the turn and where its items are: of PostgreSQL, one.
+    assert len(told[2]) == (3 if database.is_sqlite else 2)
     assert sizes[200] - sizes[2] < 20  # Its own items only, and the longer names of the ids.
 
 

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import select
@@ -20,7 +21,9 @@ from deployments.state.objects.marker import MARKER_KEY, adopt, check, mark, ope
 from deployments.state.objects.store import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
 from serve_app.cli import main
 from serve_app.cli.supervise.serve import _open_state
+from serve_app.ingress import Ingress
 from tests.twins.objects import MemoryObjects
+from tests.waiting import eventually
 
 URL = "file:///files"
 
@@ -152,6 +155,30 @@ async def test_an_upload_during_which_the_disk_goes_away_has_failed(database: Da
         async with objects.create("files/a") as writer:
             await writer.write(b"lost")
             place.rename(tmp_path / "elsewhere")
+
+
+async def test_an_ingress_waits_for_the_right_store_and_says_why(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(store_marker.logger, "warning", lambda message, *args: told.append(message % args))
+    monkeypatch.setattr(store_marker, "_PATIENT_S", 0.01)
+    place, elsewhere = tmp_path / "objects", tmp_path / "elsewhere"
+    config = ResolvedObjectStore(place.as_uri())
+    await (await open_objects(database, config)).put("files/a", b"kept")
+    place.rename(elsewhere)
+    opening = asyncio.create_task(open_objects(database, config, is_patient=True))
+    await eventually(lambda: len(told) == 2)  # The first look and the tenth.
+    assert not opening.done()
+    assert "is empty or another one than before" in told[0]
+    assert told[0].endswith("The object store is looked at again each second.")
+    place.rmdir()
+    elsewhere.rename(place)
+    assert await (await opening).read("files/a", 0, 4) == b"kept"
+
+
+async def test_an_ingress_whose_constructor_failed_leaves_its_error_alone() -> None:
+    await Ingress.__del__(SimpleNamespace())  # type: ignore[arg-type]  # Python would call that of an Ingress too.
 
 
 async def test_a_directory_that_cannot_be_made_is_named(database: Database, tmp_path: Path) -> None:
