@@ -38,7 +38,6 @@ from deployments.state.identity.key_store import KeyStore
 from deployments.state.ingresses.register import IngressRegister
 from deployments.state.objects.marker import MARKER_KEY, open_objects
 from deployments.state.objects.pair import PairedStore
-from deployments.state.regions.register import RegionRegister
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.request_log import RequestLogReader
@@ -47,7 +46,6 @@ from deployments.state.webhooks.store import WebhookStore
 from deployments.webhooks.sending import WebhookSender
 from serve_app.config import ServiceConfig
 from serve_app.front.door import ReplicaStanding
-from serve_app.front.drained import DrainWatch
 from serve_app.front.limits_door import Lender
 from serve_app.front.presence import Presence, own_address
 from serve_app.front.renewing import CertificateRenewal
@@ -82,7 +80,6 @@ class Wired:
     front_trust: FrontTrust
     regions: RegionWatcher | None
     region: str
-    drain_watch: DrainWatch | None
     renewal: CertificateRenewal | None
     lender: Lender | None
     closing: AsyncExitStack
@@ -92,8 +89,6 @@ class Wired:
         self.services.startup.watch()
         self.services.background.watch()
         self.presence.watch()
-        if self.drain_watch is not None:
-            self.drain_watch.watch()
         if self.renewal is not None:
             self.renewal.watch()
         self.parts.watch()
@@ -105,7 +100,7 @@ class Wired:
 
     def standing(self) -> ReplicaStanding:
         """Return what this replica tells fronts of itself and its region."""
-        is_drained = self.drain_watch is not None and self.drain_watch.is_drained
+        is_drained = self.regions is not None and self.regions.is_drained
         return ReplicaStanding(self.region, self.services.startup.is_ready, is_drained)
 
 
@@ -163,11 +158,6 @@ async def wire(
         else None
     )
     ingresses = IngressRegister(database, region=state.region_name)
-    drain_watch = (
-        DrainWatch(partial(RegionRegister(database).is_drained, state.region_name))
-        if state.region is not None
-        else None
-    )
     renewal = CertificateRenewal(config.tls.certificate, config.tls.key) if config.tls is not None else None
     presence = Presence(ingresses, partial(own_address, ray.util.get_node_ip_address()))
     parts = PartsWatcher(
@@ -208,8 +198,6 @@ async def wire(
     closing.push_async_callback(background.close)
     closing.push_async_callback(startup.close)
     closing.push_async_callback(presence.close)
-    if drain_watch is not None:
-        closing.push_async_callback(drain_watch.close)
     if renewal is not None:
         closing.push_async_callback(renewal.close)
     closing.push_async_callback(parts.close)
@@ -259,7 +247,6 @@ async def wire(
         trust,
         regions,
         state.region_name,
-        drain_watch,
         renewal,
         lender,
         closing,

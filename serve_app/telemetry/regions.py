@@ -1,4 +1,7 @@
-"""Signs a region in, and watches all regions and the standbys of their database. An ingress replica has one watcher."""
+"""Signs a region in, and watches all regions and the standbys of their database. An ingress replica has one watcher.
+
+Replicas of a region share its row: whichever finds it old signs in, so that many replicas do not wait for each other.
+"""
 
 import asyncio
 import logging
@@ -18,12 +21,15 @@ from serve_app.telemetry.series import LIMITS_AWAY, LIMITS_ROOM, REGION_DRAINED,
 
 logger = logging.getLogger(__name__)
 
-_INTERVAL_S = 5.0
+_INTERVAL_S = 2.0
+_SIGN_IN_S = 4.0
 _TIMEOUT_S = 5.0
 
 
 class RegionWatcher:
     """Signs `name` in every few seconds with what `facts` returns, which is JSON.
+
+    `is_drained` is whether it is drained, as the database said last.
 
     `shares` returns what the region lends of limits and borrows, as `RegionCore.shares` has it; it raises TransportDown
     while the gatekeeper is away.
@@ -38,6 +44,7 @@ class RegionWatcher:
         clock: Callable[[], float] = time.time,
         shares: Callable[[], Awaitable[Mapping[str, Any] | None]] | None = None,
     ) -> None:
+        self.is_drained = False
         self._name = name
         self._database = database
         self._register = RegionRegister(database, clock)
@@ -59,18 +66,22 @@ class RegionWatcher:
             await end(self._task)
 
     async def look(self) -> None:
-        """Sign in once, and export what the database says of regions and standbys.
+        """Export what the database says of regions and standbys, and sign in if no replica has lately.
 
         Raises:
             DBAPIError, TimeoutError: the database does not answer.
         """
-        facts = dict(self._facts())
-        if (limits := await self._look_at_limits()) is not None:
-            facts["limits"] = limits
+        limits = await self._look_at_limits()
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                await self._register.sign_in(self._name, facts)
-                found, following = await self._register.all_regions(), await standbys(self._database)
+                found = await self._register.all_regions()
+                own = next((region for region in found if region.name == self._name), None)
+                self.is_drained = own is not None and own.drained_at is not None
+                if own is None or not 0 <= self._clock() - own.seen_at < _SIGN_IN_S:
+                    limited = {} if limits is None else {"limits": limits}
+                    await self._register.sign_in(self._name, {**self._facts(), **limited})
+                    found = await self._register.all_regions()
+                following = await standbys(self._database)
         finally:
             for name, seen_at in self._seen.items():  # Also while the database is away: they grow older.
                 self._sink.add(REGION_SEEN, (name,), max(0.0, self._clock() - seen_at))

@@ -61,12 +61,6 @@ class RegionRegister:
         async with self._database.read() as connection:
             return [Region(**row) for row in (await connection.execute(query)).mappings()]
 
-    async def is_drained(self, name: str) -> bool:
-        """Return whether a region is to take no new requests."""
-        query = select(table.c.drained_at).where(table.c.name == name)
-        async with self._database.read() as connection:
-            return (await connection.execute(query)).scalar_one_or_none() is not None
-
     async def drain(self, name: str) -> None:
         """Have a region take no new requests; nothing changes where it takes none already.
 

@@ -51,17 +51,15 @@ async def test_drained_region_stays_so_over_its_heartbeats_until_it_is_undrained
     clock = Clock()
     register = RegionRegister(database, clock)
     await register.sign_in("us", {})
-    assert not await register.is_drained("us")
     await register.drain("us")
     clock.now += 5
     await register.drain("us")
     await register.sign_in("us", {"health": "ok"})
     (us,) = await register.all_regions()
     assert us == Region("us", 1005.0, 1000.0, {"health": "ok"})
-    assert await register.is_drained("us")
     await register.undrain("us")
-    assert not await register.is_drained("us")
-    assert not await register.is_drained("mars")
+    (us,) = await register.all_regions()
+    assert us.drained_at is None
     for change in (register.drain, register.undrain, register.forget):
         with pytest.raises(RegionUnknown):
             await change("mars")
@@ -160,10 +158,45 @@ async def test_watcher_signs_its_region_in_and_shows_the_others(database: Databa
         ("manta_database_standbys", "synchronous"): 0.0,
         ("manta_database_standbys", "asynchronous"): 0.0,
     }
+    assert not watcher.is_drained
     clock.now += 60
     with pytest.raises(DBAPIError):
         await _broken(watcher).look()
     assert shown["manta_region_seen_seconds", "us"] == 60.0
+
+
+async def test_watcher_knows_that_its_region_is_drained_while_the_database_is_away_too(database: Database) -> None:
+    register, sink = RegionRegister(database), SimpleNamespace(add=lambda *_: None)
+    watcher = RegionWatcher("us", database, dict, sink)
+    await watcher.look()
+    await register.drain("us")
+    assert not watcher.is_drained
+    await watcher.look()
+    assert watcher.is_drained
+    with pytest.raises(DBAPIError):
+        await _broken(watcher).look()
+    assert watcher.is_drained
+
+
+async def test_replicas_of_a_region_sign_it_in_once_between_them(database: Database) -> None:
+    clock, sink = Clock(), SimpleNamespace(add=lambda *_: None)
+    replicas = [
+        RegionWatcher("us", database, lambda number=number: {"replicas": number}, sink, clock) for number in range(3)
+    ]
+
+    async def replicas_told() -> Any:
+        for replica in replicas:
+            await replica.look()
+        (region,) = await RegionRegister(database).all_regions()
+        return region.facts["replicas"], region.seen_at
+
+    assert await replicas_told() == (0, 1000.0)
+    clock.now += 3
+    assert await replicas_told() == (0, 1000.0)
+    clock.now += 1
+    assert await replicas_told() == (0, 1004.0)
+    clock.now -= 60  # A clock that was ahead was put right.
+    assert await replicas_told() == (0, 944.0)
 
 
 async def test_watcher_shows_what_is_lent_and_signs_in_without_a_gatekeeper_too(database: Database) -> None:
@@ -183,7 +216,8 @@ async def test_watcher_shows_what_is_lent_and_signs_in_without_a_gatekeeper_too(
 
     shown: dict[tuple[str, ...], float] = {}
     sink = SimpleNamespace(add=lambda series, values, amount: shown.update({(series.name, *values): amount}))
-    watcher = RegionWatcher("us", database, lambda: {"replicas": 3}, sink, shares=shares)
+    clock = Clock()
+    watcher = RegionWatcher("us", database, lambda: {"replicas": 3}, sink, clock, shares)
     await watcher.look()
     assert shown["manta_region_limits_away_seconds", "asia"] == 7.5
     assert shown["manta_limits_room", "lent", "requests"] == 3.0
@@ -191,6 +225,7 @@ async def test_watcher_shows_what_is_lent_and_signs_in_without_a_gatekeeper_too(
     (region,) = await RegionRegister(database).all_regions()
     assert region.facts == {"replicas": 3, "limits": limits}
     for _ in range(2):
+        clock.now += 5
         await watcher.look()
         (region,) = await RegionRegister(database).all_regions()
         assert region.facts == {"replicas": 3}
@@ -200,8 +235,23 @@ def _broken(watcher: RegionWatcher) -> RegionWatcher:
     async def fail(*_: object) -> None:
         raise OperationalError(None, None, ConnectionError())
 
-    watcher._register.sign_in = fail  # type: ignore[method-assign]
+    watcher._register.all_regions = fail  # type: ignore[method-assign]
     return watcher
+
+
+def _of(limit: int, share: int, used: int, lent: int, borrowed: int) -> dict[str, int]:
+    return {"limit": limit, "share": share, "used": used, "lent": lent, "borrowed": borrowed}
+
+
+LIMITS = {
+    "others": {},
+    "lent": {"requests": 2, "tokens": 0},
+    "borrowed": {"requests": 0, "tokens": 40},
+    "keys": [
+        {"key_id": "key_a", "requests": _of(60, 30, 31, 2, 0), "tokens": _of(1000, 500, 0, 0, 0)},
+        {"key_id": "key_b", "requests": _of(60, 30, 0, 0, 0), "tokens": _of(1000, 500, 540, 0, 40)},
+    ],
+}
 
 
 def test_command_lists_regions_and_drains_them(sqlite_at, tmp_path) -> None:
@@ -209,7 +259,7 @@ def test_command_lists_regions_and_drains_them(sqlite_at, tmp_path) -> None:
 
     async def fill() -> None:
         opened = await connect(url)
-        await RegionRegister(opened).sign_in("us", {"version": "1.2", "replicas": 2, "health": "up"})
+        await RegionRegister(opened).sign_in("us", {"version": "1.2", "replicas": 2, "health": "up", "limits": LIMITS})
         await RegionRegister(opened, lambda: time.time() - 100).sign_in("asia", {})
         await Leadership(opened, "housekeeping", "us").hold()
         await OwedCopies(opened).add("us", "files/a")
@@ -226,6 +276,16 @@ def test_command_lists_regions_and_drains_them(sqlite_at, tmp_path) -> None:
     asia, us = json.loads(manta("list", "--json", *place))
     assert (asia["state"], us["state"], us["leads"], us["lacks_objects"]) == ("gone", "up", ["housekeeping"], 1)
     assert (us["version"], us["replicas"], us["standbys"]) == ("1.2", 2, [])
+    assert us["limits"] == LIMITS
+    assert asia["limits"] is None
+    table = [line.split() for line in manta("list", *place).splitlines()]
+    assert ["region", "key", "of", "limit", "share", "used", "lent", "borrowed"] in [
+        [word.lower() for word in line] for line in table
+    ]
+    assert [line for line in table if line[1:2] in (["key_a"], ["key_b"])] == [
+        ["us", "key_a", "requests", "60", "30", "31", "2", "0"],
+        ["us", "key_b", "tokens", "1,000", "500", "540", "0", "40"],
+    ]
     assert "undrain us" in manta("drain", "us", *place)
     assert "drained" in manta("list", *place)
     manta("undrain", "us", *place)
