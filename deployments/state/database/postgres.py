@@ -33,6 +33,9 @@ _LEFT_ALONE_S = 0.5
 """How long no server is asked after none was found: requests fail at once instead of waiting for the same answer."""
 _SILENT_S = 5
 """A server that acknowledges nothing for so long is gone. A slow statement's bytes are acknowledged."""
+_IDLE_S = 10
+"""A session that holds a transaction and says nothing for so long is ended, for a process that was paused, or cut off,
+holds rows that others need. No transaction of the service waits for anything but the database."""
 READ_ONLY: Final = "25006"
 _GONE: Final = (READ_ONLY, "57P01", "57P02", "57P03")  # Shut down, crashed, starting up.
 
@@ -61,9 +64,7 @@ class Servers:
         """
         if isinstance(host, str):
             place = {name: value for name, value in (("host", host), ("port", port)) if value}
-            connection = await asyncpg.connect(**place, **arguments)
-            _end_when_silent(connection)
-            return connection
+            return await _set_up(await asyncpg.connect(**place, **arguments))
         if self._clock() < self._asked_again_at:
             raise NoPrimary(self._reason)
         ports = [port] * len(host) if isinstance(port, int) else port
@@ -72,8 +73,7 @@ class Servers:
         except NoPrimary as error:
             self._reason, self._asked_again_at = str(error), self._clock() + _LEFT_ALONE_S
             raise
-        _end_when_silent(connection)
-        return connection
+        return await _set_up(connection)
 
 
 def create_postgres(
@@ -173,6 +173,13 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "refuses connections"
     return f"fails ({str(error).strip().rstrip('.') or type(error).__name__})"
+
+
+async def _set_up(connection: asyncpg.Connection) -> asyncpg.Connection:
+    """Have both sides end the connection where the other says nothing any more; return it."""
+    _end_when_silent(connection)
+    await connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_S}s'")
+    return connection
 
 
 def _end_when_silent(connection: asyncpg.Connection) -> None:

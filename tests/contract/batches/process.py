@@ -20,6 +20,7 @@ import batch.input
 import batch.merge
 import batch.run
 import batch.worker
+import deployments.state.batches.work as work_module
 from batch.config import BatchConfig, Intervals
 from batch.coordinator import Coordinator
 from batch.run import RunContext
@@ -29,6 +30,7 @@ from batch.worker import LineWorker
 from deployments.state.batches.store import BatchStore
 from deployments.state.batches.work import BatchWork
 from deployments.state.database import connection as database_module
+from deployments.state.database import postgres as postgres_module
 from deployments.state.database.batch_status import ENDED
 from deployments.state.database.connection import connect
 from deployments.state.database.tables import batches
@@ -104,20 +106,22 @@ STOPS: dict[str, Callable[[], None]] = {
     "stopped before the outcomes are sealed": lambda: _stop_around(BatchWork, "seal", before=True),
     "stopped after the output was written": lambda: _stop_around(BatchWork, "finish", before=True),
 }
+AMID_A_COMMIT = "stopped amid a commit"
+"""With the batch's row locked, which keeps others from the whole of SQLite."""
 SLOWLY = "slowly"
 AS_SERVED = "as served"
 """With the settings that the service has by default, and lines that come one by one for somewhat more than a minute."""
 _LINE_S, _SLOW_LINE_S, _SPREAD_S = 0.02, 0.2, 1.75
 
 
-async def open_all(database_url: str, objects_at: str) -> Stores:
-    """Return the stores; `objects_at` is a URL, or a `ResolvedObjectStore` as JSON."""
+async def open_all(database_url: str, objects_at: str, region: str = "") -> Stores:
+    """Return the stores of a region; `objects_at` is a URL, or a `ResolvedObjectStore` as JSON."""
     database = await connect(database_url)
     is_url = not objects_at.startswith("{")
     place = ResolvedObjectStore(objects_at) if is_url else ResolvedObjectStore(**json.loads(objects_at))
     objects = await open_objects(database, place)
     vault = Vault(database, MASTER)
-    return create_stores(database, objects, FileStore(database, objects, vault), BatchStore(database, vault))
+    return create_stores(database, objects, FileStore(database, objects, vault), BatchStore(database, vault), region)
 
 
 class SlowWorker(LineWorker):
@@ -148,19 +152,22 @@ async def num_unfinished(stores: Stores) -> int:
         return await connection.scalar(query) or 0
 
 
-async def main(database_url: str, objects_at: str, point: str | None) -> None:
+async def main(database_url: str, objects_at: str, point: str | None, region: str) -> None:
     kind: type[LineWorker] = SpreadWorker
     config, intervals = BatchConfig(), Intervals()
     if point != AS_SERVED:
         kind = SlowWorker
         config, intervals = BatchConfig(lease_s=LEASE_S, max_lines_in_flight=4), Intervals(poll_s=0.05, commit_s=0.05)
         database_module._CONNECT_TIMEOUT_S = database_module._COMMAND_TIMEOUT_S = PATIENCE_S
+        postgres_module._IDLE_S = 1
         batch.worker._MAX_UNWRITTEN_BYTES = 1  # Or one that is slow to commit would have few commits left to make.
-    stores = await open_all(database_url, objects_at)
+    stores = await open_all(database_url, objects_at, region)
     if point == SLOWLY:
         SlowWorker.line_s = _SLOW_LINE_S
     elif point not in (None, AS_SERVED):
-        (POINTS | STOPS)[point]()
+        # The row is written at the claim, at the begin, and then at each commit.
+        amid = partial(_stop_around, work_module, "write_row", before=True, at_call=4)
+        (POINTS | STOPS | {AMID_A_COMMIT: amid})[point]()
     directory = MemoryDirectory([ScriptedEngine(model_card(MODEL), answer)])
     operations = create_operations(directory, cache_salts(b"salt")).by_path()
     fleet = LocalFleet(kind(stores, operations, config, None, intervals))
@@ -173,7 +180,7 @@ async def main(database_url: str, objects_at: str, point: str | None) -> None:
     await stores.close()
 
 
-def run(errors: Connection, database_url: str, objects_at: str, point: str | None = None) -> None:
+def run(errors: Connection, database_url: str, objects_at: str, point: str | None = None, region: str = "") -> None:
     """Be that process. What it writes to its error stream goes into the pipe."""
     os.dup2(errors.fileno(), 2)
-    asyncio.run(main(database_url, objects_at, point))
+    asyncio.run(main(database_url, objects_at, point, region))

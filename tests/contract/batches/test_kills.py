@@ -7,8 +7,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from sqlalchemy import text
 
-from tests.contract.batches.process import POINTS, SLOWLY, STOPS, open_all
+from tests.contract.batches.process import AMID_A_COMMIT, POINTS, SLOWLY, STOPS, open_all
 from tests.contract.batches.runs import Runs
 from tests.databases import more_on_postgresql
 from tests.waiting import eventually
@@ -55,6 +56,40 @@ async def test_a_process_that_was_paused_past_its_claim_does_no_harm(runs: Runs,
     assert await paused.ended() == 0
     assert await other.ended() == 0
     await runs.check(batch_id)
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("point", [*STOPS, AMID_A_COMMIT])
+async def test_a_region_that_was_paused_commits_nothing_once_another_has_taken_over(runs: Runs, point: str) -> None:
+    async with runs.stores.database.write() as connection:
+        for statement in _NOTE_EPOCHS:
+            await connection.execute(text(statement))
+
+    async def epochs() -> list[int]:
+        async with runs.stores.database.read() as connection:
+            return list((await connection.execute(text("SELECT epoch FROM noted ORDER BY number"))).scalars())
+
+    batch_id = await runs.submit()
+    paused = runs.start(point, "us")
+    await eventually(lambda: psutil.Process(paused.pid).status() == psutil.STATUS_STOPPED, 60)
+    other = runs.start(SLOWLY, "asia")
+    await runs.until_claimed(batch_id, 2)
+    num_before = (await epochs()).count(1)
+    assert num_before > 0
+    os.kill(paused.pid, signal.SIGCONT)
+    assert await paused.ended() == 0
+    assert await other.ended() == 0
+    await runs.check(batch_id)
+    assert (await epochs()).count(1) == num_before
+
+
+_NOTE_EPOCHS = (
+    "CREATE TABLE noted (number serial, epoch bigint)",
+    "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
+    "'BEGIN INSERT INTO noted (epoch) VALUES (NEW.epoch); RETURN NULL; END'",
+    "CREATE TRIGGER note_segment AFTER INSERT ON batch_segments FOR EACH ROW EXECUTE FUNCTION note()",
+)
+"""Has PostgreSQL note under which claim each outcome of a batch was committed."""
 
 
 async def test_many_processes_share_the_batches(runs: Runs) -> None:
