@@ -2,7 +2,8 @@
 
 An answer says the words of the prompt again and again, one token a word, until its length or a stop string; it never
 ends by itself. What sets the pace is a small process beside the replica, `scripted_core`, which can be killed as
-vLLM's can. `engine_kwargs.step_s` is how long one step takes, in seconds.
+vLLM's can. `engine_kwargs.step_s` is how long one step takes, in seconds; `cached`, how many tokens of the prompt of a
+chat it says to have had in its cache.
 """
 
 import asyncio
@@ -180,7 +181,7 @@ class Choices:
         def take() -> bool:
             if self._must_note_prompt:
                 self._must_note_prompt = False
-                self._reply.write(b"", pack_prompt(0, PromptTokens(self.usage.prompt_tokens, 0)))
+                self._reply.write(b"", pack_prompt(0, PromptTokens(self.usage.prompt_tokens, self.usage.cached_tokens)))
             for choice, answer in enumerate(self.answers):
                 if not answer.is_over:
                     text, token_id, is_last = answer.take()
@@ -215,6 +216,7 @@ class ChatRunner:
         fields = orjson.loads(body)
         prompts = [words_of(message.get("content")) for message in fields["messages"]]
         usage = Usage(prompt_tokens=sum(len(words) + 1 for words in prompts))
+        usage.cached_tokens = min(usage.prompt_tokens, self._model.engine_kwargs.get("cached", 0))
         asked = fields.get("max_completion_tokens") or fields.get("max_tokens")
         room = (self._model.context_tokens or 0) - usage.prompt_tokens
         max_tokens, stops = min(asked or room, room), stops_of(fields)
