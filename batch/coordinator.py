@@ -11,7 +11,7 @@ from contextlib import suppress
 from sqlalchemy.exc import DBAPIError
 
 from batch.config import INTERVALS, MAX_RUNNING, Intervals
-from batch.run import BatchRun, RunContext
+from batch.run import BatchRun, Paused, RunContext
 from deployments.state.batches.ledger import Fenced
 from deployments.state.batches.rows import Batch
 from deployments.state.objects.pair import keep_near
@@ -87,6 +87,9 @@ class Coordinator:
             keep_near()
         try:
             await BatchRun(self._context, batch).run()
+        except Paused:
+            logger.info("%s is paused.", batch.batch_id)
+            await self._release(batch)
         except Fenced as error:
             logger.info("Another coordinator has taken over %s: %s", batch.batch_id, error)
         except Exception as error:  # The batch is tried again when the lease ends.

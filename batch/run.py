@@ -45,6 +45,10 @@ class RunContext:
     tiers: Tiers
 
 
+class Paused(Exception):
+    """An operator has paused the batch."""
+
+
 class BatchRun:
     """The work on one batch under one claim."""
 
@@ -63,6 +67,7 @@ class BatchRun:
 
         Raises:
             Fenced: another coordinator has claimed the batch.
+            Paused: lines are left for when it is resumed; none runs any more.
         """
         working = asyncio.create_task(self._work())
         holding = asyncio.create_task(self._hold_claim())
@@ -178,6 +183,8 @@ class BatchRun:
             missing = state.missing()
             if not missing or must_stop(state):
                 return
+            if state.is_paused:
+                raise Paused
             places = index.places(missing)
             if num_rounds:
                 await self._input.read(input_file, places)
@@ -195,7 +202,7 @@ class BatchRun:
             content = await self._input.read(claimed.input_file, [place])
             await self._retry_fleet(partial(self._fleet.run_alone, claimed, place))
             state = await self._load_state()
-            if state.done >> place.line & 1 or must_stop(state):
+            if state.done >> place.line & 1 or must_stop(state) or state.is_paused:
                 return
         logger.warning("A line of %s ended its worker %d times; it fails.", self._id, MAX_TRIES)
         trace = begin_trace(claimed.principal, self._id, self._stores.batches.clock())
@@ -209,7 +216,8 @@ class BatchRun:
             except FleetDown as error:
                 logger.warning("No worker for %s: %s", self._id, error)
                 await asyncio.sleep(_FLEET_WAIT_S)
-                if must_stop(await self._load_state()):
+                state = await self._load_state()
+                if must_stop(state) or state.is_paused:
                     return None
 
     async def _load_state(self) -> BatchState:

@@ -64,7 +64,7 @@ class LineWorker:
         self._calls = LineCalls(operations, self.limiter, config.priority, clock=clock, prices=prices)
 
     async def run(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
-        """Return when each of the lines has a committed outcome, or when the batch must stop.
+        """Return when each of the lines has a committed outcome, or when the batch must stop or is paused.
 
         Raises:
             Fenced: another coordinator has claimed the batch, or its outcomes are sealed.
@@ -90,10 +90,15 @@ class LineWorker:
 
     async def _start_lines(self, run: "_Run", places: Sequence[Place]) -> None:
         batch = run.batch
+        if await run.is_stopping():
+            return
         reader = await retry_outages("Reading a batch's input", lambda: self._stores.files.open(batch.input_file))
         for place in places:
             await run.has_room.wait()
             await self.limiter.acquire(batch.principal.account)
+            if run.is_paused:
+                self.limiter.release()
+                break
             line = asyncio.create_task(self._run_line(run, reader, place))
             run.running.add(line)
             line.add_done_callback(run.running.discard)
@@ -126,6 +131,7 @@ class _Run:
         self.batch = batch
         self.running: set[asyncio.Task[None]] = set()
         self.has_started_all = False
+        self.is_paused = False
         self.wake = asyncio.Event()
         self.has_room = asyncio.Event()
         self.has_room.set()
@@ -154,7 +160,7 @@ class _Run:
             await wait_at_most(self.wake, self._interval_s)
             self.wake.clear()
             is_last = self.has_started_all
-            is_stopping = await self.commit_rest() if self._answers else await self._is_stopping()
+            is_stopping = await self.commit_rest() if self._answers else await self.is_stopping()
             if is_stopping or (is_last and not self._answers):
                 return
 
@@ -176,6 +182,7 @@ class _Run:
         if not accepted and segment.outcomes:
             await self._drop_unless_known(segment.object_key)
         self.has_room.set()
+        self.is_paused = state.is_paused
         return must_stop(state)
 
     async def _drop_unless_known(self, object_key: str) -> None:
@@ -183,11 +190,17 @@ class _Run:
         if object_key not in known:
             await self._stores.files.drop_object(object_key)
 
-    async def _is_stopping(self) -> bool:
+    async def is_stopping(self) -> bool:
+        """Look at the batch; return whether it must stop.
+
+        Raises:
+            Fenced: the claim is not the newest, or the outcomes are sealed.
+        """
         batch = self.batch
         state = await retry_outages("Reading a batch's state", lambda: self._stores.work.look(batch.batch_id))
         if state.epoch != batch.epoch or state.finalizing_at is not None or state.has_ended:
             raise Fenced(f"The batch is {state.status}.")
+        self.is_paused = state.is_paused
         return must_stop(state)
 
 

@@ -88,10 +88,13 @@ ROUTES = [
     Route(_OPERATOR + "/audit", page(audit.list_entries, is_for_operators=True)),
     Route(_OPERATOR + "/cluster", page(operator.show_cluster, is_for_operators=True)),
     Route(_OPERATOR + "/batches", page(batches.list_all_batches, is_for_operators=True)),
-    Route(
-        _OPERATOR + "/batches/{batch_id}/cancel",
-        page(batches.cancel_any_batch, is_for_operators=True),
-        methods=_POST,
+    *(
+        Route(_OPERATOR + "/batches/{batch_id}/" + name, page(change, is_for_operators=True), methods=_POST)
+        for name, change in (
+            ("pause", batches.pause_batch),
+            ("resume", batches.resume_batch),
+            ("cancel", batches.cancel_any_batch),
+        )
     ),
 ]
 

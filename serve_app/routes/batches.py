@@ -68,7 +68,7 @@ async def list_batches(request: Request) -> Response:
     try:
         found, has_more = await services_of(request).batches.list_batches(principal.account, query.limit, query.after)
     except BatchNotFound:
-        raise _unknown(query.after or "", "after") from None
+        raise unknown_batch(query.after or "", "after") from None
     return json_response(list_to_wire([batch_to_wire(batch) for batch in found], has_more=has_more))
 
 
@@ -80,7 +80,7 @@ async def retrieve_batch(request: Request) -> Response:
     try:
         return json_response(batch_to_wire(await services_of(request).batches.find(principal.account, batch_id)))
     except BatchNotFound:
-        raise _unknown(batch_id) from None
+        raise unknown_batch(batch_id) from None
 
 
 @answers("openai.types.Batch")
@@ -92,7 +92,7 @@ async def cancel_batch(request: Request) -> Response:
     try:
         batch = await services.batches.cancel(principal.account, batch_id)
     except BatchNotFound:
-        raise _unknown(batch_id) from None
+        raise unknown_batch(batch_id) from None
     except CannotCancel as refused:
         raise Conflict(f"Cannot cancel a batch with status '{refused.status}'.") from None
     services.wake_batches()
@@ -111,5 +111,6 @@ def _check_endpoint(services: Services, principal: Principal, endpoint: str) -> 
     check_operation(principal, operations[endpoint].name)
 
 
-def _unknown(batch_id: str, param: str = "id") -> NotFound:
+def unknown_batch(batch_id: str, param: str = "id") -> NotFound:
+    """Return the answer about a batch that is not there."""
     return NotFound(f"No batch found with id '{shorten(batch_id)}'.", param=param)

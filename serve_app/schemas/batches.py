@@ -38,6 +38,12 @@ class BatchQuery(WireModel):
     after: Annotated[str, Field(max_length=128)] | None = None
 
 
+class AllBatchesQuery(BatchQuery):
+    """The query of a list of the batches of all accounts."""
+
+    project_id: Annotated[str, Field(max_length=64)] | None = None
+
+
 def batch_to_wire(batch: Batch) -> dict[str, Any]:
     """Return a batch as clients know it; every key is always there."""
     state = batch.state
@@ -55,6 +61,7 @@ def batch_to_wire(batch: Batch) -> dict[str, Any]:
         "error_file_id": batch.error_file_id,
         "created_at": int(state.created_at),
         **{name: None if at is None else int(at) for name, at in times.items()},
+        "paused_at": int(state.paused_at or 0) if state.is_paused else None,
         "request_counts": {"total": state.num_total, "completed": state.num_completed, "failed": state.num_failed},
         "usage": {
             "input_tokens": state.tokens.prompt,

@@ -15,6 +15,9 @@ holder's uptime, between two claims by the wall clock, without the jumps that th
 jumps by days ends no batch that is being worked on, at the jump or later; a clock that jumps back keeps no batch alive;
 and time during which the whole service was off counts. A jump counts as elapsed time only if no running process saw it.
 After a wrong clock, a batch may run beyond its `expires_at`: that does less harm than ending it too early.
+
+An operator may pause a batch. Its status stays, its time goes on, and no line starts; it is not claimed until it is
+resumed, cancelled or over its time.
 """
 
 from collections.abc import Iterable
@@ -33,6 +36,14 @@ class Fenced(Exception):
 
 class CannotCancel(Exception):
     """A batch with this `status` can no longer be cancelled."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(f"The batch is {status}.")
+        self.status = status
+
+
+class CannotPause(Exception):
+    """A batch with this `status` has no lines to pause."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(f"The batch is {status}.")
@@ -90,6 +101,7 @@ class BatchState:
     expired_at: float | None = None
     cancelling_at: float | None = None
     cancelled_at: float | None = None
+    paused_at: float | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -111,6 +123,12 @@ class BatchState:
         """Whether the batch has used up its time."""
         return self.elapsed_s >= self.expires_at - self.created_at
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether lines wait for an operator."""
+        has_lines = self.status == "validating" or (self.status == "in_progress" and not self.is_complete)
+        return self.paused_at is not None and has_lines and not self.is_over
+
     def missing(self) -> list[int]:
         """Return the lines that are not done, in order."""
         done = self.done
@@ -120,7 +138,7 @@ class BatchState:
 def claim(
     state: BatchState, now: float, lease_s: float, *, is_abandoned: bool = False, past: float | None = None
 ) -> BatchState | None:
-    """Return the batch under a new claim; None while another claim holds, or if the batch has ended.
+    """Return the batch under a new claim; None while another claim holds, or if the batch has ended or is paused.
 
     `is_abandoned` means that the claim was not renewed for its whole length, whatever time it names. `past` is the time
     without the forward jumps of the wall clock that the claimant has seen.
@@ -129,7 +147,8 @@ def claim(
         return None
     counted_at = state.created_at if state.counted_at is None else state.counted_at
     elapsed_s = state.elapsed_s + max(0.0, min(now, now if past is None else past) - counted_at)
-    return replace(state, epoch=state.epoch + 1, lease_until=now + lease_s, elapsed_s=elapsed_s, counted_at=now)
+    state = replace(state, epoch=state.epoch + 1, lease_until=now + lease_s, elapsed_s=elapsed_s, counted_at=now)
+    return None if state.is_paused else state
 
 
 def renew(state: BatchState, epoch: int, now: float, lease_s: float, elapsed_s: float) -> BatchState:
@@ -242,6 +261,22 @@ def request_cancel(state: BatchState, now: float) -> BatchState:
     if state.status not in ("validating", "in_progress"):
         raise CannotCancel(state.status)
     return replace(state, status="cancelling", cancelling_at=now)
+
+
+def pause(state: BatchState, now: float) -> BatchState:
+    """Return the batch as paused; needs no claim.
+
+    Raises:
+        CannotPause: it is being finalized or cancelled, or has ended.
+    """
+    if state.status not in ("validating", "in_progress"):
+        raise CannotPause(state.status)
+    return state if state.paused_at is not None else replace(state, paused_at=now)
+
+
+def resume(state: BatchState) -> BatchState:
+    """Return the batch as not paused; needs no claim."""
+    return replace(state, paused_at=None)
 
 
 def _check(state: BatchState, epoch: int) -> None:

@@ -18,6 +18,7 @@ _TIMES = (
     "expired_at",
     "cancelling_at",
     "cancelled_at",
+    "paused_at",
 )
 _COUNTS = ("num_total", "num_completed", "num_failed")
 _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")

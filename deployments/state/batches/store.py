@@ -12,6 +12,7 @@ import orjson
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deployments.state.audit.log import SERVICE, Actor, append_entry
 from deployments.state.batches import ledger
 from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch, NewBatch, state_of, values_of
@@ -118,12 +119,50 @@ class BatchStore:
             BatchNotFound: the account has no batch with this id.
             CannotCancel: it is being finalized, or has ended in another way.
         """
-        query = select(batches).where(batches.c.batch_id == batch_id, batches.c.account == account)
+        return await self._change(batch_id, lambda s: ledger.request_cancel(s, self.clock()), account=account)
+
+    async def cancel_any(self, batch_id: str, by: Actor) -> Batch:
+        """Cancel a batch of any account, as `cancel` does."""
+        return await self._change(batch_id, lambda s: ledger.request_cancel(s, self.clock()), "batch.cancelled", by)
+
+    async def pause(self, batch_id: str, by: Actor) -> Batch:
+        """Pause a batch of any account; return it.
+
+        Raises:
+            BatchNotFound: there is no batch with this id.
+            CannotPause: it is being finalized or cancelled, or has ended.
+        """
+        return await self._change(batch_id, lambda s: ledger.pause(s, self.clock()), "batch.paused", by)
+
+    async def resume(self, batch_id: str, by: Actor) -> Batch:
+        """Let a batch of any account go on, if it is paused; return it.
+
+        Raises:
+            BatchNotFound: there is no batch with this id.
+        """
+        return await self._change(batch_id, ledger.resume, "batch.resumed", by)
+
+    async def _change(
+        self,
+        batch_id: str,
+        step: Callable[[BatchState], BatchState],
+        event: str = "",
+        by: Actor = SERVICE,
+        account: str | None = None,
+    ) -> Batch:
+        """Take a step of a batch, under its name in the audit log if it has one; return the batch."""
+        query = select(batches).where(batches.c.batch_id == batch_id)
+        if account is not None:
+            query = query.where(batches.c.account == account)
         async with self.database.write() as connection:
             row = await one_row(connection, query.with_for_update(), batch_id)
-            state = ledger.request_cancel(state_of(row), self.clock())
-            await write_row(connection, batch_id, values_of(state))
-        return await self.find(account, batch_id)
+            before = state_of(row)
+            state = step(before)
+            if state != before:
+                await write_row(connection, batch_id, values_of(state))
+                if event:
+                    await append_entry(connection, event, by, batch_id, account=row["account"], clock=self.clock)
+        return await self.to_batch({**row, **values_of(state)})
 
     async def to_batch(self, row: Mapping[str, Any]) -> Batch:
         """Return the batch of a row."""

@@ -7,7 +7,7 @@ store; the database has only their places and counts.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, select
+from sqlalchemy import and_, delete, func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.batches import ledger
@@ -81,6 +81,12 @@ class BatchWork:
             batches.c.status.not_in(ENDED),
             batches.c.batch_id.not_in(except_for),
             may_be_free(batches.c.lease_until, now, lease_s),
+            or_(
+                batches.c.paused_at.is_(None),
+                batches.c.status.not_in(("validating", "in_progress")),
+                batches.c.expires_at <= now,
+                and_(batches.c.num_total > 0, batches.c.num_completed + batches.c.num_failed >= batches.c.num_total),
+            ),
         )
         async with self._database.read() as connection:
             rows = (await connection.execute(query.order_by(batches.c.created_at).limit(1000))).all()

@@ -167,6 +167,7 @@ batches = Table(
     Column("expired_at", Double),
     Column("cancelling_at", Double),
     Column("cancelled_at", Double),
+    Column("paused_at", Double),
     Column("num_total", Integer, nullable=False),
     Column("num_completed", Integer, nullable=False),
     Column("num_failed", Integer, nullable=False),

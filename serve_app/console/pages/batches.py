@@ -1,5 +1,6 @@
 """The account's batches: followed, cancelled, and uploaded with every bad line shown before anything starts."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
@@ -7,13 +8,14 @@ from starlette.responses import Response
 
 from batch.lines import LineSplitter
 from batch.validation import Rules, Validation, validate
-from deployments.state.batches.ledger import CannotCancel
+from deployments.state.audit.log import Actor
 from deployments.state.batches.rows import Batch
 from deployments.state.batches.store import BatchNotFound
 from deployments.state.files.store import FileNotFound, StoredFile
 from serve_app.console.visit import Visit, redirect
-from serve_app.errors.api import Conflict, NotFound
+from serve_app.errors.api import NotFound
 from serve_app.routes import batches, files
+from serve_app.routes.admin_batches import change_batch
 from serve_app.schemas.batches import BatchCreateRequest
 from serve_app.validation.body import validate_body
 
@@ -92,16 +94,23 @@ async def list_all_batches(visit: Visit) -> Response:
     return visit.page("batch_rows.html" if visit.is_fragment else "batches.html", **values)
 
 
+async def pause_batch(visit: Visit) -> Response:
+    """Start no more lines of a batch of any account."""
+    return await _change(visit, visit.services.batches.pause)
+
+
+async def resume_batch(visit: Visit) -> Response:
+    """Let a paused batch go on."""
+    return await _change(visit, visit.services.batches.resume)
+
+
 async def cancel_any_batch(visit: Visit) -> Response:
-    """Stop a batch of another account."""
-    batch_id, account = visit.request.path_params["batch_id"], visit.fields.get("account", "")
-    try:
-        await visit.services.batches.cancel(account, batch_id)
-    except BatchNotFound:
-        raise NotFound("There is no such batch.") from None
-    except CannotCancel as refused:
-        raise Conflict(f"A batch with the status '{refused.status}' cannot be cancelled.") from None
-    visit.services.wake_batches()
+    """Stop a batch of any account."""
+    return await _change(visit, visit.services.batches.cancel_any)
+
+
+async def _change(visit: Visit, change: Callable[[str, Actor], Awaitable[Batch]]) -> Response:
+    await change_batch(visit.services, change, visit.request.path_params["batch_id"], visit.actor)
     return redirect("/console/operator/batches")
 
 

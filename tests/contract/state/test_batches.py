@@ -9,6 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.models.contract.engine import Usage
+from deployments.state.audit.log import Actor, AuditFilter, AuditLog
 from deployments.state.batches import store as batches_module
 from deployments.state.batches.ledger import Fenced, Outcome, Tokens
 from deployments.state.batches.rows import Batch, Entry, NewBatch, Segment
@@ -136,6 +137,32 @@ async def test_accounts_take_turns(desks: list[Desk]) -> None:
     while (batch := await desk.work.claim(100.0, claimed)) is not None:
         claimed.append(batch)
     assert [batch.account for batch in claimed] == ["busy", "quiet", "busy", "busy"]
+
+
+async def test_a_paused_batch_is_claimed_by_nobody_until_it_is_resumed_or_its_time_is_over(desks: list[Desk]) -> None:
+    here, there = desks[:2]
+    operator = Actor("api_key", "key_admin")
+    resumed, over, cancelled = [(await here.create()).batch_id for _ in range(3)]
+    for batch_id in (resumed, over, cancelled):
+        assert (await here.store.pause(batch_id, operator)).state.is_paused
+    assert await there.work.claim(10.0) is None
+    here.pass_time(1.0)
+    assert not (await there.store.resume(resumed, operator)).state.is_paused
+    await there.store.resume(resumed, operator)
+    await there.store.cancel("acct", cancelled)
+    claimed = [await here.work.claim(10.0) for _ in range(3)]
+    assert [one and one.batch_id for one in claimed] == [resumed, cancelled, None]
+    here.pass_time(86_400.0)
+    found = await there.work.claim(10.0, [batch for batch in claimed if batch is not None])
+    assert found is not None
+    assert (found.batch_id, found.state.is_over) == (over, True)
+    log = await AuditLog(here.store.database).page(AuditFilter(targets=(resumed,)), 10)
+    assert [(entry.event, entry.actor, entry.account) for entry in log.entries] == [
+        ("batch.resumed", operator, "acct"),
+        ("batch.paused", operator, "acct"),
+    ]
+    with pytest.raises(BatchNotFound):
+        await here.store.pause("batch_x", operator)
 
 
 async def test_a_claim_that_ran_out_fences_its_holder(desks: list[Desk]) -> None:

@@ -4,6 +4,7 @@ The database is one `BatchState` with its segments, changed in whole steps. Coor
 heads and lose it when they are killed. Hypothesis decides who does what next.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.state.batches import ledger
-from deployments.state.batches.ledger import BatchState, CannotCancel, Fenced, Outcome, Tokens
+from deployments.state.batches.ledger import BatchState, CannotCancel, CannotPause, Fenced, Outcome, Tokens
 from deployments.state.database.batch_status import ENDED
 from deployments.state.database.lease_watch import LeaseWatch
 from tests.twins.gatekeeper import TestClock
@@ -152,7 +153,7 @@ def check(database: Database) -> None:
         assert after.done | before.done == after.done
 
 
-EVENTS = ["step", "step", "step", "step", "kill", "skip", "skew", "pause", "cancel"]
+EVENTS = ["step", "step", "step", "step", "kill", "skip", "skew", "pause", "cancel", "hold"]
 events = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 2)), max_size=200)
 
 
@@ -167,6 +168,13 @@ def run_many() -> None:
         random = Random(seed)
         schedule = [(random.choice(EVENTS), random.randrange(3)) for _ in range(random.randrange(200))]
         run(schedule, seed, may_cancel=seed % 2 == 0)
+
+
+def hold(database: Database, now: float) -> None:
+    """Pause the batch, or resume it if it is paused, as an operator does."""
+    paused_at = database.state.paused_at
+    with suppress(CannotPause):
+        database.write(ledger.pause(database.state, now) if paused_at is None else ledger.resume(database.state))
 
 
 def run(schedule: list[tuple[str, int]], seed: int, *, may_cancel: bool) -> None:
@@ -188,17 +196,17 @@ def run(schedule: list[tuple[str, int]], seed: int, *, may_cancel: bool) -> None
             for _ in range(10):
                 now += LEASE_S / 2
                 step(random.choice(others), database, now, random)
+        elif event == "hold":
+            hold(database, now)
         elif may_cancel:
-            try:
+            with suppress(CannotCancel):
                 database.write(ledger.request_cancel(database.state, now))
-            except CannotCancel:
-                continue
     survivor, epoch, left_at = Coordinator("z"), database.state.epoch, now
     for _ in range(3000):
         if database.state.has_ended:
             break
         now += 0.5
-        assert database.state.epoch > epoch or now <= left_at + LEASE_S + 1
+        assert database.state.epoch > epoch or now <= left_at + LEASE_S + 1 or database.state.paused_at is not None
         step(survivor, database, now, random)
     check(database)
 

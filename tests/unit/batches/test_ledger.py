@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from deployments.state.batches import ledger
-from deployments.state.batches.ledger import BatchState, CannotCancel, Fenced, Outcome, Tokens
+from deployments.state.batches.ledger import BatchState, CannotCancel, CannotPause, Fenced, Outcome, Tokens
 from deployments.state.database import batch_status
 
 NEW = BatchState("validating", created_at=0.0, expires_at=100.0)
@@ -141,6 +141,33 @@ def test_a_batch_cancelled_before_it_was_validated_never_runs() -> None:
     assert (ended.status, ended.num_failed) == ("cancelled", 4)
 
 
+def test_a_paused_batch_is_not_claimed_until_it_is_resumed_cancelled_over_or_done() -> None:
+    held = running()
+    state = ledger.pause(held, 3.0)
+    assert (state.status, state.paused_at, state.is_paused) == ("in_progress", 3.0, True)
+    assert ledger.pause(state, 4.0) == state
+    left = ledger.release(state, 1)
+    assert ledger.claim(left, 50.0, 10.0) is None
+    assert ledger.claim(ledger.pause(NEW, 0.5), 1.0, 10.0) is None
+    assert ledger.claim(ledger.resume(left), 50.0, 10.0) is not None
+    assert ledger.claim(ledger.request_cancel(left, 50.0), 50.0, 10.0) is not None
+    over = ledger.claim(left, 100.0, 10.0)
+    assert over is not None
+    assert ledger.seal(over, 2, 100.0).status == "finalizing"
+    done, accepted = ledger.commit(state, 1, [Outcome(line) for line in range(3)])
+    assert len(accepted) == 3
+    claimed = ledger.claim(ledger.release(done, 1), 50.0, 10.0)
+    assert claimed is not None
+    assert ledger.finish(ledger.seal(claimed, 2, 51.0), 2, 52.0).status == "completed"
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "expired", "cancelled", "cancelling", "finalizing"])
+def test_what_has_no_lines_left_to_run_is_not_paused(status: batch_status.Status) -> None:
+    with pytest.raises(CannotPause) as refused:
+        ledger.pause(BatchState(status, 0.0, 1.0), 5.0)
+    assert refused.value.status == status
+
+
 def test_what_was_found_invalid_has_failed() -> None:
     claimed = ledger.claim(NEW, 1.0, 10.0)
     assert claimed is not None
@@ -196,6 +223,7 @@ def test_no_step_leads_backwards() -> None:
         lambda s: ledger.lose(s, s.epoch, 50.0),
         lambda s: ledger.finish(s, s.epoch, 50.0),
         lambda s: ledger.request_cancel(s, 50.0),
+        lambda s: ledger.pause(s, 50.0) if s.status == "in_progress" else ledger.resume(s),
         lambda s: ledger.claim(s, 1e6, 1.0) or s,
     ]
     for path in itertools.product(steps, repeat=5):

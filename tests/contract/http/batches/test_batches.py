@@ -77,6 +77,7 @@ async def test_every_key_of_a_batch_is_always_there(http, client):
         "expired_at",
         "cancelling_at",
         "cancelled_at",
+        "paused_at",
         "request_counts",
         "usage",
         "metadata",

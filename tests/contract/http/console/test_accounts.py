@@ -156,6 +156,22 @@ async def test_an_operator_sees_all_accounts_or_one(visit, secrets, ids):
     assert all(one["batch_id"][:17] in text for one in ids.values())
 
 
+async def test_an_operator_pauses_resumes_and_cancels_a_batch_of_another_account(visit, secrets, ids):
+    operator, owner = visit(), visit()
+    await operator.sign_in(secrets["ops"])
+    await owner.sign_in(secrets["acct_one"])
+    batch_id = ids["acct_one"]["batch_id"]
+    path = f"/console/operator/batches/{batch_id}"
+    assert (await owner.send(path + "/pause")).status_code == 403
+    assert (await operator.send(path + "/pause")).status_code == 303
+    assert path + "/resume" in await operator.read("/console/operator/batches")
+    assert "by an operator" in await owner.read(f"/console/batches/{batch_id}")
+    assert (await operator.send(path + "/resume")).status_code == 303
+    assert path + "/resume" not in await operator.read("/console/operator/batches")
+    assert (await operator.send(path + "/cancel")).status_code == 303
+    assert (await operator.send(path + "/pause")).status_code == 409
+
+
 async def test_a_key_without_the_scope_sees_neither_usage_nor_the_log(world, visit, secrets, ids):
     browser = visit()
     await browser.sign_in(secrets["acct_one"])
