@@ -103,3 +103,10 @@ def node() -> tuple[str, str]:
 def searxng() -> str:
     """Return the address of a SearXNG."""
     return os.environ.get("MANTA_SEARXNG_URL") or missing("no SearXNG is named by MANTA_SEARXNG_URL")
+
+
+def open_webui() -> str:
+    """Return Open WebUI's program, which MANTA_TEST_OPEN_WEBUI may name; its environment takes 7 GB."""
+    program = os.environ.get("MANTA_TEST_OPEN_WEBUI") or shutil.which("open-webui")
+    wanted = "(in an environment of its own: uv pip install open-webui==0.12.4)"
+    return program or missing(f"Open WebUI is neither on the PATH nor named by MANTA_TEST_OPEN_WEBUI {wanted}")

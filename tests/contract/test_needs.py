@@ -7,11 +7,16 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-NEEDY = ["tests/contract/code_interpreter", "tests/contract/sandbox", "tests/contract/http/clients/test_node_client.py"]
+NEEDY = [
+    "tests/contract/code_interpreter",
+    "tests/contract/sandbox",
+    "tests/contract/http/clients/test_node_client.py",
+    "tests/contract/http/clients/test_open_webui.py",
+]
 
 
 def test_every_missing_program_is_one_line_of_the_summary_and_no_failure(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if name != "MANTA_TEST_RUNSC"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MANTA_TEST_")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *NEEDY]
     run = subprocess.run(
         command, cwd=ROOT, env={**environment, "PATH": str(tmp_path)}, capture_output=True, text=True, timeout=200
@@ -22,5 +27,7 @@ def test_every_missing_program_is_one_line_of_the_summary_and_no_failure(tmp_pat
         "no sandbox can be built here: bubblewrap is not installed (on Debian: apt-get install bubblewrap)",
         "gVisor's runsc is neither on the PATH nor named by MANTA_TEST_RUNSC",
         "Node with npm is not installed (on Debian: apt-get install nodejs npm)",
+        "Open WebUI is neither on the PATH nor named by MANTA_TEST_OPEN_WEBUI (in an environment of its own: uv pip "
+        "install open-webui==0.12.4)",
     ]
     assert f"{sum(int(number) for number, _ in skipped)} skipped" in run.stdout.splitlines()[-1]
