@@ -15,7 +15,7 @@ from deployments.limits.messages import TransportDown
 from deployments.state.database.connection import Database
 from deployments.state.regions.register import RegionRegister
 from deployments.state.regions.standbys import standbys
-from deployments.waiting import end, worth_logging
+from deployments.waiting import Watch, worth_logging
 from serve_app.telemetry.parts import Sink
 from serve_app.telemetry.series import LIMITS_AWAY, LIMITS_ROOM, REGION_DRAINED, REGION_SEEN, STANDBY_LAG, STANDBYS
 
@@ -26,7 +26,7 @@ _SIGN_IN_S = 4.0
 _TIMEOUT_S = 5.0
 
 
-class RegionWatcher:
+class RegionWatcher(Watch):
     """Signs `name` in every few seconds with what `facts` returns, which is JSON.
 
     `is_drained` is whether it is drained, as the database said last.
@@ -54,16 +54,6 @@ class RegionWatcher:
         self._clock = clock
         self._seen: dict[str, float] = {}
         self._standbys: set[str] = set()
-        self._task: asyncio.Task[None] | None = None
-
-    def watch(self) -> None:
-        """Begin to sign in."""
-        self._task = asyncio.get_running_loop().create_task(self._watch())
-
-    async def close(self) -> None:
-        """Stop; the region counts as gone when no replica signs it in any more."""
-        if self._task is not None:
-            await end(self._task)
 
     async def look(self) -> None:
         """Export what the database says of regions and standbys, and sign in if no replica has lately.
@@ -112,7 +102,7 @@ class RegionWatcher:
                     self._sink.add(LIMITS_ROOM, (way, dimension), float(amount))
         return shares
 
-    async def _watch(self) -> None:
+    async def _keep(self) -> None:
         num_failures = 0
         while True:
             try:
