@@ -9,8 +9,8 @@ from sqlalchemy import BigInteger, Connection, Double, Insert, bindparam, delete
 
 from deployments.state.database.ids import clean_id
 from deployments.state.database.inserting import given_rows, parameters_of
-from deployments.state.database.tables import conversation_items as items_table
-from deployments.state.database.tables import conversations as table
+from deployments.state.database.response_tables import conversation_items as items_table
+from deployments.state.database.response_tables import conversations as table
 from deployments.state.encryption.sealing import AccountKey
 from deployments.state.responses.values import Item
 

@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import clean_id
 from deployments.state.database.pages import page_of
-from deployments.state.database.tables import conversation_items as items_table
-from deployments.state.database.tables import conversations as table
+from deployments.state.database.response_tables import conversation_items as items_table
+from deployments.state.database.response_tables import conversations as table
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses.appending import append_items, item_of
 from deployments.state.responses.values import Conversation, ConversationMissing, Item, Page

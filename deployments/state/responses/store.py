@@ -20,14 +20,14 @@ from deployments.state.database.group_commit import GroupCommit
 from deployments.state.database.ids import clean_id, id_groups
 from deployments.state.database.inserting import insert_all, parameters_of
 from deployments.state.database.pages import page_of
-from deployments.state.database.tables import (
+from deployments.state.database.response_tables import (
     conversation_items,
     conversations,
     response_events,
     response_items,
     response_jobs,
 )
-from deployments.state.database.tables import responses as table
+from deployments.state.database.response_tables import responses as table
 from deployments.state.encryption.sealing import AccountKey, DataKey
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses.appending import (

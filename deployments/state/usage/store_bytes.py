@@ -5,8 +5,8 @@ from collections.abc import Callable
 from sqlalchemy import func, select
 
 from deployments.state.database.connection import Database
-from deployments.state.database.tables import vector_store_files
 from deployments.state.database.usage_tables import Width, vector_store_bytes
+from deployments.state.database.vector_store_tables import vector_store_files
 from deployments.state.usage.periods import start_of
 
 _KEY = ["width", "start", "account"]

@@ -16,9 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import clean_id
 from deployments.state.database.pages import page_of
-from deployments.state.database.tables import vector_store_batches as batches
-from deployments.state.database.tables import vector_store_files as files
-from deployments.state.database.tables import vector_stores as table
+from deployments.state.database.vector_store_tables import vector_store_batches as batches
+from deployments.state.database.vector_store_tables import vector_store_files as files
+from deployments.state.database.vector_store_tables import vector_stores as table
 from deployments.state.encryption.vault import Vault
 from deployments.state.retention import DAY_S
 from deployments.state.vector_stores.rows import (

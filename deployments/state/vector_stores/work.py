@@ -12,8 +12,8 @@ from typing import NamedTuple
 from sqlalchemy import and_, delete, or_, select, update
 
 from deployments.state.database.lease_watch import LeaseWatch, may_be_free
-from deployments.state.database.tables import vector_store_files as files
-from deployments.state.database.tables import vector_stores as stores
+from deployments.state.database.vector_store_tables import vector_store_files as files
+from deployments.state.database.vector_store_tables import vector_stores as stores
 from deployments.state.identity.principal import principal_of
 from deployments.state.vector_stores.rows import ClaimedFile, ErrorCode, StoredStore, note_change, open_file, open_store
 from deployments.state.vector_stores.store import VectorStores

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 
 from deployments.state.database.connection import Database, connect
-from deployments.state.database.tables import response_events, response_jobs, responses
+from deployments.state.database.response_tables import response_events, response_jobs, responses
 from deployments.state.encryption.sealed_tokens import SealedTokens
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses import background

@@ -21,8 +21,10 @@ from deployments.state.database import (
     audit_tables,
     console_tables,
     limiter_tables,
+    response_tables,
     upload_tables,
     usage_tables,
+    vector_store_tables,
     webhook_tables,
 )
 from deployments.state.database import connection as database_module
@@ -44,7 +46,16 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def test_migrations_make_the_tables_that_the_code_declares(database: Database) -> None:
-    for module in (audit_tables, console_tables, limiter_tables, upload_tables, usage_tables, webhook_tables):
+    for module in (
+        audit_tables,
+        console_tables,
+        limiter_tables,
+        response_tables,
+        upload_tables,
+        usage_tables,
+        vector_store_tables,
+        webhook_tables,
+    ):
         assert module.metadata is metadata  # With their tables.
 
     def differences(connection):

@@ -1,0 +1,96 @@
+"""The tables of responses and conversations, whose content is small enough for the rows: it comes and goes with them.
+
+Deleting a row deletes its wrapped key.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+)
+
+from deployments.state.database.tables import metadata
+
+# A turn is stored with its own items and the id of the turn before: continuing a chain reads every item once.
+responses = Table(
+    "responses",
+    metadata,
+    Column("response_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("previous_id", String(64), index=True),
+    Column("status", String(16), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_items", LargeBinary, nullable=False),
+    Column("sealed_response", LargeBinary, nullable=False),
+    Index("ix_responses_account", "account", "created_at", "response_id"),
+)
+
+
+# The response of each item, for later requests that refer to the item.
+response_items = Table(
+    "response_items",
+    metadata,
+    Column("item_id", String(128), primary_key=True),
+    Column("response_id", String(64), primary_key=True),
+    Index("ix_response_items_response", "response_id"),
+)
+
+
+# A response that runs in the background. Its runner may write as long as it holds the newest epoch.
+response_jobs = Table(
+    "response_jobs",
+    metadata,
+    Column("response_id", String(64), primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("lease_until", Double, nullable=False, index=True),
+    Column("is_cancelled", Boolean, nullable=False),
+    # Read by replicas of the version before, while they drain.
+    Column("was_followed", Boolean, nullable=False, default=False),
+    Column("num_events", Integer, nullable=False),
+    Column("sealed_job", LargeBinary, nullable=False),
+)
+
+
+response_events = Table(
+    "response_events",
+    metadata,
+    Column("response_id", String(64), primary_key=True),
+    Column("first", Integer, primary_key=True),
+    Column("last", Integer, nullable=False),
+    Column("sealed_events", LargeBinary, nullable=False),
+    Column("sealed_journal", LargeBinary),  # Until the response has ended.
+)
+
+
+conversations = Table(
+    "conversations",
+    metadata,
+    Column("conversation_id", String(64), primary_key=True),
+    Column("account", String(64), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False, index=True),
+    Column("next_position", BigInteger, nullable=False),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_metadata", LargeBinary, nullable=False),
+    Index("ix_conversations_account", "account", "created_at", "conversation_id"),
+)
+
+
+conversation_items = Table(
+    "conversation_items",
+    metadata,
+    Column("conversation_id", String(64), primary_key=True),
+    Column("item_id", String(128), primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    Column("wrapped_key", LargeBinary, nullable=False),
+    Column("sealed_item", LargeBinary, nullable=False),
+    Index("ix_conversation_items_position", "conversation_id", "position"),
+)
