@@ -153,7 +153,7 @@ async def wire(
     startup = ModelStartup([engine for engine, model in with_models if model.is_kept_running])
     background = BackgroundRunner(operations.responses, assembly.storage, gatekeeper, observer)
     indexer = (
-        Indexer(search.service, search.index, search.embedder, gatekeeper, observer, region=state.region_name)
+        Indexer(search.service, search.indexes, search.embedder, gatekeeper, observer, region=state.region_name)
         if search
         else None
     )

@@ -101,7 +101,7 @@ class Bench:
 
     async def count_chunks(self, store: StoredStore) -> int:
         """Return the number of chunks in the index."""
-        table = await self.search.index._find(store.store_id)
+        table = await self.search.indexes.near._find(store.store_id)
         return int(await table.count_rows("passage = 0"))
 
     async def ask(self, store: StoredStore, question: str, ranking: RankingOptions, most: int = 5) -> Sequence[str]:
@@ -124,7 +124,7 @@ async def open_bench(folder: Path, engine: LocalEmbeddings) -> AsyncIterator[Ben
     assert search is not None
     observer = Observer(MemoryRequestLog(), PrometheusMetrics())
     gatekeeper = MemoryGatekeeper({}, TestClock())
-    indexer = Indexer(search.service, search.index, search.embedder, gatekeeper, observer)
+    indexer = Indexer(search.service, search.indexes, search.embedder, gatekeeper, observer)
     yield Bench(search, indexer, files, engine)
     await database.close()
 

@@ -90,7 +90,7 @@ def create_postgres(
     engine = create_async_engine(url, connect_args=connect_args, **options)
     event.listen(engine.sync_engine, "handle_error", _drop_connections)
     event.listen(engine.sync_engine, "checkout", _replace_ended)
-    engine.sync_engine.dialect.do_begin = _begin_now  # type: ignore[assignment, method-assign]
+    engine.sync_engine.dialect.do_begin = _begin_now  # type: ignore[assignment]
     return engine
 
 

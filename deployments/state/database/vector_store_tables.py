@@ -41,7 +41,7 @@ vector_stores = Table(
 
 # The files in each store. `run_id` names the claim under which a file is or was indexed: the holder of another claim
 # may write nothing, and index entries of another claim do not count. `wrapped_key` opens the sealed record and the
-# file's index entries. `expires_at` is the file's own.
+# file's index entries. `expires_at` is the file's own. `lacking` names the object store whose index lacks the entries.
 vector_store_files = Table(
     "vector_store_files",
     metadata,
@@ -57,6 +57,7 @@ vector_store_files = Table(
     Column("error_message", String(500)),
     Column("run_id", String(32), nullable=False),
     Column("num_claims", Integer, nullable=False),
+    Column("lacking", String(16)),
     Column("lease_until", Double, nullable=False),
     Column("principal", JSON, nullable=False),
     Column("wrapped_key", LargeBinary, nullable=False),

@@ -103,7 +103,10 @@ class NewStoreFile:
 
 @dataclass(frozen=True, slots=True)
 class StoredStoreFile:
-    """A file in a store; `key` opens its entries in the index, which are written under `run_id`."""
+    """A file in a store; `key` opens its entries in the index, which are written under `run_id`.
+
+    `lacking` is the name of the object store whose index lacks them so far; None where none does.
+    """
 
     store_id: str
     file_id: str
@@ -114,6 +117,7 @@ class StoredStoreFile:
     usage_bytes: int
     error: tuple[str, str] | None
     run_id: str
+    lacking: str | None
     filename: str
     chunking: Mapping[str, Any]
     attributes: Attributes

@@ -116,12 +116,18 @@ class VectorStoreWork:
         async with self._database.write() as connection:
             await connection.execute(update(files).where(mine).values(values))
 
-    async def complete(self, run_id: str, store_id: str, usage_bytes: dict[str, int]) -> None:
-        """Mark indexed files as completed, so that searches find them; files that the claim has lost do not change."""
+    async def complete(
+        self, run_id: str, store_id: str, usage_bytes: dict[str, int], lacking: str | None = None
+    ) -> None:
+        """Mark indexed files as completed, so that searches find them; files that the claim has lost do not change.
+
+        `lacking` is the object store to whose index their entries are to be copied.
+        """
         async with self._database.write() as connection:
             for file_id, num_bytes in usage_bytes.items():
                 mine = and_(files.c.run_id == run_id, files.c.file_id == file_id, files.c.status == "in_progress")
-                values = {"status": "completed", "usage_bytes": num_bytes, "error_code": None, "error_message": None}
+                values = {"status": "completed", "usage_bytes": num_bytes, "lacking": lacking}
+                values |= {"error_code": None, "error_message": None}
                 await connection.execute(update(files).where(files.c.store_id == store_id, mine).values(values))
             await note_change(connection, [store_id], self._stores.clock())
 
@@ -165,6 +171,21 @@ class VectorStoreWork:
         query = select(files.c.run_id, files.c.file_id).where(files.c.store_id == store_id)
         async with self._database.read() as connection:
             return {(run_id, file_id) for run_id, file_id in (await connection.execute(query)).all()}
+
+    async def files_to_copy(self, store_id: str, lacking: str) -> Collection[tuple[str, str]]:
+        """Return the files whose entries the index of an object store lacks: pairs of run id and file id."""
+        query = select(files.c.run_id, files.c.file_id).where(
+            files.c.store_id == store_id, files.c.lacking == lacking, files.c.status == "completed"
+        )
+        async with self._database.read() as connection:
+            return {(run_id, file_id) for run_id, file_id in (await connection.execute(query)).all()}
+
+    async def note_copied(self, store_id: str, copied: Collection[tuple[str, str]]) -> None:
+        """Note that both indexes have the entries of files, given as pairs of run id and file id."""
+        async with self._database.write() as connection:
+            for run_id, file_id in copied:
+                of_file = and_(files.c.store_id == store_id, files.c.file_id == file_id, files.c.run_id == run_id)
+                await connection.execute(update(files).where(of_file).values(lacking=None))
 
     async def end_tidying(self, tidied: Tidying, again_in_s: float | None) -> None:
         """Note that an index was tidied, and when it is due again; a change of the store meanwhile has precedence."""

@@ -62,7 +62,17 @@ class SearchIndex:
 
     async def add(self, store_id: str, chunks: Sequence[ChunkRows]) -> None:
         """Add chunks."""
-        rows = to_arrow(chunks)
+        await self._add(store_id, to_arrow(chunks))
+
+    async def copy_files(self, store_id: str, files: Collection[tuple[str, str]], to: "SearchIndex") -> None:
+        """Add the rows of files, given as pairs of run id and file id, to another index."""
+        async with _translated():
+            table = await self._find(store_id)
+            rows = None if table is None else await table.query().where(files_condition(files)).to_arrow()
+        if rows is not None and rows.num_rows:
+            await to._add(store_id, rows)
+
+    async def _add(self, store_id: str, rows: Any) -> None:
         async with _translated():
             connection = await self._connect()
             table = await connection.create_table(store_id, schema=rows.schema, exist_ok=True)
@@ -116,7 +126,8 @@ class SearchIndex:
             return await query.select(["chunk", "sealed_text"]).to_arrow()
 
         rows = await self._read(store_id, revision, ask)
-        return [row["sealed_text"] for row in sorted(rows, key=lambda row: row["chunk"])]
+        texts = {row["chunk"]: row["sealed_text"] for row in rows}  # Two that copy at once write each row twice.
+        return [texts[chunk] for chunk in sorted(texts)]
 
     async def written(self, store_id: str) -> set[tuple[str, str]]:
         """Return the ids of runs with those of the files that they have written."""

@@ -23,7 +23,8 @@ from deployments.state.vector_stores.work import Claim, Tidying, VectorStoreWork
 from deployments.tools.documents.chunks import Chunk
 from deployments.tools.documents.readers import InvalidFile, UnsupportedFile
 from deployments.tools.documents.reading import ChunkSizes, ReadingLimits, read_chunks
-from deployments.tools.search_index.index import PRUNE_AFTER_S, IndexUnavailable, SearchIndex
+from deployments.tools.search_index.index import PRUNE_AFTER_S, IndexUnavailable
+from deployments.tools.search_index.pair import IndexPair
 from deployments.tools.search_index.rows import ChunkKey, ChunkRows, Vectors
 from deployments.tools.search_index.terms import TermCoder
 from deployments.waiting import wait_at_most
@@ -76,7 +77,7 @@ class Indexer:
     def __init__(
         self,
         service: VectorStoreService,
-        index: SearchIndex,
+        indexes: IndexPair,
         embedder: Embedder,
         gatekeeper: Gatekeeper,
         observer: Observer,
@@ -85,7 +86,7 @@ class Indexer:
     ) -> None:
         self._work = VectorStoreWork(service.stores, region=region)
         self._files = service.uploads
-        self._index = index
+        self._indexes = indexes
         self._embedder = embedder
         self._config = config = service.config
         self._gatekeeper = gatekeeper
@@ -218,8 +219,10 @@ class Indexer:
             trace.usage = Usage(prompt_tokens=num_tokens)
             self._charge(principal, num_tokens)
             rows = await asyncio.to_thread(_rows_of, claim, group, vectors)
-            await self._index.add(store.store_id, rows)
-            await self._work.complete(claim.run_id, store.store_id, _sizes_of(group, vectors))
+            await self._indexes.near.add(store.store_id, rows)
+            # What a key that is bound to regions stores is in one of them alone.
+            lacking = self._indexes.far_name if principal.regions is None else None
+            await self._work.complete(claim.run_id, store.store_id, _sizes_of(group, vectors), lacking)
         except (ApiError, IndexUnavailable) as error:
             trace.status, trace.code = 503, "index_unavailable"
             message = error.message if isinstance(error, ApiError) else _FAILED
@@ -237,19 +240,30 @@ class Indexer:
         store_id = tidying.store_id
         try:
             if tidying.is_gone:
-                await self._index.drop(store_id)
+                for index in self._indexes.all:
+                    await index.drop(store_id)
                 await self._work.end_tidying(tidying, None)
             elif tidying.is_dirty:
-                written = await self._index.written(store_id)  # Before what counts: a run is noted before it writes.
-                dead = written - set(await self._work.live_files(store_id))
-                await self._index.tidy(store_id, dead, prune=False)
+                for index in self._indexes.all:
+                    written = await index.written(store_id)  # Before what counts: a run is noted before it writes.
+                    dead = written - set(await self._work.live_files(store_id))
+                    await index.tidy(store_id, dead, prune=False)
+                await self._copy(store_id)
                 await self._work.end_tidying(tidying, PRUNE_AFTER_S)
             else:
-                await self._index.tidy(store_id, (), prune=True)
+                for index in self._indexes.all:
+                    await index.tidy(store_id, (), prune=True)
                 await self._work.end_tidying(tidying, None)
         except IndexUnavailable:
             return False  # Its lease lapses, and then it is tried again.
         return True
+
+    async def _copy(self, store_id: str) -> None:
+        """Copy the entries that one of two indexes lacks from the other."""
+        for lacking in (self._indexes.near_name, self._indexes.far_name):
+            if lacking and (files := await self._work.files_to_copy(store_id, lacking)):
+                await self._indexes.copy(store_id, files, lacking)
+                await self._work.note_copied(store_id, files)
 
 
 def _rows_of(claim: Claim, group: Sequence[_ReadFile], vectors: Vectors) -> list[ChunkRows]:

@@ -14,7 +14,8 @@ from deployments.state.encryption.sealing import SealBroken
 from deployments.state.identity.principal import Principal
 from deployments.state.vector_stores.rows import StoredStore, StoredStoreFile
 from deployments.tools.search_index.filters import meets
-from deployments.tools.search_index.index import IndexUnavailable, SearchIndex
+from deployments.tools.search_index.index import IndexUnavailable
+from deployments.tools.search_index.pair import IndexPair
 from deployments.tools.search_index.ranking import fuse
 from deployments.tools.search_index.rows import ChunkKey, Vectors
 from deployments.tools.search_index.terms import TermCoder
@@ -69,9 +70,9 @@ class _Rankings:
 class FileSearch:
     """Searches the vector stores of all accounts."""
 
-    def __init__(self, service: VectorStoreService, index: SearchIndex, embedder: Embedder) -> None:
+    def __init__(self, service: VectorStoreService, indexes: IndexPair, embedder: Embedder) -> None:
         self.service = service
-        self.index = index
+        self.indexes = indexes
         self.embedder = embedder
         self._files: OrderedDict[str, tuple[int, dict[str, StoredStoreFile]]] = OrderedDict()
 
@@ -145,7 +146,8 @@ class FileSearch:
         if store is None:
             raise no_store(store_id)
         try:
-            sealed = await self.index.read_file(store.store_id, store.revision, file.run_id, file.file_id)
+            index = self.indexes.with_entries(file.lacking)
+            sealed = await index.read_file(store.store_id, store.revision, file.run_id, file.file_id)
         except IndexUnavailable:
             raise Unavailable(INDEX_AWAY) from None
         return [file.key.open(text, chunk_label(number)).decode() for number, text in enumerate(sealed)]
@@ -181,16 +183,19 @@ class FileSearch:
         place = (store.store_id, store.revision)
         weight_near, weight_matching = _weights(options.ranking)
         terms = TermCoder(store.terms_key).code_query(query)
-        near, matching = await asyncio.gather(
-            self.index.nearest(*place, vector, limit if weight_near else 0, among),
-            self.index.matching(*place, terms, limit if weight_matching else 0, among),
-        )
-        for key, cosine in near:
-            if cosine > 0 and _counts(files, key):
-                ranking.near.setdefault((store.store_id, key), cosine)
-        for key, score in matching:
-            if _counts(files, key):
-                ranking.matching[store.store_id, key] = score
+        for index in self.indexes.all:
+            if all(self.indexes.with_entries(file.lacking) is not index for file in files.values()):
+                continue
+            near, matching = await asyncio.gather(
+                index.nearest(*place, vector, limit if weight_near else 0, among),
+                index.matching(*place, terms, limit if weight_matching else 0, among),
+            )
+            for key, cosine in near:
+                if cosine > 0 and _counts(files, key):
+                    ranking.near.setdefault((store.store_id, key), cosine)
+            for key, score in matching:
+                if _counts(files, key):
+                    ranking.matching.setdefault((store.store_id, key), score)
 
     async def _open(
         self,
@@ -201,9 +206,15 @@ class FileSearch:
         """Return results with their texts."""
         texts: dict[Candidate, bytes] = {}
         for store in stores:
-            keys = [key for (store_id, key), _ in ranked if store_id == store.store_id]
-            read = await self.index.read_texts(store.store_id, store.revision, keys)
-            texts |= {(store.store_id, key): sealed for key, sealed in read.items()}
+            of_store = files[store.store_id]
+            for index in self.indexes.all:
+                keys = [
+                    key
+                    for (store_id, key), _ in ranked
+                    if store_id == store.store_id and self.indexes.with_entries(of_store[key.file_id].lacking) is index
+                ]
+                read = await index.read_texts(store.store_id, store.revision, keys)
+                texts |= {(store.store_id, key): sealed for key, sealed in read.items()}
         hits = []
         for candidate, score in ranked:
             store_id, key = candidate

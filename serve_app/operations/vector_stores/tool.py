@@ -12,10 +12,12 @@ import orjson
 
 from deployments.models.contract.engine import Usage
 from deployments.operations import Operation
+from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.vector_stores.rows import StoredStore
 from deployments.state.vector_stores.store import VectorStores
 from deployments.tools.config import FileSearchConfig
 from deployments.tools.search_index.index import SearchIndex
+from deployments.tools.search_index.pair import IndexPair
 from serve_app.errors.api import ApiError
 from serve_app.operations.foundation import Foundation
 from serve_app.operations.responses.events.writer import Item, new_id
@@ -66,7 +68,14 @@ def create_built_in(config: FileSearchConfig, foundation: Foundation) -> FileSea
     stores = VectorStores(foundation.database, files.vault, files.clock)
     embedder = Embedder(foundation.directory, foundation.salt, config.inputs_per_call)
     service = VectorStoreService(stores, files, config)
-    return FileSearchBuiltIn(FileSearch(service, SearchIndex(foundation.place), embedder))
+    return FileSearchBuiltIn(FileSearch(service, indexes_in(foundation.place), embedder))
+
+
+def indexes_in(place: ResolvedObjectStore) -> IndexPair:
+    """Return the indexes of an object store, and of the other of two between which the service copies."""
+    if place.other is None or place.copies == "provider":
+        return IndexPair(SearchIndex(place))
+    return IndexPair(SearchIndex(place), SearchIndex(place.other), place.name, place.other.name)
 
 
 class FileSearchInUse(CheckedTool, CitingTool):

@@ -260,7 +260,7 @@ def indexer(world, vector_stores) -> Indexer:
     """What indexes; a test takes its steps, or has it watch."""
     observer = Observer(world.log, world.metrics)
     search = world.file_search
-    return Indexer(search.service, search.index, search.embedder, world.gatekeeper, observer)
+    return Indexer(search.service, search.indexes, search.embedder, world.gatekeeper, observer)
 
 
 @pytest.fixture

@@ -168,7 +168,7 @@ async def test_a_file_that_leaves_is_found_no_more(world, store, indexer):
     await client.vector_stores.files.delete(ids["moon.md"], vector_store_id=store.id)
     await client.files.delete(ids["sea.md"])
     assert {name for name, _ in await found(world, store, "moon whales")} == {"code.py"}
-    index = world.file_search.index
+    index = world.file_search.indexes.near
     assert len(await index.written(store.id)) == 3
     again = await upload(world, "again.md", NOTES["moon.md"])
     await client.vector_stores.files.create(store.id, file_id=again)
@@ -181,7 +181,7 @@ async def test_a_file_that_leaves_is_found_no_more(world, store, indexer):
 
 
 async def test_a_file_that_is_deleted_leaves_every_store(world, store, indexer):
-    client, index = world.client(), world.file_search.index
+    client, index = world.client(), world.file_search.indexes.near
     ids = [one.id for one in (await client.vector_stores.files.list(store.id)).data]
     other = await client.vector_stores.create(file_ids=ids)
     await run(indexer)
@@ -208,7 +208,7 @@ async def test_an_expired_store_is_searched_no_more_and_its_index_is_emptied(wor
     stores = world.file_search.service.stores
     assert await stores.sweep() == 1
     await run(indexer)
-    assert await world.file_search.index.written(store.id) == set()
+    assert await world.file_search.indexes.near.written(store.id) == set()
     assert (await client.retrieve(store.id)).file_counts.total == 0
 
 
@@ -217,7 +217,7 @@ async def test_indexing_again_replaces_what_was_there(world, store, indexer):
     for file in (await client.files.list(store.id)).data:
         await client.files.create(store.id, file_id=file.id, attributes={"again": True})
     await run(indexer)
-    assert len(await world.file_search.index.written(store.id)) == 3
+    assert len(await world.file_search.indexes.near.written(store.id)) == 3
     page = await client.search(store.id, query="moon whales")
     assert len(page.data) == len({hit.file_id for hit in page.data}) == 3
     assert all(hit.attributes == {"again": True} for hit in page.data)
@@ -232,7 +232,7 @@ async def test_another_replica_goes_on_where_one_has_died(world, vector_stores, 
     dying = asyncio.create_task(indexer.step())
     await eventually(lambda: world.embeddings.requests, 30)
     search = world.file_search
-    heir = Indexer(search.service, search.index, search.embedder, world.gatekeeper, indexer._observer)
+    heir = Indexer(search.service, search.indexes, search.embedder, world.gatekeeper, indexer._observer)
     assert not await heir.step()
     world.embeddings.script = embed
     world.clock.advance(Timing().lease_s + 1)
