@@ -53,7 +53,9 @@ async def test_requests_are_answered_over_a_ray_whose_processes_speak_tls(
 
 
 def _own_addresses() -> list[str]:
-    return sorted({one.address for own in psutil.net_if_addrs().values() for one in own if one.family is socket.AF_INET})
+    return sorted(
+        {one.address for own in psutil.net_if_addrs().values() for one in own if one.family is socket.AF_INET}
+    )
 
 
 def _ports_of(service: Service, names: tuple[str, ...]) -> list[tuple[str, int]]:

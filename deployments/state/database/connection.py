@@ -1,4 +1,4 @@
-"""The metadata database, SQLite or PostgreSQL: one engine per process, transactions, and migrations at the start.
+"""The metadata database, SQLite or PostgreSQL: one engine per process, transactions, and the tables at the start.
 
 Every store of `deployments.state` works on a `Database`. Whatever fails on the way to the server fails as a DBAPIError.
 """
@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Executable, Insert, NullPool, Table, insert, inspect, text
+from sqlalchemy import URL, Connection, Executable, Insert, NullPool, Table, insert, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
@@ -20,6 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from deployments.config import ConfigError
+from deployments.state.database.migrating import current_revision, head_revision, upgrade
 from deployments.state.database.postgres import Servers, create_postgres, lacks_primary, lost_server
 from deployments.state.database.sqlite import (
     READERS,
@@ -34,7 +35,6 @@ from deployments.waiting import worth_logging
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
 # How long to wait for a server that does not answer: for a connection, for a statement, for a connection of the pool.
 # The service's statements take milliseconds; SQLite waits for its lock as long as for a statement.
 _CONNECT_TIMEOUT_S = 5.0
@@ -282,21 +282,16 @@ def may_pass(error: Exception) -> bool:
     return isinstance(error, DBAPIError) and not isinstance(error, IntegrityError | DataError | ProgrammingError)
 
 
-def head_revision() -> str:
-    """Return the name of the newest migration."""
-    return sorted(path.stem for path in (_MIGRATIONS / "versions").glob("v*.py"))[-1]
-
-
 async def _migrate(database: Database, url: URL) -> None:
     head = head_revision()
     async with database.read() as connection:
-        current = await connection.run_sync(_current_revision)
+        current = await connection.run_sync(current_revision)
     if current == head:
         return
     if database.is_sqlite:
         with migration_lock(Path(url.database or "")):
             async with database.write() as connection:
-                await connection.run_sync(_upgrade, head)
+                await connection.run_sync(upgrade, head)
         return
     # On a connection of its own, without a timeout: changing large tables, or waiting for a process that does, is slow.
     engine = create_postgres(
@@ -304,7 +299,7 @@ async def _migrate(database: Database, url: URL) -> None:
     )
     async with Database(engine).write() as connection:
         await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
-        await connection.run_sync(_upgrade, head)
+        await connection.run_sync(upgrade, head)
 
 
 @contextmanager
@@ -317,29 +312,6 @@ def _operational_errors() -> Iterator[None]:
         yield
     except (OSError, PoolTimeout, sqlite3.Error) as error:
         raise OperationalError(None, None, error) from error
-
-
-def _current_revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
-        return None
-    revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return revision
-
-
-def _upgrade(connection: Connection, head: str) -> None:
-    """Run the missing migrations; the second of several processes finds none."""
-    current = _current_revision(connection)
-    if current == head:
-        return
-    if current is not None and not (_MIGRATIONS / "versions" / f"{current}.py").exists():
-        raise ConfigError(f"The database is at {current}, which this version does not know: start a newer version.")
-    from alembic import command  # Half a second to import, and needed only when the tables change.
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
 
 
 def _reason(error: BaseException) -> str:

@@ -64,7 +64,7 @@ class Servers:
         """
         if isinstance(host, str):
             place = {name: value for name, value in (("host", host), ("port", port)) if value}
-            return await _set_up(await asyncpg.connect(**place, **arguments))
+            return await _set_up(await asyncpg.connect(**place, **arguments), arguments)
         if self._clock() < self._asked_again_at:
             raise NoPrimary(self._reason)
         ports = [port] * len(host) if isinstance(port, int) else port
@@ -73,7 +73,7 @@ class Servers:
         except NoPrimary as error:
             self._reason, self._asked_again_at = str(error), self._clock() + _LEFT_ALONE_S
             raise
-        return await _set_up(connection)
+        return await _set_up(connection, arguments)
 
 
 def create_postgres(
@@ -175,10 +175,11 @@ def _reason(error: BaseException) -> str:
     return f"fails ({str(error).strip().rstrip('.') or type(error).__name__})"
 
 
-async def _set_up(connection: asyncpg.Connection) -> asyncpg.Connection:
+async def _set_up(connection: asyncpg.Connection, arguments: Mapping[str, Any]) -> asyncpg.Connection:
     """Have both sides end the connection where the other says nothing any more; return it."""
     _end_when_silent(connection)
-    await connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_S}s'")
+    if arguments.get("command_timeout") is not None:  # A migration may think for longer between its statements.
+        await connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_S}s'")
     return connection
 
 

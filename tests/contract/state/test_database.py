@@ -28,7 +28,8 @@ from deployments.state.database import (
     webhook_tables,
 )
 from deployments.state.database import connection as database_module
-from deployments.state.database.connection import Database, connect, head_revision
+from deployments.state.database.connection import Database, connect
+from deployments.state.database.migrating import head_revision
 from deployments.state.database.sqlite import create_sqlite
 from deployments.state.database.tables import metadata
 from tests.contract.state.postgres import PostgresServer
