@@ -179,7 +179,11 @@ async def _set_up(connection: asyncpg.Connection, arguments: Mapping[str, Any]) 
     """Have both sides end the connection where the other says nothing any more; return it."""
     _end_when_silent(connection)
     if arguments.get("command_timeout") is not None:  # A migration may think for longer between its statements.
-        await connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_S}s'")
+        try:
+            await connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_S}s'")
+        except BaseException:
+            connection.terminate()
+            raise
     return connection
 
 
