@@ -5,6 +5,7 @@ failure is the outcome of its line.
 """
 
 import asyncio
+import hashlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -68,11 +69,9 @@ class LineCalls:
         self._prices = prices
         self._random = Random(secrets.randbits(64))  # noqa: S311 - spreads retries.
 
-    async def run(
-        self, line: int, request: BatchRequest, endpoint: str, principal: Principal, batch_id: str | None = None
-    ) -> Answer:
+    async def run(self, line: int, request: BatchRequest, endpoint: str, principal: Principal, batch_id: str) -> Answer:
         """Return the result of a line; a failure is its outcome, never an exception."""
-        trace = begin_trace(principal, batch_id, self._clock())
+        trace = begin_trace(principal, batch_id, line, self._clock())
         try:
             body = await self._call(request, endpoint, trace, principal)
         except Exception as error:
@@ -122,9 +121,9 @@ class LineCalls:
             await self._sleep(wait_s * self._random.uniform(0.5, 1.5))
 
 
-def begin_trace(principal: Principal, batch_id: str | None, at: float) -> RequestTrace:
-    """Return the trace of a line that starts to run."""
-    request_id = f"req_{secrets.token_hex(16)}"
+def begin_trace(principal: Principal, batch_id: str, line: int, at: float) -> RequestTrace:
+    """Return the trace of a line that starts to run; its request id is the same wherever the line runs again."""
+    request_id = f"req_{hashlib.sha256(f'{batch_id} {line}'.encode()).hexdigest()[:32]}"
     return RequestTrace(request_id, "POST", at, time.perf_counter(), principal=principal, batch_id=batch_id)
 
 

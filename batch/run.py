@@ -205,7 +205,7 @@ class BatchRun:
             if state.done >> place.line & 1 or must_stop(state) or state.is_paused:
                 return
         logger.warning("A line of %s ended its worker %d times; it fails.", self._id, MAX_TRIES)
-        trace = begin_trace(claimed.principal, self._id, self._stores.batches.clock())
+        trace = begin_trace(claimed.principal, self._id, place.line, self._stores.batches.clock())
         answer = failed(place.line, read_custom_id(content), claimed.endpoint, trace, ApiError())
         await commit_answers(self._stores, claimed, [answer])
 

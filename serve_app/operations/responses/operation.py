@@ -6,6 +6,7 @@ batches and `background` start each step.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import orjson
@@ -63,7 +64,8 @@ class ResponseOperation:
     ) -> Outcome:
         """Return the answer to a body; the conversation that it continues is read when the answer is first iterated.
 
-        Iterating the answer may raise ApiError as `begin` does.
+        Where another try of the same request has stored its response, that is the answer. Iterating the answer may
+        raise ApiError as `begin` does.
 
         Raises:
             ApiError: this key may not use the model, or the body asks for a background response.
@@ -76,7 +78,8 @@ class ResponseOperation:
             )
             return self.start(turn)
 
-        answer = ResponseAnswer(prepare, self.storage.responses, is_stream=body.is_stream)
+        find_stored = partial(self.preparation.find_stored, body, principal, request_id)
+        answer = ResponseAnswer(prepare, self.storage.responses, is_stream=body.is_stream, find_stored=find_stored)
         return Outcome(answer, body.is_stream)
 
     def _engine_without_waiting(self, body: ResponseRequest, principal: Principal) -> Engine:

@@ -40,8 +40,10 @@ from deployments.state.files.store import FileStore
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.marker import open_objects
+from deployments.state.responses.store import ResponseStore
 from deployments.state.retention import FilesConfig
 from serve_app.operations.registry import create_operations
+from serve_app.operations.responses.storage.stores import storage_in
 from serve_app.operations.routing import cache_salts
 from tests.contract.http.answers import MODEL, answer
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
@@ -100,6 +102,12 @@ POINTS: dict[str, Callable[[], None]] = {
     "after the output was written": lambda: _kill_around(BatchWork, "finish", before=True),
     "after the batch has ended": lambda: _kill_around(BatchWork, "finish", before=False),
 }
+
+RESPONSE_POINTS: dict[str, Callable[[], None]] = {
+    "after a response was stored": lambda: _kill_around(ResponseStore, "save", before=False),
+    **{name: POINTS[name] for name in ("after lines were called", "before a commit")},
+}
+"""Where a line that stores its response is killed before it is committed."""
 
 STOPS: dict[str, Callable[[], None]] = {
     "stopped before a commit": lambda: _stop_around(BatchWork, "commit", before=True, at_call=2),
@@ -167,9 +175,10 @@ async def main(database_url: str, objects_at: str, point: str | None, region: st
     elif point not in (None, AS_SERVED):
         # The row is written at the claim, at the begin, and then at each commit.
         amid = partial(_stop_around, work_module, "write_row", before=True, at_call=4)
-        (POINTS | STOPS | {AMID_A_COMMIT: amid})[point]()
-    directory = MemoryDirectory([ScriptedEngine(model_card(MODEL), answer)])
-    operations = create_operations(directory, cache_salts(b"salt")).by_path()
+        (POINTS | RESPONSE_POINTS | STOPS | {AMID_A_COMMIT: amid})[point]()
+    directory = MemoryDirectory([ScriptedEngine(model_card(MODEL, "chat", "responses"), answer)])
+    storage = storage_in(stores.database, stores.files.vault, stores.files)
+    operations = create_operations(directory, cache_salts(b"salt"), storage=storage).by_path()
     fleet = LocalFleet(kind(stores, operations, config, None, intervals))
     coordinator = Coordinator(RunContext(stores, fleet, config, FilesConfig(), Tiers()), intervals)
     running = asyncio.create_task(coordinator.run())

@@ -4,7 +4,8 @@ import asyncio
 import multiprocessing
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import orjson
 from sqlalchemy import select
@@ -78,11 +79,14 @@ class Runs:
         await self.stores.close()
 
     async def submit(self) -> str:
-        """Create the batch; return its id."""
+        """Create the batch, a chat in each line; return its id."""
+        asks = [[{"role": "user", "content": f"Question {number}"}] for number in range(NUM_LINES)]
+        return await self.submit_lines("/v1/chat/completions", [{"model": MODEL, "messages": ask} for ask in asks])
+
+    async def submit_lines(self, url: str, bodies: Sequence[dict[str, object]]) -> str:
+        """Create a batch of requests with these bodies; return its id."""
         lines = []
-        for number in range(NUM_LINES):
-            body = {"model": MODEL, "messages": [{"role": "user", "content": f"Question {number}"}]}
-            url = "/v1/chat/completions"
+        for number, body in enumerate(bodies):
             lines.append(orjson.dumps({"custom_id": f"{number}", "method": "POST", "url": url, "body": body}))
         async with self.stores.files.create(NewFile("acct", "key-1", "file-1")) as writer:
             await writer.write(b"\n".join(lines))
@@ -90,7 +94,7 @@ class Runs:
         await self.stores.files.record(
             writer.row(purpose="batch", filename="in.jsonl", created_at=now, expires_at=now + 3600)
         )
-        new = NewBatch(PRINCIPAL, "file-1", "/v1/chat/completions", "24h", 86_400.0)
+        new = NewBatch(PRINCIPAL, "file-1", url, "24h", 86_400.0)
         return (await self.stores.batches.create(new)).batch_id
 
     async def check(self, batch_id: str, given_up: Collection[int] = ()) -> None:
@@ -104,10 +108,7 @@ class Runs:
         assert state.status == "completed"
         assert (state.num_total, state.num_completed, state.num_failed) == (NUM_LINES, num_done, len(given_up))
         assert state.tokens.prompt == num_done * USAGE.prompt_tokens
-        assert batch.output_file_id is not None
-        output = await self.stores.files.find("acct", batch.output_file_id)
-        content = b"".join([piece async for piece in self.stores.files.read(output)])
-        answers = [orjson.loads(line) for line in content.splitlines()]
+        answers = await self.answers(batch_id)
         assert [one["custom_id"] for one in answers] == [str(number) for number in range(NUM_LINES)]
         failed = [number for number, one in enumerate(answers) if one["response"]["status_code"] != 200]
         assert failed == sorted(given_up)
@@ -117,6 +118,14 @@ class Runs:
             assert (await connection.execute(select(batch_segments))).all() == []
         assert sum(row["num_requests"] for row in rows) == NUM_LINES
         assert sum(row["prompt_tokens"] for row in rows) == num_done * USAGE.prompt_tokens
+
+    async def answers(self, batch_id: str) -> list[dict[str, Any]]:
+        """Return the lines of a batch's output file."""
+        batch = await self.stores.batches.find("acct", batch_id)
+        assert batch.output_file_id is not None
+        output = await self.stores.files.find("acct", batch.output_file_id)
+        content = b"".join([piece async for piece in self.stores.files.read(output)])
+        return [orjson.loads(line) for line in content.splitlines()]
 
     async def steps(self, batch_id: str) -> dict[str, float]:
         """Return the steps that a batch has taken, with their times."""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import psutil
 import pytest
 from sqlalchemy import text
 
-from tests.contract.batches.process import AMID_A_COMMIT, POINTS, SLOWLY, STOPS, open_all
-from tests.contract.batches.runs import Runs
+from serve_app.operations.responses.storage.stores import storage_in
+from tests.contract.batches.process import AMID_A_COMMIT, POINTS, RESPONSE_POINTS, SLOWLY, STOPS, open_all
+from tests.contract.batches.runs import NUM_LINES, Runs
+from tests.contract.http.answers import MODEL
 from tests.databases import more_on_postgresql
 from tests.waiting import eventually
 
@@ -90,6 +93,28 @@ _NOTE_EPOCHS = (
     "CREATE TRIGGER note_segment AFTER INSERT ON batch_segments FOR EACH ROW EXECUTE FUNCTION note()",
 )
 """Has PostgreSQL note under which claim each outcome of a batch was committed."""
+
+
+@more_on_postgresql
+@pytest.mark.parametrize("point", RESPONSE_POINTS)
+async def test_a_response_that_was_stored_before_a_kill_is_stored_and_answered_once(runs: Runs, point: str) -> None:
+    storage = storage_in(runs.stores.database, runs.stores.files.vault, runs.stores.files)
+    talk = (await storage.conversations.create("acct", {}, [], expires_at=time.time() + 3600)).id
+    asks = [{"model": MODEL, "input": f"Question {number}"} for number in range(NUM_LINES)]
+    asks[0]["conversation"] = talk
+    batch_id = await runs.submit_lines("/v1/responses", asks)
+    assert await runs.start(point).ended() == -signal.SIGKILL
+    before, _ = await storage.responses.list_turns("acct", NUM_LINES)
+    assert before
+
+    assert await runs.start().ended() == 0
+    await runs.check(batch_id)
+    stored, has_more = await storage.responses.list_turns("acct", NUM_LINES)
+    assert not has_more
+    told = {answer["response"]["body"]["id"]: answer["response"]["body"] for answer in await runs.answers(batch_id)}
+    assert told == {turn.id: turn.response for turn in stored}
+    assert all(turn in stored for turn in before)
+    assert len(await storage.conversations.all_items("acct", talk)) == 2
 
 
 async def test_many_processes_share_the_batches(runs: Runs) -> None:

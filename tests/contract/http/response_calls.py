@@ -1,5 +1,6 @@
 """What scripted models say and call over the responses interface, and how a response is asked for."""
 
+import secrets
 from typing import Any
 
 import orjson
@@ -82,15 +83,17 @@ def of_type(response: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     return [item for item in response["output"] if item["type"] == kind]
 
 
-async def lines_of(world, *bodies: dict[str, Any], **overrides: object):
-    """Return what batch lines over /v1/responses come to: (status, body) each."""
+async def lines_of(world, *bodies: dict[str, Any], batch_id: str | None = None, **overrides: object):
+    """Return what the lines of a batch over /v1/responses come to: (status, body) each. Each call is a new batch."""
+    batch_id = batch_id or f"batch_{secrets.token_hex(16)}"
     operations = create_operations(
         world.directory, cache_salts(b"salt"), {}, world.storage(), world.built_ins
     ).by_path()
     line_calls = LineCalls(operations, ConcurrencyLimiter(8), 10)
     answers = []
     for number, body in enumerate(bodies):
-        answer = await line_calls.run(number, BatchRequest(f"r{number}", body), "/v1/responses", principal(**overrides))
+        request, caller = BatchRequest(f"r{number}", body), principal(**overrides)
+        answer = await line_calls.run(number, request, "/v1/responses", caller, batch_id)
         told = orjson.loads(answer.rendered)["response"]
         answers.append((told["status_code"], told["body"]))
     return answers

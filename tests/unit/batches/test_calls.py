@@ -48,7 +48,7 @@ class Model:
 def send(model: Model, limiter: ConcurrencyLimiter) -> asyncio.Task[Any]:
     operation: Any = SimpleNamespace(name="chat", schema=ChatRequest, cost=model.cost, run=model.run)
     calls = LineCalls({URL: operation}, limiter, priority=10)
-    return asyncio.create_task(calls.run(0, REQUEST, URL, PRINCIPAL))
+    return asyncio.create_task(calls.run(0, REQUEST, URL, PRINCIPAL, "batch_1"))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Responses whose request the front has given to another replica: stored once, answered as stored."""
+"""Responses that are asked for again, by the front or in a batch: stored once, answered as stored."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ from deployments.models.contract.engine import Usage
 from tests.contract.http.answers import MODEL, USAGE, said
 from tests.contract.http.background_calls import behind_a_front, held
 from tests.contract.http.conftest import World, world_over
-from tests.contract.http.response_calls import script
+from tests.contract.http.response_calls import lines_of, script
 from tests.contract.http.stored import open_responses
 from tests.service import ROOT
 from tests.twins.gatekeeper import TestClock
@@ -126,3 +126,24 @@ async def test_of_two_streams_the_later_one_is_stored(world, is_first_faster):
     assert continued.status == "completed"
     said_before = [message["content"] for message in orjson.loads(world.chat.requests[-1].body)["messages"]]
     assert said_before == ["Go on.", "The second try.", "And?"]
+
+
+async def test_a_line_of_a_batch_that_runs_again_is_answered_with_what_was_stored(world):
+    talk = await talk_of(world, True)
+    script(world, said("The first ", "try."))
+    body = {**ASK, **talk}
+    first, other = await lines_of(world, body, body, batch_id="batch_1")
+    assert first[1]["id"] != other[1]["id"]
+    again, _ = await lines_of(world, body, body, batch_id="batch_1")
+    assert again == first
+    assert len(world.chat.requests) == 2
+    assert len(await texts_of(world, talk)) == 5
+    ((status, told),) = await lines_of(world, body, batch_id="batch_2")
+    assert (status, told["id"] == first[1]["id"]) == (200, False)
+
+
+async def test_a_line_that_stores_nothing_runs_again(world):
+    body = {**ASK, "store": False}
+    for _ in range(2):
+        await lines_of(world, body, batch_id="batch_1")
+    assert len(world.chat.requests) == 2
