@@ -16,7 +16,7 @@ from batch.run import RunContext
 from batch.setup import BatchSetup, log_errors
 from deployments.background_loop import BackgroundLoop
 from deployments.config import ConfigError
-from deployments.detached import NAMESPACE, start_detached
+from deployments.detached import NAMESPACE, leave_when_drained, start_detached
 from deployments.state.housekeeping import Housekeeping, create_chores
 from deployments.state.regions.leader import HOUSEKEEPING, Leadership
 from deployments.state.webhooks.queue import DeliveryQueue
@@ -41,6 +41,7 @@ class BatchCoordinator:
         self._coordinator: Coordinator | None = None
         self._loop = BackgroundLoop("batches")
         self._running = self._loop.start(self._run_for_ever())
+        leave_when_drained(self.stop)
 
     def fingerprint(self) -> str:
         """Return the digest of the configuration that this coordinator runs with."""

@@ -1,14 +1,18 @@
 """Actors of which the cluster has one: found by name, outliving whoever starts them, restarted by Ray when killed.
 
-Such an actor has `fingerprint`, which stands for the configuration it runs with, and `stop`.
+Such an actor has `fingerprint`, which stands for the configuration it runs with, and `stop`. It leaves a node that
+drains before the node ends.
 """
 
 import logging
+import os
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
+from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -21,6 +25,8 @@ _START_ATTEMPTS = 5
 _START_TIMEOUT_S = 60
 _HEAD = "node:__internal_head__"
 _SHARE = 0.001
+_LOOK_S = 1.0
+_LOOK_TIMEOUT_S = 5
 
 
 def start_detached(actor_class: type[Any], argument: Any, wanted: str, name: str, stop_s: float, **options: Any) -> Any:
@@ -83,3 +89,38 @@ def stop_detached(name: str, stop_s: float) -> None:
     except RayError as error:
         logger.warning("The actor %s did not stop by itself: %s", name, type(error).__name__)
     ray.kill(handle, no_restart=True)
+
+
+def leave_when_drained(leave: Callable[[], None]) -> None:
+    """Have this actor call `leave` and end, once Ray drains its node, so that Ray starts it on another."""
+    context = ray.get_runtime_context()
+    arguments = (context.get_node_id(), context.gcs_address, leave)
+    threading.Thread(target=_leave_when_drained, args=arguments, name="drain", daemon=True).start()
+
+
+def _leave_when_drained(own_node: str, gcs_address: str, leave: Callable[[], None]) -> None:
+    while True:
+        time.sleep(_LOOK_S)
+        try:
+            status = get_cluster_status(gcs_address, _LOOK_TIMEOUT_S)
+        except Exception as error:  # The head is away, in one of many ways.
+            logger.debug("Whether the node drains is not known: %s", type(error).__name__)
+            continue
+        if must_leave(own_node, [*status.active_nodes, *status.idle_nodes]):
+            break
+    logger.info("The node drains; this actor moves to another.")
+    try:
+        leave()
+    finally:
+        os._exit(1)  # Ray starts an actor again that ends as if it had crashed.
+
+
+def must_leave(own_node: str, nodes: Sequence[Any]) -> bool:
+    """Return whether an actor has to leave its node, given all living nodes as Ray's autoscaler has them.
+
+    It stays where no other node could take it, and on the head.
+    """
+    totals = {node.node_id: {one.resource_name: one.total for one in node.resource_usage.usage} for node in nodes}
+    draining = {node.node_id for node in nodes if node.node_status == "DRAINING"}
+    can_go = any(total.get("CPU") for node_id, total in totals.items() if node_id not in draining)
+    return own_node in draining and _HEAD not in totals[own_node] and can_go

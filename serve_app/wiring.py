@@ -21,8 +21,8 @@ from deployments.limits.client.left_records import LeftRecords
 from deployments.limits.client.record_journal import open_journal
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.client.stored_keys import StoredKeys
-from deployments.limits.gatekeeper import share_of
 from deployments.limits.regions.proof import RegionTrust
+from deployments.limits.restoring import share_of
 from deployments.limits.snapshots import used_in_minute
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.client.startup import ModelStartup

@@ -4,13 +4,14 @@ Every ingress replica starts it; one runs in a cluster, found by its name.
 """
 
 import asyncio
+import time
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from deployments.channel.client import Address
-from deployments.detached import NAMESPACE, start_detached, stop_detached
+from deployments.detached import NAMESPACE, leave_when_drained, start_detached, stop_detached
 from deployments.limits.gatekeeper import GatekeeperProcess, fingerprint
 from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
 from deployments.limits.sync_channel import SyncClient, SyncListener
@@ -18,9 +19,11 @@ from deployments.state.config import ResolvedState
 
 ACTOR_NAME = "manta-gatekeeper"
 _CALL_TIMEOUT_S = 2.0
-_SYNC_TIMEOUT_S = 0.75
+_SYNC_TIMEOUT_S = 0.6
 """Two tries fit into the time after which the gatekeeper counts as away."""
 _STOP_S = 15.0
+_NOTICE_S = 0.6
+"""How long a gatekeeper that moves says so: every client with traffic syncs meanwhile, and then waits for nobody."""
 _NUM_FIELDS_BEFORE = 19
 """How many fields a record had in the version before: all up to `discounted_tokens`."""
 
@@ -32,6 +35,7 @@ class GatekeeperActor(GatekeeperProcess):
         super().__init__(state)
         name = f"gatekeeper-{ray.get_runtime_context().get_actor_id()}"
         self._listener = SyncListener(self.sync, ray.util.get_node_ip_address(), name, state.tls)
+        leave_when_drained(self._leave)
 
     def channel(self) -> Address:
         """Return the address at which the gatekeeper listens for syncs."""
@@ -41,6 +45,11 @@ class GatekeeperActor(GatekeeperProcess):
         """Stop listening and save everything."""
         self._listener.close()
         super().stop()
+
+    def _leave(self) -> None:
+        self.grant_no_more()
+        time.sleep(_NOTICE_S)
+        self.stop()
 
 
 def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:

@@ -2,9 +2,9 @@
 
 No client waits for the database: changes of keys are polled, charges are written to a journal on the node at once and
 to the database every few seconds, and request records are written in batches. A restart restores the account of the
-last minute exactly, from snapshot and journal. Where the journal is gone (another node), nothing is granted for a
-second, while every client reports what it was granted since the last snapshot. Only the grants of clients that died
-with the node are lost.
+last minute exactly, from snapshot and journal. One that stopped in peace has left nothing to the journal. Where the
+journal is gone (another node), nothing is granted for a second, while every client reports what it was granted since
+the last snapshot. Only the grants of clients that died with the node are lost.
 """
 
 import asyncio
@@ -13,9 +13,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from deployments.background_loop import BackgroundLoop
@@ -23,15 +21,12 @@ from deployments.config import ConfigError
 from deployments.limits.core import GatekeeperCore
 from deployments.limits.journal import FileJournal
 from deployments.limits.keyring import Keyring
-from deployments.limits.ledger import Journal, Ledger
-from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
+from deployments.limits.messages import Identified, Stopping, SyncReply, SyncRequest, TransportDown
 from deployments.limits.regions.core import RegionCore
-from deployments.limits.regions.ledger import RegionLedger
 from deployments.limits.regions.link import RegionClient, RegionLink
 from deployments.limits.regions.messages import parse_request, render
 from deployments.limits.regions.proof import RegionTrust
-from deployments.limits.restoring import Restored, restore
-from deployments.limits.shares import Share
+from deployments.limits.restoring import restore_core
 from deployments.limits.snapshots import Snapshot, load_snapshot, save_snapshot
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database, connect
@@ -102,7 +97,13 @@ class GatekeeperProcess:
         return identified
 
     def sync(self, request: SyncRequest) -> SyncReply:
-        """Return the reply to a client's sync."""
+        """Return the reply to a client's sync.
+
+        Raises:
+            Stopping: it is about to stop.
+        """
+        if self._is_stopping:
+            raise Stopping("The gatekeeper stops.")
         return self._ready().sync(request)
 
     def lend(self, request: bytes) -> bytes:
@@ -113,7 +114,7 @@ class GatekeeperProcess:
         """
         core = self._ready()
         if self._is_stopping:
-            raise TransportDown("The gatekeeper stops.")
+            raise Stopping("The gatekeeper stops.")
         if not isinstance(core, RegionCore):
             raise ValueError("There are no other regions.")
         return render(core.lend(parse_request(request)))
@@ -144,9 +145,13 @@ class GatekeeperProcess:
         """Return the digest of the configuration that this gatekeeper runs with."""
         return fingerprint(self._state)
 
+    def grant_no_more(self) -> None:
+        """Answer every client that the gatekeeper stops."""
+        self._is_stopping = True
+
     def stop(self) -> None:
         """Save everything and close the database."""
-        self._is_stopping = True
+        self.grant_no_more()
         for link in self._links:
             link.stop()
         try:
@@ -184,14 +189,11 @@ class GatekeeperProcess:
         store = KeyStore(database, self._state.pepper, self._state.config.tiers)
         snapshot = await load_snapshot(database, self._state.region_name)
         region = self._state.region
-        restored = restore(snapshot, self._state.state_dir / "limiter", partial(_create_ledger, self._state))
         keyring = Keyring()
         keyring.apply(*await store.changes_since(0))
         keyring.start_here()
-        core = _create_core(self._state.region_name, keyring, restored, self._wake_links)
-        core.restore_serials(restored.serials)
+        core, self._journal = restore_core(self._state, snapshot, keyring, self._wake_links)
         self._database, self._store, self._usage = database, store, UsageStore(database)
-        self._journal = restored.journal
         await self._save_snapshot(core)
         self._core = core
         if isinstance(core, RegionCore) and region is not None:
@@ -225,21 +227,26 @@ class GatekeeperProcess:
         async with self._saving:  # Out of order, an older snapshot would replace a newer one.
             await self._save_snapshot(core)
 
-    async def _save_snapshot(self, core: GatekeeperCore) -> None:
-        """Save the keys that changed since the last snapshot; later changes are in the journal's next segment."""
+    async def _save_snapshot(self, core: GatekeeperCore, *, is_last: bool = False) -> None:
+        """Save the keys that changed since the last snapshot; later changes are in the journal's next segment.
+
+        After one that `is_last` there are none.
+        """
         journal, database = self._journal, self._database
         if journal is None or database is None:
             raise TransportDown("The gatekeeper has not started yet.")
         with core.lock:
             now = core.clock()
             key_ids = core.ledger.take_changed()
-            segment = journal.rotate(core.serials())
+            serials = core.serials()
+            segment = journal.rotate(serials)
         charges = []
         for key_id in key_ids:
             with core.lock:
                 charges.append(core.ledger.charges(key_id, now))
+        snapshot = Snapshot(journal.journal_id, segment, now, charges, serials if is_last else None)
         try:
-            await save_snapshot(database, Snapshot(journal.journal_id, segment, now, charges), self._state.region_name)
+            await save_snapshot(database, snapshot, self._state.region_name)
         except BaseException:
             with core.lock:
                 core.ledger.mark_changed(key_ids)
@@ -261,7 +268,7 @@ class GatekeeperProcess:
     async def _stop(self) -> None:
         if self._core is not None:
             await self._flush_records()
-            await self._snapshot()
+            await self._save_snapshot(self._core, is_last=True)
         if self._journal is not None:
             self._journal.close()
         if self._database is not None:
@@ -279,23 +286,3 @@ def fingerprint(state: ResolvedState) -> str:
         repr(state.tls),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _create_ledger(state: ResolvedState, journal: Journal) -> Ledger:
-    if state.region is None or not state.region.others:
-        return Ledger(journal)
-    return RegionLedger(share_of(state), frozenset(state.region.others), journal)
-
-
-def _create_core(region: str, keyring: Keyring, restored: Restored, wake: Callable[[], None]) -> GatekeeperCore:
-    ledger, clock = restored.ledger, restored.clock
-    journal, lost_since = restored.journal, restored.lost_since
-    if isinstance(ledger, RegionLedger):
-        return RegionCore(region, keyring, ledger, clock, journal=journal, lost_since=lost_since, wake=wake)
-    return GatekeeperCore(keyring, ledger, clock, journal=journal, lost_since=lost_since)
-
-
-def share_of(state: ResolvedState) -> Share:
-    """Return the share of every limit that this region admits."""
-    region = state.region
-    return Share() if region is None else Share.of_region(region.name, [region.name, *region.others])

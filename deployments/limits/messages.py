@@ -16,6 +16,10 @@ class TransportDown(Exception):
     """The gatekeeper did not answer: it is away, restarting or too slow. The call may still have taken effect."""
 
 
+class Stopping(TransportDown):
+    """The gatekeeper answered that it is about to stop, for another to start. The call had no effect."""
+
+
 class Identified(NamedTuple):
     """The holder of a digest as of `revision`; None if there is none.
 

@@ -28,12 +28,16 @@ _KEPT_S = 2 * WINDOW_S
 
 
 class Snapshot(NamedTuple):
-    """The charges saved at `at`; `segment` is the first of the journal that may have later changes."""
+    """The charges saved at `at`; `segment` is the first of the journal that may have later changes.
+
+    `serials` are those of all clients where the gatekeeper stopped in peace: there are no later changes.
+    """
 
     journal_id: str
     segment: int
     at: float
     charges: list[Charges]
+    serials: dict[str, int] | None = None
 
 
 async def load_snapshot(database: Database, region: str = "") -> Snapshot | None:
@@ -55,7 +59,10 @@ async def load_snapshot(database: Database, region: str = "") -> Snapshot | None
         return None
     state, rows = found
     charged = [Charges(r.key_id, r.version, _unpack(r.requests), _unpack(r.tokens)) for r in rows]
-    return Snapshot(state.journal, state.segment, state.at, charged)
+    stopped = state.stopped or {}
+    # The version before this one leaves the column as it is when it saves a later snapshot.
+    serials = stopped["serials"] if stopped.get("at") == state.at else None
+    return Snapshot(state.journal, state.segment, state.at, charged, serials)
 
 
 async def save_snapshot(database: Database, snapshot: Snapshot, region: str = "") -> None:
@@ -84,6 +91,7 @@ async def save_snapshot(database: Database, snapshot: Snapshot, region: str = ""
             "journal": snapshot.journal_id,
             "segment": snapshot.segment,
             "at": snapshot.at,
+            "stopped": None if snapshot.serials is None else {"at": snapshot.at, "serials": snapshot.serials},
         }
         await connection.execute(database.upsert(states, [*of_region, "name"]), [state])
 

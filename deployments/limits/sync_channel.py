@@ -23,6 +23,7 @@ from deployments.limits.messages import (
     Lease,
     Posting,
     Standing,
+    Stopping,
     SyncReply,
     SyncRequest,
     TransportDown,
@@ -63,6 +64,9 @@ class _SyncRunner:
     async def run(self, header: dict[str, Any], body: bytes, reply: Reply) -> None:
         try:
             synced = self._sync(parse_request(body))
+        except Stopping:
+            reply.end({})  # A reply without a body says so.
+            return
         except TransportDown as error:
             raise Lost(str(error)) from None
         reply.write(render(synced))
@@ -81,6 +85,7 @@ class SyncClient:
 
         Raises:
             TransportDown: the gatekeeper is not reached, or does not answer in time.
+            Stopping: it is about to stop.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -88,12 +93,15 @@ class SyncClient:
                 if channel is None or not channel.is_open:
                     channel = self._channel = await connect(await self._find(), _do_nothing)
                 stream = channel.open({}, render(request))
-                return parse_reply(b"".join(await stream.read()))
+                rendered = b"".join(await stream.read())
         except ChannelError as error:
             raise TransportDown(f"The gatekeeper is away: {error.message}") from None
         except TimeoutError:
             self.close()
             raise TransportDown("The gatekeeper does not answer.") from None
+        if not rendered:
+            raise Stopping("The gatekeeper stops.")
+        return parse_reply(rendered)
 
     def close(self) -> None:
         """Close the connection; the next sync opens another."""

@@ -146,9 +146,9 @@ async def deploy_change(scene: Scene) -> None:
 
 
 async def replace_worker(scene: Scene) -> None:
-    """Replace the first worker by another node, as an operator does who wants nobody to notice."""
+    """Replace a worker by another node, as an operator does who wants nobody to notice; see `_most_needed`."""
     cluster, load = scene.cluster, scene.load
-    leaving = cluster.workers[0]
+    leaving = await asyncio.to_thread(_most_needed, cluster)
     scene.at = load.now
     coming = await asyncio.to_thread(cluster.add_worker)
     load.open(Door(coming.name, cluster.url_of(coming)))

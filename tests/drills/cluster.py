@@ -116,12 +116,12 @@ class Cluster:
         return node
 
     def drain(self, node: Node) -> None:
-        """Have Ray drain a node; return when no replica runs there and the service is at rest."""
+        """Have Ray drain a node; return when nothing of the service runs there and the service is at rest."""
         options = f"--address={self.head.address}:{RAY_PORT} --node-id={self._ray_id_of(node)} --reason-message=drill"
         reason = "--reason=DRAIN_NODE_REASON_PREEMPTION --deadline-remaining-seconds=600"
         command = [*RAY, "drain-node", *options.split(), *reason.split()]
         self.head.run(command, self.environment)
-        until(lambda: not node.has_process(is_replica), REST_S, "the replicas' move")
+        until(lambda: not node.has_process(is_moved), REST_S, "the move of replicas, gatekeeper and coordinator")
         self.until_at_rest()
 
     def retire(self, node: Node) -> None:
@@ -292,6 +292,6 @@ def is_raylet(title: str) -> bool:
     return "/raylet/raylet " in title
 
 
-def is_replica(title: str) -> bool:
-    """Return whether a command line is that of a replica."""
-    return title.startswith(REPLICAS)
+def is_moved(title: str) -> bool:
+    """Return whether a command line is that of what leaves a node which drains."""
+    return title.startswith((*REPLICAS, "ray::GatekeeperActor", "ray::BatchCoordinator"))

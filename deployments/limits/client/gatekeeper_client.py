@@ -173,7 +173,7 @@ class GatekeeperClient:
             waited_s = 0.0
             if sync_loop.away_since is not None:
                 waited_s = AWAY_AFTER_S + self._clock() - sync_loop.away_since
-            return await keys.look_up(digest, max(0.0, LOOK_UP_S - waited_s))
+            return await keys.look_up(digest, max(0.0, LOOK_UP_S - waited_s), is_away=waited_s > 0)
         if sync_loop.away_since is not None and self._clock() - sync_loop.away_since > _AWAY_GRACE_S:
             raise GatekeeperUnavailable("The gatekeeper has been away for too long.")
         return keys.accepted(known)

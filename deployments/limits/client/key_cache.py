@@ -14,7 +14,7 @@ from deployments.state.identity.principal import Principal
 
 TRUST_S = 0.6
 RETRY_S = 0.05
-AWAY_AFTER_S = 1.25
+AWAY_AFTER_S = 1.2
 """After how many seconds without an answer the gatekeeper counts as away. Requests wait so long; a gatekeeper that was
 killed is back sooner, one whose node was lost is not."""
 LOOK_UP_S = 5.0
@@ -87,8 +87,10 @@ class KeyCache:
             for digest in reply.changed:
                 self._known.pop(digest, None)
 
-    async def look_up(self, digest: bytes, timeout_s: float) -> Principal | None:
+    async def look_up(self, digest: bytes, timeout_s: float, *, is_away: bool = False) -> Principal | None:
         """Return the holder of a digest from the gatekeeper or the database; concurrent requests share one call.
+
+        While the gatekeeper `is_away`, the database is asked first.
 
         Raises:
             GatekeeperUnavailable: neither answered for `timeout_s` seconds.
@@ -97,21 +99,27 @@ class KeyCache:
             return None
         look = self._looking.get(digest)
         if look is None:
-            look = self._looking[digest] = asyncio.create_task(self._look_up(digest, timeout_s))
+            look = self._looking[digest] = asyncio.create_task(self._look_up(digest, timeout_s, is_away))
             look.add_done_callback(lambda _: self._looking.pop(digest, None))
         return await asyncio.shield(look)
 
-    async def _look_up(self, digest: bytes, timeout_s: float) -> Principal | None:
+    async def _look_up(self, digest: bytes, timeout_s: float, is_away: bool) -> Principal | None:
+        stored = await self._find_stored(digest) if is_away else None
+        return self._take(digest, stored or await self._ask(digest, timeout_s))
+
+    async def _find_stored(self, digest: bytes) -> Identified | None:
+        return None if self._stored is None else await self._stored.identify(digest)
+
+    async def _ask(self, digest: bytes, timeout_s: float) -> Identified:
         deadline = self._clock() + timeout_s
         num_looks = 0
         while True:
             try:
                 identified = await self._transport.identify(digest)
             except TransportDown:
-                stored = await self._stored.identify(digest) if self._stored is not None else None
+                stored = await self._find_stored(digest)
                 if stored is not None:
-                    identified = stored
-                    break
+                    return stored
                 if self._clock() >= deadline:
                     raise GatekeeperUnavailable("The gatekeeper is away and the API key is not known here.") from None
                 await self._sleep(RETRY_S)
@@ -120,7 +128,9 @@ class KeyCache:
             if not identified.is_certain and num_looks < _LOOKS:
                 await self._sleep(_LOOK_AGAIN_S)  # The key may be new.
             elif identified.revision >= self.revision:  # Otherwise a known change is missing from it.
-                break
+                return identified
+
+    def _take(self, digest: bytes, identified: Identified) -> Principal | None:
         if identified.principal is None:
             if len(self._unknown) >= _MAX_UNKNOWN:
                 self._unknown.clear()

@@ -21,3 +21,8 @@ class PendingAsk(NamedTuple):
     state: KeyLeases
     ask: Ask
     answer: asyncio.Future[TimedDecision]
+
+    def decide(self, decision: Decision | Crossing, until: float = float("inf")) -> None:
+        """Give the request its decision, if it still waits."""
+        if not self.answer.done():
+            self.answer.set_result(TimedDecision(decision, until))

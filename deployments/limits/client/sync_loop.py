@@ -2,7 +2,7 @@
 
 `GatekeeperClient` adds an ask for each request without a lease and awaits its decision. Refunds and charges count once:
 they are sent under the same serial until it is answered. When the gatekeeper has been away for AWAY_AFTER_S seconds,
-this process decides alone within its share of every limit, and reports its charges afterwards.
+or says that it stops, this process decides alone within its share of every limit, and reports its charges afterwards.
 """
 
 import asyncio
@@ -15,9 +15,19 @@ from contextlib import suppress
 
 from deployments.limits.client.key_cache import AWAY_AFTER_S, RETRY_S, KeyCache
 from deployments.limits.client.leases import KeyLeases
-from deployments.limits.client.pending import PendingAsk, TimedDecision
+from deployments.limits.client.pending import PendingAsk
 from deployments.limits.contract import Decision, Denied, Granted
-from deployments.limits.messages import Answer, Ask, Crossing, Posting, SyncReply, SyncRequest, Transport, TransportDown
+from deployments.limits.messages import (
+    Answer,
+    Ask,
+    Crossing,
+    Posting,
+    Stopping,
+    SyncReply,
+    SyncRequest,
+    Transport,
+    TransportDown,
+)
 from deployments.limits.shares import WHOLE, Share
 from deployments.limits.window import Shortage
 
@@ -167,10 +177,11 @@ class SyncLoop:
             try:
                 reply = await self._transport.sync(message)
                 break
-            except TransportDown:
+            except TransportDown as error:
                 self._waiting = waiting + self._waiting
+                is_stopping = isinstance(error, Stopping)
             failing_since = sent_at if failing_since is None else failing_since
-            if self.away_since is not None or self._clock() - failing_since >= AWAY_AFTER_S:
+            if is_stopping or self.away_since is not None or self._clock() - failing_since >= AWAY_AFTER_S:
                 self._unanswered = message._replace(asks=[]) if refunds or charges else None
                 self._go_on_alone()
                 return
@@ -230,8 +241,7 @@ class SyncLoop:
                 self._refuse(one, Denied(*answer), now)
                 continue
             if isinstance(answer, Crossing):
-                if not one.answer.done():
-                    one.answer.set_result(TimedDecision(answer))
+                one.decide(answer)
                 continue
             self.live.add(one.state)
             if is_late or one.answer.done():
@@ -241,14 +251,13 @@ class SyncLoop:
             else:
                 self.counts["leases"] += 1
                 granted = one.state.accept(answer, one.ask.requests, one.ask.tokens, until, now)
-                one.answer.set_result(TimedDecision(granted, until))
+                one.decide(granted, until)
             if one.state.refunds:
                 self.unreported.add(one.state)  # The rest of the previous lease.
 
     def _refuse(self, one: PendingAsk, denied: Denied, now: float) -> None:
         one.state.remember(denied, now)
-        if not one.answer.done():
-            one.answer.set_result(TimedDecision(denied))
+        one.decide(denied)
 
     def _note_standings(self, reply: SyncReply) -> None:
         now = self._clock()
@@ -277,8 +286,7 @@ class SyncLoop:
         for one in waiting:
             one.state.is_asking = False
             if not one.answer.done():
-                decision = self.decide_alone(one.state, one.ask.requests, one.ask.tokens)
-                one.answer.set_result(TimedDecision(decision))
+                one.decide(self.decide_alone(one.state, one.ask.requests, one.ask.tokens))
 
     def _refund(self, pending: PendingAsk, decision: Decision | Crossing) -> None:
         """Refund what was granted to a request that can no longer use it."""

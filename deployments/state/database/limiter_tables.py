@@ -3,7 +3,7 @@
 A service without regions has the first two. The others are the same for the gatekeepers of several regions.
 """
 
-from sqlalchemy import BigInteger, Column, Double, LargeBinary, String, Table
+from sqlalchemy import JSON, BigInteger, Column, Double, LargeBinary, String, Table
 
 from deployments.state.database.tables import metadata
 
@@ -17,6 +17,7 @@ def _state_table(name: str, *region: Column[str]) -> Table:
         Column("journal", String(40), nullable=False),
         Column("segment", BigInteger, nullable=False),
         Column("at", Double, nullable=False),
+        Column("stopped", JSON),
     )
 
 

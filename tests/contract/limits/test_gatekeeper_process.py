@@ -10,7 +10,7 @@ import pytest
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.contract import Granted
 from deployments.limits.gatekeeper import GatekeeperProcess, Intervals, fingerprint
-from deployments.limits.messages import Ask, Posting, SyncRequest, TransportDown
+from deployments.limits.messages import Ask, Posting, Stopping, SyncReply, SyncRequest, TransportDown
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
@@ -204,6 +204,31 @@ async def test_an_orderly_end_saves_everything(service: Service) -> None:
     service.gatekeeper.stop()
     service.start_again()
     assert not isinstance(await service.client().admit(principal), Granted)
+
+
+async def test_one_that_stopped_in_peace_goes_on_at_once_on_another_node(service: Service) -> None:
+    key, _ = await service.keys.create(NewKey())
+    await asyncio.to_thread(service.gatekeeper.refresh_keys)
+    charge = Posting(key.key_id, "tokens", time.time(), 40_000)
+    service.gatekeeper.sync(SyncRequest("a-client", 1, 0, 0.4, [], [], [charge]))
+    refund = SyncRequest("a-client", 2, 0, 0.4, [Ask(key.key_id, 1, 0)], [charge._replace(amount=30_000)], [])
+    service.gatekeeper.sync(refund)
+    service.gatekeeper.stop()
+    with pytest.raises(Stopping):
+        service.gatekeeper.sync(refund)
+
+    def start_elsewhere() -> SyncReply:
+        shutil.rmtree(service.state.state_dir / "limiter")
+        service.start_again()
+        return service.gatekeeper.sync(refund)
+
+    reply = start_elsewhere()
+    assert (reply.answers is None, reply.replay_after) == (False, None)
+    assert reply.standings[key.key_id].used_tokens == 10_000  # The refund counted before.
+    kill(service.gatekeeper)
+    reply = start_elsewhere()
+    assert reply.answers is None
+    assert reply.replay_after is not None
 
 
 async def test_old_segments_of_the_journal_are_dropped(service: Service) -> None:

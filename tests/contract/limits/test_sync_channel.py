@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.channel.client import Address
-from deployments.limits.messages import Ask, Lease, Posting, Standing, SyncReply, SyncRequest, TransportDown
+from deployments.limits.messages import Ask, Lease, Posting, Standing, Stopping, SyncReply, SyncRequest, TransportDown
 from deployments.limits.sync_channel import (
     SyncClient,
     SyncListener,
@@ -102,6 +102,15 @@ async def test_many_syncs_go_over_one_connection(scripted: Scripted, client: Syn
     assert answers == [REPLY] * 20
     assert scripted.asked == [REQUEST] * 20
     assert scripted.num_found == 1
+
+
+async def test_a_gatekeeper_that_stops_says_so(scripted: Scripted, client: SyncClient) -> None:
+    def stop() -> SyncReply:
+        raise Stopping("stops")
+
+    scripted.answer = stop
+    with pytest.raises(Stopping):
+        await client.sync(REQUEST, TIMEOUT_S)
 
 
 async def test_the_socket_of_the_node_and_the_port_answer_alike(scripted: Scripted) -> None:

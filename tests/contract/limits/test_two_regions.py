@@ -14,10 +14,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.client.leases import DENIAL_S
 from deployments.limits.contract import Granted
-from deployments.limits.gatekeeper import GatekeeperProcess, share_of
+from deployments.limits.gatekeeper import GatekeeperProcess
 from deployments.limits.regions.link import LinkDown, RegionClient
 from deployments.limits.regions.messages import LoanAsk, LoanReply, LoanRequest, parse_reply, render
 from deployments.limits.regions.proof import HEADER, MAX_AGE_S, PATH, RegionTrust
+from deployments.limits.restoring import share_of
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import connect
 from deployments.state.identity.key_store import KeyStore

@@ -9,7 +9,7 @@ from deployments.limits.contract import Granted
 from deployments.limits.core import GatekeeperCore
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Change, Ledger
-from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
+from deployments.limits.messages import Identified, Stopping, SyncReply, SyncRequest, TransportDown
 from deployments.state.identity.keys import StoredKey
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.secret import digest_of
@@ -73,6 +73,7 @@ class World:
         self.journal = MemoryJournal()
         self.core = self._core(Ledger(self.journal))
         self.is_down = False
+        self.is_stopping = False
         self.loses_replies = False
         self.latency_s = 0.0
         self.num_syncs = 0
@@ -122,6 +123,8 @@ class World:
 
     async def sync(self, request: SyncRequest) -> SyncReply:
         self.num_syncs += 1
+        if self.is_stopping:
+            raise Stopping("stopping")
         return await self._carry(lambda: self.core.sync(request))
 
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:

@@ -45,6 +45,22 @@ async def test_a_known_key_keeps_to_this_process_share_while_the_gatekeeper_is_a
     assert clients[0].counts["decided_alone"] >= 9
 
 
+async def test_nobody_waits_for_a_gatekeeper_that_says_that_it_stops() -> None:
+    world, client, principal = await with_client(10)
+    await admit(client, principal, 3)
+    world.clock.advance(1)
+    world.is_stopping = True
+    began = world.clock()
+    assert await client.identify(secret_of("key")) == principal
+    assert await admit(client, principal, 8) == [True] * 7 + [False]
+    assert world.clock() == began
+    world.is_stopping = False
+    world.kill()
+    world.clock.advance(1)
+    await client.tick()
+    assert world.core.ledger.standing("key", world.clock()).used_requests == 10
+
+
 async def test_what_was_granted_alone_is_told_when_the_gatekeeper_is_back() -> None:
     world, client, principal = await with_client(10, 1_000)
     world.is_down = True

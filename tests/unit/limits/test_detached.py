@@ -1,8 +1,9 @@
 """Where actors run of which the cluster has one."""
 
+from types import SimpleNamespace
 from typing import Any
 
-from deployments.detached import placement
+from deployments.detached import must_leave, placement
 
 HEAD = "node:__internal_head__"
 ONE, TWO = "1" * 56, "2" * 56
@@ -28,3 +29,18 @@ def test_actor_stays_on_the_head_where_no_other_node_offers_a_cpu() -> None:
     assert options["num_cpus"] == 0
     assert options["resources"] == {HEAD: 0.001}
     assert "scheduling_strategy" not in options
+
+
+def living(name: str, status: str = "IDLE", **totals: float) -> Any:
+    usage = [SimpleNamespace(resource_name=resource, total=total) for resource, total in totals.items()]
+    return SimpleNamespace(node_id=name, node_status=status, resource_usage=SimpleNamespace(usage=usage))
+
+
+def test_actor_leaves_a_node_that_drains_for_one_that_can_take_it() -> None:
+    here, there = living(ONE, "DRAINING", CPU=8), living(TWO, "RUNNING", CPU=8)
+    assert must_leave(ONE, [here, there])
+    assert not must_leave(TWO, [here, there])
+    assert not must_leave(ONE, [living(ONE, "RUNNING", CPU=8), there])
+    assert not must_leave(ONE, [here, living(TWO, "DRAINING", CPU=8)])
+    assert not must_leave(ONE, [here, living("sandboxes", sandboxes=1)])
+    assert not must_leave("head", [living("head", "DRAINING", CPU=8, **{HEAD: 1.0}), there])
