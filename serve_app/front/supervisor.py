@@ -7,10 +7,12 @@ supervisor takes them over.
 
 import fcntl
 import logging
+import os
 import resource
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -20,6 +22,7 @@ from serve_app.front.settings import NUM_PROXIES, FrontSettings, load_settings
 
 _POLL_S = 0.05
 _MAX_OPEN_FILES = 131_072
+_PRIORITY = -10
 
 
 class Supervisor:
@@ -65,6 +68,7 @@ def main(path: Path) -> None:
     """Run the front whose settings are in a file."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s front: %(message)s", stream=sys.stderr)
     _allow_open_files()
+    _go_first()
     settings = load_settings(path)
     lock = (settings.run_dir / "lock").open("w")
     try:
@@ -86,6 +90,12 @@ def _allow_open_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_OPEN_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+
+
+def _go_first() -> None:
+    """Let the front, which computes little, go before the models on its machine, if this user may."""
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, min(os.getpriority(os.PRIO_PROCESS, 0), _PRIORITY))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ moves to the next one, as behind a load balancer in front of the nodes.
 
 import asyncio
 import json
+import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +23,8 @@ PAUSE_S = 0.25
 HANG_S = 60.0
 """A request that has not ended so long after the round's last is taken for one that never will."""
 CONNECT_S = 5.0
+_PRIORITY = -10
+"""Clients have machines of their own: what the nodes compute on this one must not keep them from reading answers."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Load:
         self._doors = list(doors)
         self._down: set[str] = set()
         self._next_ask = next_ask
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PRIORITY)
         self._began = time.monotonic()
         self._is_on = True
         self._under_way: dict[asyncio.Task[None], str] = {}

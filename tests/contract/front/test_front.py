@@ -240,3 +240,11 @@ async def test_restart_keeps_the_table_while_nothing_can_be_learned() -> None:
             replica.is_silent = True  # So that only the file can know of them.
         await front.start()
         assert (await ask(front)).status_code == 200
+
+
+async def test_the_front_goes_before_what_computes_where_its_user_may(front):
+    raised = await asyncio.create_subprocess_exec(
+        "nice", f"--adjustment={-10 - os.getpriority(os.PRIO_PROCESS, 0)}", "nice", stdout=asyncio.subprocess.PIPE
+    )
+    allowed = int((await raised.communicate())[0])
+    assert [psutil.Process(front.pid_of(number)).nice() for number in range(NUM_PROXIES)] == [allowed] * NUM_PROXIES
