@@ -199,6 +199,8 @@ def serving_environment(environ: Mapping[str, str], plan: ServePlan) -> dict[str
         # How long an ingress replica goes on when it is to end. Serve's 30 s are for load balancers outside of the
         # cluster; the front, which alone stands before them here, knows within one.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "3",
+        # Ray's head keeps the last 100,000 calls between actors to show them, in 300 MB that fill within hours.
+        "RAY_task_events_max_num_task_in_gcs": "5000",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
         "RAY_AUTH_MODE": "token",

@@ -70,6 +70,7 @@ def test_fast_front_and_quiet_workers_are_asked_for(console: Console, state_dir:
     assert environment["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
     assert environment["RAY_SERVE_THROUGHPUT_OPTIMIZED"] == "1"
     assert environment["RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE"] == "1"
+    assert environment["RAY_task_events_max_num_task_in_gcs"] == "5000"
     assert environment["RAY_AUTH_MODE"] == "token"
     assert environment["HF_HUB_OFFLINE"] == "1"
     assert environment["OMP_NUM_THREADS"] == "1"
