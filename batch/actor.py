@@ -73,7 +73,8 @@ class BatchCoordinator:
         stores = await self._setup.open_stores()
         fleet = RayFleet(self._setup)
         setup, state = self._setup, self._setup.state.config
-        self._coordinator = Coordinator(RunContext(stores, fleet, setup.config, state.files, state.tiers))
+        tracer = setup.create_tracer()
+        self._coordinator = Coordinator(RunContext(stores, fleet, setup.config, state.files, state.tiers, tracer))
         chores = create_chores(stores.database, stores.files, stores.work, state)
         leads = None
         if setup.state.region is not None:
@@ -91,6 +92,8 @@ class BatchCoordinator:
             await asyncio.gather(*beside, return_exceptions=True)
             await fleet.close()
             await stores.close()
+            if tracer is not None:
+                await asyncio.to_thread(tracer.close)
 
 
 async def _poke(coordinator: Coordinator) -> None:

@@ -26,11 +26,13 @@ from deployments.state.database.connection import may_pass
 from deployments.state.identity.principal import Principal
 from deployments.state.objects.store import StoreUnavailable
 from deployments.state.usage.record import RequestRecord
+from deployments.steps import open_steps
 from serve_app.errors.api import ApiError, StoresAway
 from serve_app.operations.registry import RunnableOperation
 from serve_app.operations.scopes import check_operation
 from serve_app.telemetry.log import api_error_for
 from serve_app.telemetry.trace import RequestTrace, record_of
+from serve_app.telemetry.tracing import Tracer
 from serve_app.validation.body import validate_body
 
 MAX_TRIES = 3
@@ -60,6 +62,7 @@ class LineCalls:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], float] = time.time,
         prices: Prices = NO_PRICES,
+        tracer: Tracer | None = None,
     ) -> None:
         self._operations = operations
         self._limiter = limiter
@@ -67,11 +70,22 @@ class LineCalls:
         self._sleep = sleep
         self._clock = clock
         self._prices = prices
+        self._tracer = tracer
         self._random = Random(secrets.randbits(64))  # noqa: S311 - spreads retries.
 
     async def run(self, line: int, request: BatchRequest, endpoint: str, principal: Principal, batch_id: str) -> Answer:
         """Return the result of a line; a failure is its outcome, never an exception."""
         trace = begin_trace(principal, batch_id, line, self._clock())
+        if self._tracer is None:
+            return await self._run(line, request, endpoint, principal, trace)
+        steps, ids = open_steps(), self._tracer.begin({})
+        answer = await self._run(line, request, endpoint, principal, trace)
+        self._tracer.end(answer.record, steps, time.perf_counter(), {}, ids)
+        return answer
+
+    async def _run(
+        self, line: int, request: BatchRequest, endpoint: str, principal: Principal, trace: RequestTrace
+    ) -> Answer:
         try:
             body = await self._call(request, endpoint, trace, principal)
         except Exception as error:
@@ -99,7 +113,7 @@ class LineCalls:
                 if loop.time() < accepting.when():
                     self._limiter.grow()
                 summary = outcome.stream.summary
-                trace.usage, trace.tool_use = summary.usage, summary.tool_use
+                trace.usage, trace.tool_use, trace.queued_s = summary.usage, summary.tool_use, summary.queued_s
                 return answer
             except Overloaded as refusal:
                 self._limiter.shrink()

@@ -27,6 +27,7 @@ from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.store import ContentLost
 from deployments.state.retention import FilesConfig, keeps_input
 from serve_app.errors.api import ApiError
+from serve_app.telemetry.tracing import Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class RunContext:
     config: BatchConfig
     files: FilesConfig
     tiers: Tiers
+    tracer: Tracer | None = None
 
 
 class Paused(Exception):
@@ -137,6 +139,14 @@ class BatchRun:
             drops_input=not keeps_input(self._batch.principal.retention),
         )
         await self._drop(await retry_outages("Ending a batch", finish))
+        self._trace(state)
+
+    def _trace(self, state: BatchState) -> None:
+        """Make the span of the batch, which has ended, where traces are on."""
+        if self._context.tracer is not None:
+            counts = (state.num_completed, state.num_failed)
+            now = self._stores.batches.clock()
+            self._context.tracer.end_batch(self._id, self._batch.endpoint, state.created_at, now, counts)
 
     async def _merge(self, state: BatchState, index: LineIndex | None) -> Merged:
         batch, stores = self._batch, self._stores

@@ -24,6 +24,7 @@ from serve_app.operations.safety.moderation import ModerationConfig
 from serve_app.operations.safety.policy import SafetyConfig
 from serve_app.telemetry.log import error_logger
 from serve_app.telemetry.ray_metrics import ClusterCounts
+from serve_app.telemetry.tracing import Tracer, TracesConfig
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class BatchSetup:
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     tool_places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     moderation: ModerationConfig | None = None
+    traces: TracesConfig | None = None
+
+    def create_tracer(self) -> Tracer | None:
+        """Return what traces in this process, None where traces are off."""
+        return None if self.traces is None else Tracer(self.traces)
 
     def fingerprint(self) -> str:
         """Return a digest of the set-up, which reveals none of its secrets."""
@@ -66,7 +72,7 @@ class BatchSetup:
             safety = "" if place.safety is None else place.safety.model_dump_json()
             parts += [place.model.model_dump_json(), place.deployment, place.application, safety]
         moderation = "" if self.moderation is None else self.moderation.model_dump_json()
-        parts += [self.tools.model_dump_json(), repr(sorted(self.tool_places.items())), moderation]
+        parts += [self.tools.model_dump_json(), repr(sorted(self.tool_places.items())), moderation, repr(self.traces)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     async def open_stores(self) -> Stores:
@@ -92,7 +98,8 @@ class BatchSetup:
         )
         prices = Prices({place.model.id: place.model.price for place in self.models})
         count = ClusterCounts().add_record
-        return LineWorker(stores, assembly.operations.by_path(), self.config, count, prices=prices)
+        tracer = self.create_tracer()
+        return LineWorker(stores, assembly.operations.by_path(), self.config, count, prices=prices, tracer=tracer)
 
     @staticmethod
     def _engine(place: ModelPlace) -> RemoteEngine:

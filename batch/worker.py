@@ -28,6 +28,7 @@ from deployments.state.usage.record import RequestRecord
 from deployments.waiting import wait_at_most
 from serve_app.operations.registry import RunnableOperation
 from serve_app.telemetry.log import log_bug
+from serve_app.telemetry.tracing import Tracer
 
 _MAX_UNWRITTEN_BYTES = 4 * MAX_SEGMENT_BYTES
 
@@ -54,6 +55,7 @@ class LineWorker:
         count: Callable[[RequestRecord], None] | None = None,
         intervals: Intervals = INTERVALS,
         prices: Prices = NO_PRICES,
+        tracer: Tracer | None = None,
     ) -> None:
         """Create a worker; `count` is called with the record of each line whose outcome was committed."""
         self.limiter = ConcurrencyLimiter(config.max_lines_in_flight)
@@ -61,7 +63,7 @@ class LineWorker:
         self._count = count
         self._intervals = intervals
         clock = stores.batches.clock
-        self._calls = LineCalls(operations, self.limiter, config.priority, clock=clock, prices=prices)
+        self._calls = LineCalls(operations, self.limiter, config.priority, clock=clock, prices=prices, tracer=tracer)
 
     async def run(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
         """Return when each of the lines has a committed outcome, or when the batch must stop or is paused.

@@ -23,6 +23,8 @@ REQUEST_ID: Final = "manta.request_id"
 BATCH_ID: Final = "manta.batch_id"
 SERVICE_TIER: Final = "manta.service_tier"
 NUM_LOSSES: Final = "manta.replica_losses"
+NUM_COMPLETED: Final = "manta.batch.completed"
+NUM_FAILED: Final = "manta.batch.failed"
 
 OPERATION_NAMES: Final = {
     Operation.CHAT: "chat",
@@ -39,3 +41,5 @@ PREFILL: Final = "prefill"
 DECODE: Final = "decode"
 STORAGE: Final = "storage"
 TOOL: Final = "execute_tool"
+BATCH: Final = "batch"
+LINE: Final = "batch_line"

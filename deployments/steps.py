@@ -24,6 +24,7 @@ class Step:
     error: str | None = None
 
 
+_trace_parent: ContextVar[str] = ContextVar("trace_parent", default="")
 _steps: ContextVar[list[Step] | None] = ContextVar("steps", default=None)
 
 
@@ -32,6 +33,16 @@ def open_steps() -> list[Step]:
     steps: list[Step] = []
     _steps.set(steps)
     return steps
+
+
+def set_trace_parent(trace_parent: str) -> None:
+    """Note the W3C `traceparent` that requests of this task to the outside may carry."""
+    _trace_parent.set(trace_parent)
+
+
+def trace_parent() -> str:
+    """Return the W3C `traceparent` of this task's request, "" where it is not traced."""
+    return _trace_parent.get()
 
 
 def are_noted() -> bool:

@@ -49,4 +49,5 @@ def batch_setup(
         for model in config.models
     ]
     tool_places = {name: (handle.deployment_name, handle.app_name) for name, handle in tools.items()}
-    return BatchSetup(state, config.batches, tuple(places), config.tools, tool_places, config.moderation)
+    traces = config.telemetry.traces
+    return BatchSetup(state, config.batches, tuple(places), config.tools, tool_places, config.moderation, traces)

@@ -29,6 +29,7 @@ from deployments.models.contract.render import ChatBody, ChatChunks, Renderer
 from deployments.models.contract.steps import PromptTokens, Written, pack_prompt, pack_step
 from deployments.replica.calls import ChoiceParser
 from deployments.replica.runners import end_with
+from deployments.replica.submit import queued_s_of
 
 _LEAST_LOGPROB = -9999.0
 """What stands for a probability of 0, whose logarithm JSON cannot say."""
@@ -110,9 +111,8 @@ class ChatAnswer:
 
     def _note_prompt(self, output: RequestOutput) -> None:
         """Count the prompt, of whose choices this is the first output, and how long it waited for its first step."""
-        times = output.metrics
-        if times is not None and times.scheduled_ts and times.queued_ts and self._queued_s is None:
-            self._queued_s = max(0.0, times.scheduled_ts - times.queued_ts)
+        if self._queued_s is None:
+            self._queued_s = queued_s_of(output)
         usage = self.usage
         if output.prompt_token_ids is not None:
             usage.prompt_tokens = len(output.prompt_token_ids)

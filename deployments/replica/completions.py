@@ -113,7 +113,9 @@ class CompletionRunner:
             async for line in answer:
                 stream.take(line, model_named(self._model_id, header))
         except asyncio.CancelledError:
-            reply.end(_summary(stream.tally.usage, []))  # The tokens of a client that left still count.
+            reply.end(
+                _summary(stream.tally.usage, [], client.queued_s)
+            )  # The tokens of a client that left still count.
             raise
         stream.end()
 
@@ -128,13 +130,15 @@ class CompletionRunner:
             if task is not None and task.cancelling():  # vLLM makes an answer of it that the client has gone.
                 raise asyncio.CancelledError
         except asyncio.CancelledError:
-            reply.end(_summary(gathering.usage, []))
+            reply.end(_summary(gathering.usage, [], gathering.queued_s))
             raise
         if isinstance(answer, ErrorResponse):
             raise refusal_of(answer, "prompt")
-        self._send_whole(answer, header, reply)
+        self._send_whole(answer, header, reply, gathering.queued_s)
 
-    def _send_whole(self, answer: CompletionResponse, header: dict[str, Any], reply: Reply) -> None:
+    def _send_whole(
+        self, answer: CompletionResponse, header: dict[str, Any], reply: Reply, queued_s: float | None
+    ) -> None:
         body = answer.model_dump()
         usage = _usage(body["usage"])
         choices = [_choice(choice) for choice in body["choices"]]
@@ -149,7 +153,7 @@ class CompletionRunner:
                 "system_fingerprint": body.get("system_fingerprint"),
             }
         )
-        summary = _summary(usage, [choice["finish_reason"] for choice in choices])
+        summary = _summary(usage, [choice["finish_reason"] for choice in choices], queued_s)
         end_with(reply, header, summary, whole)
 
 
@@ -237,7 +241,8 @@ class _Stream:
     def end(self) -> None:
         """Send the end of the answer and the summary."""
         self._count_cached()
-        summary = _summary(self._usage, [self._reasons[index] for index in sorted(self._reasons)])
+        reasons = [self._reasons[index] for index in sorted(self._reasons)]
+        summary = _summary(self._usage, reasons, self._client.queued_s)
         end_with(self._reply, self._header, summary, self._last)
 
 
@@ -292,8 +297,9 @@ def _usage(usage: dict[str, Any]) -> Usage:
     return Usage(usage["prompt_tokens"], usage.get("completion_tokens") or 0, details.get("cached_tokens") or 0)
 
 
-def _summary(usage: Usage, finish_reasons: list[str]) -> dict[str, Any]:
+def _summary(usage: Usage, finish_reasons: list[str], queued_s: float | None) -> dict[str, Any]:
     return {
         "usage": [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens],
         "finish_reasons": finish_reasons,
+        **({} if queued_s is None else {"queued_s": queued_s}),
     }

@@ -12,7 +12,7 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from deployments.models.contract.engine import Usage
-from deployments.replica.submit import generate
+from deployments.replica.submit import generate, queued_s_of
 
 
 class GatheringClient:
@@ -43,6 +43,11 @@ class GatheringClient:
         yield answer.output()
 
     @property
+    def queued_s(self) -> float | None:
+        """How long the first prompt waited for its first step, in seconds; None where that is not known."""
+        return self._answers[0].queued_s if self._answers else None
+
+    @property
     def usage(self) -> Usage:
         """The usage of all prompts; one that has not been read yet counts nothing."""
         taken = [answer.usage for answer in self._answers]
@@ -57,13 +62,14 @@ class GatheredAnswer:
     """All choices of the answer to one prompt, so far."""
 
     def __init__(self) -> None:
+        self.queued_s: float | None = None
         self._head: RequestOutput | None = None
         self._choices: dict[int, tuple[CompletionOutput, list[str], list[int]]] = {}
 
     def take(self, output: RequestOutput) -> None:
         """Add the output of one step of the engine."""
         if self._head is None:
-            self._head = output
+            self._head, self.queued_s = output, queued_s_of(output)
         for choice in output.outputs:
             kept = self._choices.get(choice.index)
             if kept is None:

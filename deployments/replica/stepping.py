@@ -17,7 +17,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from deployments.models.contract.steps import PromptTokens, Written
 from deployments.replica.resume.written import WrittenTokens
-from deployments.replica.submit import generate
+from deployments.replica.submit import generate, queued_s_of
 
 
 class ChunkTokens(NamedTuple):
@@ -30,7 +30,8 @@ class ChunkTokens(NamedTuple):
 class SteppingClient:
     """Replaces the engine while one request's answers are streamed.
 
-    `prompts` has the prompts whose answers have begun, by number; `error` what ended an answer before its time.
+    `prompts` has the prompts whose answers have begun, by number; `error` what ended an answer before its time;
+    `queued_s` how long the first of them waited for its first step, in seconds, None where that is not known.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class SteppingClient:
         self._lora = lora
         self.prompts = dict(written.prompts)
         self.error: Exception | None = None
+        self.queued_s: float | None = None
         self._engine = engine
         self._written = written
         self._choices_per_prompt = choices_per_prompt
@@ -72,6 +74,8 @@ class SteppingClient:
         groups = self._written.groups(first, self._choices_per_prompt)
 
         def take(output: RequestOutput) -> None:
+            if self.queued_s is None:
+                self.queued_s = queued_s_of(output)
             self.prompts.setdefault(
                 prompt, PromptTokens(len(output.prompt_token_ids or ()), output.num_cached_tokens or 0)
             )

@@ -206,3 +206,11 @@ class StallWatch:
             raise EngineDied(
                 f"The engine has made no progress for {self._stall_s:g} s with {len(seen)} requests in it."
             )
+
+
+def queued_s_of(output: RequestOutput) -> float | None:
+    """Return how long a request waited for its first step, in seconds; None where the engine does not say."""
+    times = output.metrics
+    if times is None or not times.scheduled_ts or not times.queued_ts:
+        return None
+    return float(max(0.0, times.scheduled_ts - times.queued_ts))

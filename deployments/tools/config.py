@@ -1,6 +1,6 @@
 """The settings of the tools that the service runs itself. A tool that is not named is off."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -141,15 +141,23 @@ class OutboundConfig(Section):
     Args:
         allowed_networks: networks that are not public and may be reached all the same, such as 10.20.0.0/16.
         allowed_hosts: names of hosts that may be reached wherever they are.
+        traced_hosts: names of hosts to which requests carry a W3C `traceparent`, where traces are on. No other host
+            hears of traces.
     """
 
     allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     allowed_hosts: frozenset[str] = frozenset()
+    traced_hosts: frozenset[str] = frozenset()
 
     @property
     def rules(self) -> AddressRules:
         """The same as what requests are held against."""
-        return AddressRules(self.allowed_networks, frozenset(host.lower().rstrip(".") for host in self.allowed_hosts))
+        return AddressRules(self.allowed_networks, _names_of(self.allowed_hosts), _names_of(self.traced_hosts))
+
+
+def _names_of(hosts: Iterable[str]) -> frozenset[str]:
+    """Return the names of hosts as they are compared."""
+    return frozenset(host.lower().rstrip(".") for host in hosts)
 
 
 class McpConfig(Section):

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy.exc import DBAPIError
 
 from deployments.config import ConfigError
+from deployments.state.audit.log import command_line_actor
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.keys import explain
@@ -84,7 +85,10 @@ def drain(
     database_url: DatabaseUrlOption = None,
 ) -> None:
     """Send a region's requests to the others, until it is undrained; those that run go on to their end."""
-    _run(Place(config, state_dir, database_url), lambda database: RegionRegister(database).drain(name))
+    _run(
+        Place(config, state_dir, database_url),
+        lambda database: RegionRegister(database).drain(name, command_line_actor()),
+    )
     typer.echo(f"{name} takes no new requests in a few seconds. Bring it back with: manta regions undrain {name}")
 
 
@@ -96,7 +100,10 @@ def undrain(
     database_url: DatabaseUrlOption = None,
 ) -> None:
     """Have a region take requests again."""
-    _run(Place(config, state_dir, database_url), lambda database: RegionRegister(database).undrain(name))
+    _run(
+        Place(config, state_dir, database_url),
+        lambda database: RegionRegister(database).undrain(name, command_line_actor()),
+    )
     typer.echo(f"{name} takes requests again in a few seconds.")
 
 
@@ -108,7 +115,10 @@ def forget(
     database_url: DatabaseUrlOption = None,
 ) -> None:
     """Take a region that is gone for good out of the list; one that still runs comes back."""
-    _run(Place(config, state_dir, database_url), lambda database: RegionRegister(database).forget(name))
+    _run(
+        Place(config, state_dir, database_url),
+        lambda database: RegionRegister(database).forget(name, command_line_actor()),
+    )
     typer.echo(f"{name} is not listed any more.")
 
 

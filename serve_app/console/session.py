@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.limits.contract import GatekeeperUnavailable
-from deployments.state.console.sessions import FAILURES_S, ConsoleSessions, StoredSession
+from deployments.state.console.sessions import FAILURES_S, ConsoleSessions, StoredSession, Visitor
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import NotFound, PermissionDenied, SignInLimited, Unavailable
 from serve_app.http.middleware import REQUEST_ID
@@ -106,9 +106,24 @@ async def sign_in(request: Request, secret: str) -> StoredSession | None:
         await sessions.note_failure(address, -1)
         raise Unavailable("API keys cannot be checked right now. Please try again.") from None
     if known is None:
+        await sessions.note_refusal(address, "invalid_api_key")
         return None
     await sessions.note_failure(address, -1)
-    return await sessions.open(services.gatekeeper.digest(secret))
+    return await sessions.open(services.gatekeeper.digest(secret), visitor_of(request, known))
+
+
+def visitor_of(request: Request, principal: Principal) -> Visitor:
+    """Return the holder of a key as the one who signs in or out."""
+    return Visitor(principal.key_id, principal.account, client_address(request))
+
+
+async def note_refused_link(request: Request) -> None:
+    """Note that a one-time link was refused; in the audit log, only as many as sign-ins may fail."""
+    sessions, address = sessions_of(services_of(request)), client_address(request)
+    await sessions.note_failure(address)
+    from_here, altogether = await sessions.count_failures(address)
+    if from_here <= MAX_FAILURES and altogether <= MAX_ALL_FAILURES:
+        await sessions.note_refusal(address, "invalid_link")
 
 
 def set_cookie(request: Request, response: Response, session: StoredSession) -> None:

@@ -70,7 +70,7 @@ async def admin_caller(request: Request) -> Principal:
 
 
 def actor_of(principal: Principal) -> Actor:
-    """Return the holder of an admin key as the audit log names it."""
+    """Return the holder of a key as the audit log names it."""
     return Actor("api_key", principal.key_id)
 
 

@@ -42,8 +42,12 @@ def entry_to_wire(entry: AuditEntry) -> dict[str, Any]:
         name = actor.id if actor.kind == "session" else f"{actor.kind}:{actor.id}"
         shown = {"type": "session", "session": {"user": {"id": name}}}
     changed: dict[str, Any] = {"id": entry.target}
-    if entry.details:
-        changed["data" if entry.event.endswith(".created") else "changes_requested"] = entry.details
+    details = dict(entry.details)
+    if entry.event.startswith(("login.", "logout.")):
+        shown["session"]["ip_address"] = details.pop("ip_address", None)
+        changed |= details
+    elif details:
+        changed["data" if entry.event.endswith(".created") else "changes_requested"] = details
     return {
         "id": entry.entry_id,
         "object": "organization.audit_log",

@@ -18,7 +18,8 @@ class Contract:
     """What an endpoint takes and answers with; paths and summaries are in the route table and in docstrings.
 
     `answer`, `of` and `events` are types, or their full names. `of` is what a generic answer holds, `events` what each
-    server-sent event of a streamed answer is. `form` is the body as a multipart form.
+    server-sent event of a streamed answer is. `form` is the body as a multipart form. `exports` are the other media
+    types that a query may ask for.
     """
 
     answer: Any
@@ -28,6 +29,7 @@ class Contract:
     form: type[BaseModel] | None = None
     query: type[BaseModel] | None = None
     media_type: str = "application/json"
+    exports: tuple[str, ...] = ()
     statuses: tuple[int, ...] = (200,)
     needs_key: bool = True
 

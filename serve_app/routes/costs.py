@@ -8,6 +8,8 @@ from deployments.state.usage.reading import UsageSum
 from serve_app.schemas.usage import CostQuery
 
 Result = dict[str, Any]
+COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens", "input_cost", "cached_cost", "output_cost")
+"""What costs are made from."""
 
 
 def costs_of(sums: Iterable[UsageSum], query: CostQuery, currency: str) -> dict[int, list[Result]]:

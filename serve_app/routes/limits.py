@@ -17,7 +17,7 @@ from serve_app.routes.access import json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import parse_query
 from serve_app.routes.usage import accounts_of, page_response, periods_of
-from serve_app.schemas.usage import LatencyQuery, LimitQuery
+from serve_app.schemas.usage import MAX_LATENCY_BUCKETS, LatencyQuery, LimitQuery
 
 
 class UsedLimit(TypedDict):
@@ -105,7 +105,7 @@ async def show_latency(request: Request) -> Response:
     """Return percentiles of the latencies of answers by model and period; lines of batches are not among them."""
     query = parse_query(request, LatencyQuery)
     accounts = await accounts_of(request, query.project_ids)
-    periods = periods_of(query)
+    periods = periods_of(query, MAX_LATENCY_BUCKETS)
     results: dict[int, list[dict[str, Any]]] = {}
     if accounts is None or accounts:
         found = await services_of(request).usage.latency(

@@ -92,6 +92,7 @@ def _operation(route: Route, contract: Contract, schema_of: dict[Any, Json]) -> 
     content = {contract.media_type: {"schema": schema_of[_answer_of(contract)]}}
     if contract.events is not None:
         content["text/event-stream"] = {"schema": schema_of[_resolved(contract.events)]}
+    content |= {media_type: {"schema": {"type": "string"}} for media_type in contract.exports}
     operation: Json = {
         "summary": _first_line(route.endpoint.__doc__),
         "responses": {

@@ -68,7 +68,7 @@ class RequestPage(TypedDict):
     next: str | None
 
 
-@answers(RequestPage, query=RequestLogQuery)
+@answers(RequestPage, query=RequestLogQuery, exports=("text/csv", "application/jsonl"))
 async def list_requests(request: Request) -> Response:
     """Return the request log, newest first; `format` exports all that is found."""
     query = parse_query(request, RequestLogQuery)

@@ -133,6 +133,7 @@ class _Session:
             finally:
                 await answer.aclose()
                 trace.usage, trace.tool_use = answer.summary.usage, answer.summary.tool_use
+                trace.queued_s = answer.summary.queued_s
                 ticket.settle(trace.usage)
         self._remembered = answer.remember()
 

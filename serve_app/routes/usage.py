@@ -17,6 +17,7 @@ from deployments.state.usage.reading import Group, UsageFilter, UsageSum
 from serve_app.errors.api import BadRequest
 from serve_app.routes.access import caller, json_response, services_of
 from serve_app.routes.contract import answers
+from serve_app.routes.costs import COUNTS as COST_COUNTS
 from serve_app.routes.costs import costs_of
 from serve_app.routes.paging import parse_query
 from serve_app.schemas.usage import DEFAULT_BUCKETS, MAX_BUCKETS, CostQuery, PeriodQuery, UsageQuery
@@ -63,7 +64,7 @@ async def accounts_of(request: Request, project_ids: Sequence[str] | None) -> tu
     return (principal.account,) if project_ids is None or principal.account in project_ids else ()
 
 
-def periods_of(query: PeriodQuery) -> Periods:
+def periods_of(query: PeriodQuery, max_buckets: Mapping[Width, int] = MAX_BUCKETS) -> Periods:
     """Return the periods of the page that a query asks for.
 
     Raises:
@@ -71,9 +72,9 @@ def periods_of(query: PeriodQuery) -> Periods:
     """
     width = query.bucket_width
     num = query.limit or DEFAULT_BUCKETS[width]
-    if num > MAX_BUCKETS[width]:
+    if num > max_buckets[width]:
         raise BadRequest(
-            f"Invalid 'limit': with 'bucket_width={width}' it may be {MAX_BUCKETS[width]} at most.",
+            f"Invalid 'limit': with 'bucket_width={width}' it may be {max_buckets[width]} at most.",
             param="limit",
             code="integer_above_max_value",
         )
@@ -104,7 +105,7 @@ def page_response(periods: Periods, results: Results) -> Response:
 
 
 async def _sums(
-    request: Request, query: UsageQuery, where: UsageFilter, groups: Iterable[str]
+    request: Request, query: UsageQuery, where: UsageFilter, groups: Iterable[str], counts: Sequence[str]
 ) -> tuple[Periods, list[UsageSum]]:
     """Return the periods and the sums that a query asks for; `groups` tell this kind of usage apart."""
     accounts = await accounts_of(request, query.project_ids)
@@ -120,7 +121,7 @@ async def _sums(
     periods = periods_of(query)
     group_by = [_GROUPS[name] for name in query.group_by if name in groups and name in _GROUPS]
     return periods, await services_of(request).usage.buckets(
-        periods.width, periods.start, periods.until, group_by=group_by, where=where
+        periods.width, periods.start, periods.until, group_by=group_by, where=where, counts=counts
     )
 
 
@@ -131,19 +132,22 @@ def _by_start(sums: Iterable[UsageSum], to_wire: Callable[[UsageSum], dict[str, 
     return results
 
 
-def _grouped(one: UsageSum, query: UsageQuery, *names: str) -> dict[str, Any]:
-    """Return the fields that tell results apart: null where they were not asked for."""
-    values = {
-        "project_id": one.account,
-        "user_id": None,
-        "api_key_id": one.key_id,
-        "model": one.model,
-        "batch": one.is_batch,
-        "service_tier": "default" if one.service_tier == "" else one.service_tier,
-        "operation": one.operation,
-        "api_source": "unlabeled" if "api_source" in query.group_by else None,
-    }
-    return {name: values[name] for name in names}
+def _groups(query: UsageQuery, *names: str) -> Callable[[UsageSum], dict[str, Any]]:
+    """Return what returns the fields that tell results apart: null where they were not asked for."""
+    shown: dict[str, Any] = dict.fromkeys(names)
+    if "api_source" in shown and "api_source" in query.group_by:
+        shown["api_source"] = "unlabeled"
+    fields = [
+        (name, UsageSum._fields.index(_GROUPS[name])) for name in names if name in query.group_by and name in _GROUPS
+    ]
+
+    def grouped(one: UsageSum) -> dict[str, Any]:
+        told = shown | {name: one[place] for name, place in fields}
+        if told.get("service_tier") == "":
+            told["service_tier"] = "default"
+        return told
+
+    return grouped
 
 
 _ALL = ("project_id", "user_id", "api_key_id", "model", "batch", "service_tier", "operation", "api_source")
@@ -153,7 +157,9 @@ _ALL = ("project_id", "user_id", "api_key_id", "model", "batch", "service_tier",
 async def show_completions(request: Request) -> Response:
     """Return the tokens of chats, completions and responses."""
     query = parse_query(request, UsageQuery)
-    periods, sums = await _sums(request, query, UsageFilter(operations=_TEXT, has_run=True), _ALL)
+    counts = ("num_requests", "prompt_tokens", "completion_tokens", "cached_tokens")
+    periods, sums = await _sums(request, query, UsageFilter(operations=_TEXT, has_run=True), _ALL, counts)
+    groups = _groups(query, *_ALL)
 
     def to_wire(one: UsageSum) -> dict[str, Any]:
         uncached = one.prompt_tokens - one.cached_tokens
@@ -169,7 +175,7 @@ async def show_completions(request: Request) -> Response:
             "input_cached_text_tokens": one.cached_tokens,
             "input_audio_tokens": 0,
             "output_audio_tokens": 0,
-            **_grouped(one, query, *_ALL),
+            **groups(one),
         }
 
     return page_response(periods, _by_start(sums, to_wire))
@@ -189,15 +195,16 @@ async def show_moderations(request: Request) -> Response:
 
 async def _show_input(request: Request, where: UsageFilter, kind: str) -> Response:
     query = parse_query(request, UsageQuery)
-    names = ("project_id", "user_id", "api_key_id", "model")
-    periods, sums = await _sums(request, query, where, (*names, "batch", "operation"))
+    names = ("project_id", "user_id", "api_key_id", "model", "batch", "operation")
+    periods, sums = await _sums(request, query, where, names, ("num_requests", "num_errors", "prompt_tokens"))
+    groups = _groups(query, *names)
 
     def to_wire(one: UsageSum) -> dict[str, Any]:
         return {
             "object": f"organization.usage.{kind}.result",
             "input_tokens": one.prompt_tokens,
             "num_model_requests": one.num_requests - (0 if where.has_run else one.num_errors),
-            **_grouped(one, query, *names, "batch", "operation"),
+            **groups(one),
         }
 
     return page_response(periods, _by_start(sums, to_wire))
@@ -224,13 +231,14 @@ def _show_calls(kind: str, count: str, field: str, *names: str) -> Callable[[Req
 
     async def show(request: Request) -> Response:
         query = parse_query(request, UsageQuery)
-        periods, sums = await _sums(request, query, UsageFilter(), names)
+        periods, sums = await _sums(request, query, UsageFilter(), names, (count, "num_requests"))
+        groups = _groups(query, *names)
 
         def to_wire(one: UsageSum) -> dict[str, Any]:
             shown = {"object": f"organization.usage.{kind}.result", field: getattr(one, count)}
             if kind == "web_searches":
                 shown |= {"num_model_requests": one.num_requests, "context_level": None}
-            return {**shown, **_grouped(one, query, *names)}
+            return {**shown, **groups(one)}
 
         used = [one for one in sums if getattr(one, count)]
         return page_response(periods, _by_start(used, to_wire))
@@ -267,5 +275,6 @@ async def show_costs(request: Request) -> Response:
         where=UsageFilter(
             accounts=accounts, key_ids=None if query.api_key_ids is None else tuple(query.api_key_ids), has_run=True
         ),
+        counts=COST_COUNTS,
     )
     return page_response(periods, costs_of(sums, query, services.currency))

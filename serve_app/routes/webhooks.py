@@ -16,7 +16,7 @@ from deployments.state.webhooks.store import WebhookStore
 from deployments.tools.outbound.errors import AddressRefused, OutboundError
 from serve_app.errors.api import BadRequest, NotFound, QuotaExceeded
 from serve_app.errors.text import shorten
-from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of
+from serve_app.routes.access import Deleted, actor_of, caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.schemas.paging import PageQuery
@@ -47,7 +47,7 @@ async def create_endpoint(request: Request) -> Response:
     body = parse_json_body(await request.body(), NewWebhookEndpoint)
     _check_url(request, body.url)
     try:
-        made = await store.create(principal.account, body.name, body.url, body.event_types)
+        made = await store.create(principal.account, body.name, body.url, body.event_types, by=actor_of(principal))
     except TooManyEndpoints:
         message = f"You have {MAX_ENDPOINTS} webhook endpoints, as many as there may be. Delete one of them."
         raise QuotaExceeded(message, code="webhook_endpoint_limit_exceeded") from None
@@ -83,7 +83,12 @@ async def update_endpoint(request: Request) -> Response:
         _check_url(request, body.url)
     with _finding(request) as endpoint_id:
         changed = await store.update(
-            principal.account, endpoint_id, name=body.name, url=body.url, event_types=body.event_types
+            principal.account,
+            endpoint_id,
+            name=body.name,
+            url=body.url,
+            event_types=body.event_types,
+            by=actor_of(principal),
         )
     return json_response(endpoint_to_wire(changed))
 
@@ -93,7 +98,7 @@ async def delete_endpoint(request: Request) -> Response:
     """Delete an endpoint; events that it has not acknowledged are not sent any more."""
     principal, store = await _caller(request)
     with _finding(request) as endpoint_id:
-        await store.delete(principal.account, endpoint_id)
+        await store.delete(principal.account, endpoint_id, by=actor_of(principal))
     return deleted_response(endpoint_id, "webhook_endpoint.deleted")
 
 
@@ -104,7 +109,7 @@ async def rotate_secret(request: Request) -> Response:
     body = parse_json_body(await request.body() or b"{}", SecretRotation)
     with _finding(request) as endpoint_id:
         keeps = body.keep_old_secret_active_for_24_hours
-        rotated = await store.rotate(principal.account, endpoint_id, keeps_previous=keeps)
+        rotated = await store.rotate(principal.account, endpoint_id, keeps_previous=keeps, by=actor_of(principal))
     return json_response(endpoint_to_wire(rotated, shows_secret=True))
 
 

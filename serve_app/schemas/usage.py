@@ -15,6 +15,8 @@ _Group = Literal["project_id", "user_id", "api_key_id", "model", "batch", "servi
 DEFAULT_BUCKETS: dict[Width, int] = {"1m": 60, "1h": 24, "1d": 7}
 MAX_BUCKETS: dict[Width, int] = {"1m": 1_440, "1h": 168, "1d": 366}
 """OpenAI's own bounds, but a year of days where it allows a month."""
+MAX_LATENCY_BUCKETS: dict[Width, int] = {**MAX_BUCKETS, "1d": 31}
+"""Of latencies, hundreds of counts are read for a day and a model."""
 
 
 class PeriodQuery(WireModel):

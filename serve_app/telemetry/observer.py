@@ -54,6 +54,7 @@ class Observer:
         """Note the steps of this task as those of a request, with what its client traces, where traces are on."""
         if self._tracer is not None:
             trace.steps, trace.context = open_steps(), context_of(headers)
+            trace.span_ids = self._tracer.begin(trace.context)
 
     def write_ahead(self, trace: RequestTrace, *, route: str, ended: float) -> None:
         """Take down that a request ends, before its client can know: it counts even if this process dies now."""
@@ -65,7 +66,7 @@ class Observer:
         record = record_of(trace, route=route, ended=ended, prices=self._prices)
         self._metrics.end(record)
         if self._tracer is not None and trace.steps is not None:
-            self._tracer.end(record, trace.steps, ended, trace.context)
+            self._tracer.end(record, trace.steps, ended, trace.context, trace.span_ids)
         if not trace.is_repeated:
             self._request_log.record(record)
         if request_logger.isEnabledFor(logging.INFO):

@@ -21,7 +21,8 @@ class RequestTrace:
     answer has passed the middleware, the rest may go there directly. `write_ahead` takes the request down as it is, to
     be called before the last byte of its answer is sent. A request that `goes_on` after its answer is recorded where it
     ends. One that `is_repeated` was taken by another replica before, which records it. Each of its tokens counts
-    `token_weight` times against limits. `steps` and the client's trace `context` are kept where traces are on.
+    `token_weight` times against limits. `steps`, the client's trace `context` and the
+    ids of its span are kept where traces are on.
     """
 
     request_id: str
@@ -46,6 +47,7 @@ class RequestTrace:
     queued_s: float | None = None
     steps: list[Step] | None = None
     context: Mapping[str, str] = field(default_factory=dict)
+    span_ids: Any = None
 
 
 def record_of(trace: RequestTrace, *, route: str, ended: float, prices: Prices = NO_PRICES) -> RequestRecord:

@@ -6,21 +6,22 @@ it. They have names, times and counts, never content.
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field, HttpUrl
 
 from deployments import span_names as names
 from deployments.config import Section
 from deployments.state.usage.record import RequestRecord
-from deployments.steps import Step
+from deployments.steps import Step, set_trace_parent
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Span, SpanContext
 
 _TRACE_PARENT = "traceparent"
 _TRACE_STATE = "tracestate"
+_SENT_EVERY_MS = 1_000
 
 
 class TracesConfig(Section):
@@ -41,6 +42,13 @@ class TelemetryConfig(Section):
     traces: TracesConfig | None = None
 
 
+class SpanIds(NamedTuple):
+    """The ids of a span, known before it is made."""
+
+    trace_id: int
+    span_id: int
+
+
 class Tracer:
     """Makes the spans of requests and hands them to an exporter, in a thread of its own."""
 
@@ -50,33 +58,78 @@ class Tracer:
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
         from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)
+
+        class GivenIds(RandomIdGenerator):
+            """Random ids, but for the span that is made next those that are given."""
+
+            given: SpanIds | None = None
+
+            def generate_trace_id(self) -> int:
+                return super().generate_trace_id() if self.given is None else self.given.trace_id
+
+            def generate_span_id(self) -> int:
+                given, self.given = self.given, None
+                return super().generate_span_id() if given is None else given.span_id
+
+        self._ids = GivenIds()
+        self._sampler = ParentBased(TraceIdRatioBased(config.sample))
         self._provider = TracerProvider(
-            sampler=ParentBased(TraceIdRatioBased(config.sample)),
+            sampler=self._sampler,
+            id_generator=self._ids,
             resource=Resource({SERVICE_NAME: "manta"}),
             shutdown_on_exit=False,
         )
         self._provider.add_span_processor(
-            BatchSpanProcessor(exporter or OTLPSpanExporter(endpoint=str(config.endpoint)))
+            BatchSpanProcessor(
+                exporter or OTLPSpanExporter(endpoint=str(config.endpoint)), schedule_delay_millis=_SENT_EVERY_MS
+            )
         )
         self._tracer = self._provider.get_tracer("manta")
         self._propagator = TraceContextTextMapPropagator()
 
-    def end(self, record: RequestRecord, steps: list[Step], ended: float, context: Mapping[str, str]) -> None:
-        """Make the spans of a request that ended at `ended` on the monotonic clock; `context` is the client's."""
-        from opentelemetry.trace import SpanKind, set_span_in_context
+    def begin(self, context: Mapping[str, str]) -> SpanIds:
+        """Return the ids of the span of a request whose client has this `context`; note its `traceparent`."""
+        from opentelemetry.sdk.trace.sampling import Decision
+        from opentelemetry.trace import get_current_span
+
+        parent = self._propagator.extract(context)
+        known = get_current_span(parent).get_span_context()
+        trace_id = known.trace_id if known.is_valid else self._ids.generate_trace_id()
+        ids = SpanIds(trace_id, self._ids.generate_span_id())
+        is_sampled = self._sampler.should_sample(parent, trace_id, "").decision is Decision.RECORD_AND_SAMPLE
+        set_trace_parent(f"00-{ids.trace_id:032x}-{ids.span_id:016x}-{int(is_sampled):02x}")
+        return ids
+
+    def end(
+        self,
+        record: RequestRecord,
+        steps: list[Step],
+        ended: float,
+        context: Mapping[str, str],
+        ids: SpanIds | None = None,
+    ) -> None:
+        """Make the spans of a request that ended at `ended` on the monotonic clock; `context` is the client's.
+
+        The span of a line is linked to that of its batch, which `end_batch` makes.
+        """
+        from opentelemetry.trace import Link, SpanKind, set_span_in_context
 
         # Steps are on the monotonic clock, spans in Unix nanoseconds.
         offset = record.at - (ended - record.total_s)
         parent = self._propagator.extract(context)
+        is_line = record.batch_id is not None
+        self._ids.given = ids
         span = self._tracer.start_span(
-            f"{record.method} {record.route}",
+            f"{names.LINE} {record.route}" if is_line else f"{record.method} {record.route}",
             parent,
-            SpanKind.SERVER,
+            SpanKind.INTERNAL if is_line else SpanKind.SERVER,
             attributes=_attributes_of(record),
+            links=[Link(_context_of_batch(record.batch_id))] if record.batch_id is not None else None,
             start_time=_nanoseconds(record.at),
         )
         if span.is_recording():
@@ -97,6 +150,18 @@ class Tracer:
             _mark_error(span, None if record.status < 500 else record.code or str(record.status))
         span.end(_nanoseconds(record.at + record.total_s))
 
+    def end_batch(self, batch_id: str, endpoint: str, began: float, ended: float, counts: tuple[int, int]) -> None:
+        """Make the span of a batch, from `began` to `ended` in Unix seconds; `counts`: completed and failed lines."""
+        self._ids.given = _ids_of_batch(batch_id)
+        attributes: dict[str, Any] = {
+            names.BATCH_ID: batch_id,
+            names.ROUTE: endpoint,
+            names.NUM_COMPLETED: counts[0],
+            names.NUM_FAILED: counts[1],
+        }
+        span = self._tracer.start_span(names.BATCH, attributes=attributes, start_time=_nanoseconds(began))
+        span.end(_nanoseconds(ended))
+
     def flush(self) -> None:
         """Send what has gathered, and wait for it."""
         self._provider.force_flush()
@@ -110,6 +175,18 @@ def context_of(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return the W3C trace context in a request's headers (w3.org/TR/trace-context), empty where there is none."""
     wanted = {_TRACE_PARENT, _TRACE_STATE}
     return {name: value.decode("latin-1") for raw, value in headers if (name := raw.decode("latin-1")) in wanted}
+
+
+def _ids_of_batch(batch_id: str) -> SpanIds:
+    """Return the ids of a batch's span, which are in the batch's own: its lines are traced before it ends."""
+    digits = batch_id.rpartition("_")[2]
+    return SpanIds(int(digits, 16), int(digits[-16:], 16))
+
+
+def _context_of_batch(batch_id: str) -> "SpanContext":
+    from opentelemetry.trace import SpanContext, TraceFlags
+
+    return SpanContext(*_ids_of_batch(batch_id), is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
 def _attributes_of(record: RequestRecord) -> dict[str, Any]:

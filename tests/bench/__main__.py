@@ -203,6 +203,14 @@ def run_tools(lineup: Lineup, options: argparse.Namespace, console: Console) -> 
     return {"the service's own tools": (tools.COLUMNS, rows)}, rows
 
 
+def run_usage(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
+    """Scenario `usage`: how quickly a year of requests is read over the routes of usage; needs no peer."""
+    from tests.bench import usage
+
+    rows = usage.run(max(20, options.rounds), options.scale)
+    return {f"usage of {options.scale * usage.NUM_REQUESTS:,.0f} requests in a year": (usage.COLUMNS, rows)}, rows
+
+
 def columns_and_rows(records: dict[str, dict[str, object]]) -> Table:
     """Return a table with a row per figure and a column per peer."""
     names = next(iter(records.values()))
@@ -225,6 +233,7 @@ RUNNERS: dict[str, Callable[[Lineup, argparse.Namespace, Console], tuple[Tables,
     "code-interpreter": run_code_interpreter,
     "file-search": run_file_search,
     "tools": run_tools,
+    "usage": run_usage,
 }
 
 if __name__ == "__main__":

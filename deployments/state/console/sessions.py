@@ -9,9 +9,12 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deployments.state.audit.log import Actor, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.console_tables import console_failures, console_links, console_sessions
 from deployments.state.database.tables import api_keys
@@ -35,6 +38,14 @@ class StoredSession:
     expires_at: float
 
 
+class Visitor(NamedTuple):
+    """Who signs in or out: the holder of a key, from an address."""
+
+    key_id: str
+    account: str
+    address: str
+
+
 class ConsoleSessions:
     """The sessions, links and failed sign-ins of one database. Every method raises DBAPIError if it is away."""
 
@@ -42,13 +53,14 @@ class ConsoleSessions:
         self._database = database
         self.clock = clock
 
-    async def open(self, key_digest: bytes) -> StoredSession:
-        """Begin a session of the key with this digest; return it."""
+    async def open(self, key_digest: bytes, visitor: Visitor) -> StoredSession:
+        """Begin a session of the key with this digest, which is the visitor's; return it."""
         now = self.clock()
         session = StoredSession(secrets.token_urlsafe(32), key_digest, now + SESSION_S)
         row = {"token_digest": _digest(session.token), "key_digest": key_digest, "expires_at": session.expires_at}
         async with self._database.write() as connection:
             await connection.execute(insert(console_sessions).values(row))
+            await self._note(connection, "login.succeeded", visitor)
         return session
 
     async def find(self, token: str) -> StoredSession | None:
@@ -72,11 +84,13 @@ class ConsoleSessions:
         async with self._database.write() as connection:
             await connection.execute(update(console_sessions).where(is_it).values(key_digest=key_digest))
 
-    async def close(self, session: StoredSession) -> None:
-        """End a session, for every replica."""
+    async def close(self, session: StoredSession, visitor: Visitor | None = None) -> None:
+        """End a session, for every replica, as a visitor signs out; None where the key is no longer accepted."""
         is_it = console_sessions.c.token_digest == _digest(session.token)
         async with self._database.write() as connection:
             await connection.execute(delete(console_sessions).where(is_it))
+            if visitor is not None:
+                await self._note(connection, "logout.succeeded", visitor)
 
     async def create_link(self, key_id: str) -> str | None:
         """Return the token of a link that signs in once, under a key; None where there is no such key."""
@@ -106,6 +120,14 @@ class ConsoleSessions:
         async with self._database.write() as connection:
             await connection.execute(statement, rows)
 
+    async def note_refusal(self, address: str, code: str) -> None:
+        """Make the entry of a sign-in that was refused in the audit log."""
+        details = {"ip_address": address, "error_code": code}
+        async with self._database.write() as connection:
+            await append_entry(
+                connection, "login.failed", Actor("session", address), address, details=details, clock=self.clock
+            )
+
     async def count_failures(self, address: str) -> tuple[int, int]:
         """Return how many sign-ins have failed during the last five minutes: from an address, and altogether."""
         table = console_failures
@@ -128,6 +150,17 @@ class ConsoleSessions:
             is_old = console_failures.c.minute <= int((now - FAILURES_S) // 60)
             await connection.execute(delete(console_failures).where(is_old))
         return sessions.rowcount + links.rowcount
+
+    async def _note(self, connection: AsyncConnection, event: str, visitor: Visitor) -> None:
+        await append_entry(
+            connection,
+            event,
+            Actor("session", visitor.key_id),
+            visitor.key_id,
+            account=visitor.account,
+            details={"ip_address": visitor.address},
+            clock=self.clock,
+        )
 
 
 def _digest(token: str) -> bytes:

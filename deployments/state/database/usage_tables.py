@@ -57,6 +57,7 @@ def _latency_table(name: str) -> Table:
         Column("metric", String(8), primary_key=True),
         Column("bucket", Integer, primary_key=True),
         Column("count", BigInteger, nullable=False),
+        Index(f"ix_{name}_account", "account", "start"),
         sqlite_with_rowid=False,
     )
 

@@ -43,7 +43,10 @@ class KeyNotFound(LookupError):
 
 
 class KeyStore:
-    """The keys of one database. Changes are made `by` an actor, under whom the audit log has them."""
+    """The keys of one database. Changes are made `by` an actor, under whom the audit log has them.
+
+    An account begins with its first key.
+    """
 
     def __init__(
         self, database: Database, pepper: bytes, tiers: Tiers | None = None, clock: Callable[[], float] = time.time
@@ -71,6 +74,11 @@ class KeyStore:
                 "created_at": now,
                 "revision": await _next_revision(connection),
             }
+            of_account = select(api_keys.c.key_id).where(api_keys.c.account == new.account).limit(1)
+            if await connection.scalar(of_account) is None:
+                await append_entry(
+                    connection, "project.created", by, new.account, account=new.account, clock=self._clock
+                )
             await connection.execute(insert(api_keys).values(row))
             stored = await _row_of(connection, row["key_id"])
             await self._note(connection, "api_key.created", by, stored, new.model_dump(mode="json"))

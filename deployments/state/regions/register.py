@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import delete, select, update
 
+from deployments.state.audit.log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.tables import regions as table
 
@@ -40,7 +40,10 @@ class Region:
 
 
 class RegionRegister:
-    """The regions of one database. Every method raises DBAPIError if the database is away."""
+    """The regions of one database. Every method raises DBAPIError if it is away.
+
+    The audit log has changes `by` an actor.
+    """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
@@ -61,25 +64,23 @@ class RegionRegister:
         async with self._database.read() as connection:
             return [Region(**row) for row in (await connection.execute(query)).mappings()]
 
-    async def drain(self, name: str) -> None:
+    async def drain(self, name: str, by: Actor = SERVICE) -> None:
         """Have a region take no new requests; nothing changes where it takes none already.
 
         Raises:
             RegionUnknown: no region of this name has signed in.
         """
-        async with self._database.write() as connection:
-            await self._set(connection, name, func.coalesce(table.c.drained_at, self._clock()))
+        await self._set(name, self._clock(), "region.drained", by)
 
-    async def undrain(self, name: str) -> None:
+    async def undrain(self, name: str, by: Actor = SERVICE) -> None:
         """Have a region take requests again.
 
         Raises:
             RegionUnknown: no region of this name has signed in.
         """
-        async with self._database.write() as connection:
-            await self._set(connection, name, None)
+        await self._set(name, None, "region.undrained", by)
 
-    async def forget(self, name: str) -> None:
+    async def forget(self, name: str, by: Actor = SERVICE) -> None:
         """Take a region out of the register; one that still runs signs in again.
 
         Raises:
@@ -88,9 +89,15 @@ class RegionRegister:
         async with self._database.write() as connection:
             if (await connection.execute(delete(table).where(table.c.name == name))).rowcount == 0:
                 raise RegionUnknown(name)
+            await append_entry(connection, "region.forgotten", by, name, clock=self._clock)
 
-    @staticmethod
-    async def _set(connection: AsyncConnection, name: str, drained_at: Any) -> None:
-        statement = update(table).where(table.c.name == name).values(drained_at=drained_at)
-        if (await connection.execute(statement)).rowcount == 0:
-            raise RegionUnknown(name)
+    async def _set(self, name: str, drained_at: float | None, event: str, by: Actor) -> None:
+        """Drain a region or take it back, under the name of an event in the audit log if that changes anything."""
+        known = select(table.c.drained_at).where(table.c.name == name).with_for_update()
+        async with self._database.write() as connection:
+            row = (await connection.execute(known)).one_or_none()
+            if row is None:
+                raise RegionUnknown(name)
+            if (row.drained_at is None) != (drained_at is None):
+                await connection.execute(update(table).where(table.c.name == name).values(drained_at=drained_at))
+                await append_entry(connection, event, by, name, clock=self._clock)

@@ -16,7 +16,7 @@ from deployments.state.database.connection import Database
 from deployments.state.database.tables import request_log
 from deployments.state.database.usage_tables import COUNTS, LATENCY, USAGE
 from deployments.state.usage.histogram import bucket_of
-from deployments.state.usage.periods import WIDTHS, start_of
+from deployments.state.usage.periods import WIDTHS, Width, start_of
 
 BATCH_PREFIX = "batch_"
 """The ids of batches begin so, and with them the record ids of their lines."""
@@ -28,7 +28,10 @@ _USAGE_KEY = ["start", "account", "key_id", "model", "operation", "is_batch", "s
 _LATENCY_KEY = ["start", "account", "model", "metric", "bucket"]
 _BY_PATH = {path: name.value for name, operation in MODEL_OPERATIONS.items() for path in operation.paths}
 
-_Change = tuple[Mapping[str, Any], int]
+Change = tuple[Mapping[str, Any], int]
+"""A row of the request log, and 1 or -1."""
+Rows = dict[Width, list[dict[str, Any]]]
+"""What is added to a table of each width, in the order of its key, so that no two writers deadlock."""
 
 
 def operation_of(route: str) -> str:
@@ -40,8 +43,19 @@ def operation_of(route: str) -> str:
     return parts[0][:_MAX_OPERATION]
 
 
-async def add_requests(connection: AsyncConnection, database: Database, changes: Iterable[_Change]) -> None:
-    """Add rows of the request log to the sums, each with the sign 1, or -1 where it is taken out.
+async def add_requests(connection: AsyncConnection, database: Database, changes: Iterable[Change]) -> None:
+    """Add rows of the request log to the sums, each with the sign 1, or -1 where it is taken out."""
+    usage, latency = rows_of(changes)
+    for width in WIDTHS:
+        if usage[width]:
+            await connection.execute(database.upsert(USAGE[width], _USAGE_KEY, adding=COUNTS), usage[width])
+    for width in WIDTHS:
+        if latency[width]:
+            await connection.execute(database.upsert(LATENCY[width], _LATENCY_KEY, adding=("count",)), latency[width])
+
+
+def rows_of(changes: Iterable[Change]) -> tuple[Rows, Rows]:
+    """Return what rows of the request log add to the sums of usage and to the latencies. Pure.
 
     Rows without a key are left out. A failed request that used no tokens counts without its model: the client may have
     invented that name.
@@ -62,14 +76,10 @@ async def add_requests(connection: AsyncConnection, database: Database, changes:
             total[index] += sign * count
         if model and not is_batch and status < 400:
             _add_latency(latency, minute, row, sign)
-    for width in WIDTHS:
-        wider = _widen_usage(usage, width)
-        if wider:
-            await connection.execute(database.upsert(USAGE[width], _USAGE_KEY, adding=COUNTS), wider)
-    for width in WIDTHS:
-        counted = _widen_latency(latency, width)
-        if counted:
-            await connection.execute(database.upsert(LATENCY[width], _LATENCY_KEY, adding=("count",)), counted)
+    return (
+        {width: _widen_usage(usage, width) for width in WIDTHS},
+        {width: _widen_latency(latency, width) for width in WIDTHS},
+    )
 
 
 async def catch_up(database: Database) -> int:
@@ -115,8 +125,7 @@ def _add_latency(latency: dict[tuple[Any, ...], int], minute: int, row: Mapping[
             latency[key] = latency.get(key, 0) + sign
 
 
-def _widen_usage(minutes: Mapping[tuple[Any, ...], list[int]], width: Any) -> list[dict[str, Any]]:
-    """Return the rows of a wider period. They are in the order of their keys, so that no two writers deadlock."""
+def _widen_usage(minutes: Mapping[tuple[Any, ...], list[int]], width: Width) -> list[dict[str, Any]]:
     sums: dict[tuple[Any, ...], list[int]] = {}
     for key, counts in minutes.items():
         total = sums.setdefault((start_of(key[0], width), *key[1:]), [0] * len(COUNTS))
@@ -129,7 +138,7 @@ def _widen_usage(minutes: Mapping[tuple[Any, ...], list[int]], width: Any) -> li
     ]
 
 
-def _widen_latency(minutes: Mapping[tuple[Any, ...], int], width: Any) -> list[dict[str, Any]]:
+def _widen_latency(minutes: Mapping[tuple[Any, ...], int], width: Width) -> list[dict[str, Any]]:
     sums: dict[tuple[Any, ...], int] = {}
     for key, count in minutes.items():
         wider = (start_of(key[0], width), *key[1:])

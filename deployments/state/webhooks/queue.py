@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import and_, bindparam, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deployments.state.audit.log import SERVICE, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.webhook_tables import webhook_deliveries as deliveries
 from deployments.state.database.webhook_tables import webhook_endpoints as endpoints
@@ -127,7 +128,12 @@ class DeliveryQueue:
             is_over = failing_since is not None and now - failing_since >= DISABLED_AFTER_S
             if is_gone or is_over:
                 values = {"is_disabled": True, "updated_at": now}
-                await connection.execute(update(endpoints).where(endpoints.c.endpoint_id == endpoint_id).values(values))
+                is_it = endpoints.c.endpoint_id == endpoint_id
+                disabled = update(endpoints).where(is_it, endpoints.c.is_disabled.is_(False)).values(values)
+                account = await connection.scalar(disabled.returning(endpoints.c.account))
+                if account is not None:
+                    more = {"account": account, "details": {"fields": ["is_disabled"]}, "clock": self._clock}
+                    await append_entry(connection, "webhook_endpoint.updated", SERVICE, endpoint_id, **more)
                 await connection.execute(delete(deliveries).where(deliveries.c.endpoint_id == endpoint_id))
         return is_last or is_gone or is_over
 

@@ -2,12 +2,13 @@
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from deployments.state.audit.log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import clean_id
 from deployments.state.database.pages import page_of
@@ -29,14 +30,19 @@ from deployments.state.webhooks.rows import (
 
 
 class WebhookStore:
-    """The endpoints of one database. Any number of processes may hold one."""
+    """The endpoints of one database. Any number of processes may hold one.
+
+    Changes are made `by` an actor, under whom the audit log has them, without names and addresses.
+    """
 
     def __init__(self, database: Database, vault: Vault, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._vault = vault
         self._clock = clock
 
-    async def create(self, account: str, name: str, url: str, event_types: Sequence[str]) -> Endpoint:
+    async def create(
+        self, account: str, name: str, url: str, event_types: Sequence[str], *, by: Actor = SERVICE
+    ) -> Endpoint:
         """Create an endpoint, which hears of events from now on; return it.
 
         Raises:
@@ -67,6 +73,7 @@ class WebhookStore:
             if (await connection.scalar(count) or 0) >= MAX_ENDPOINTS:
                 raise TooManyEndpoints
             await connection.execute(insert(webhook_endpoints).values(row))
+            await self._note(connection, "created", by, row, {"event_types": list(event_types)})
         return endpoint_of(row, account_key, now)
 
     async def find(self, account: str, endpoint_id: str) -> Endpoint:
@@ -100,6 +107,7 @@ class WebhookStore:
         name: str | None = None,
         url: str | None = None,
         event_types: Sequence[str] | None = None,
+        by: Actor = SERVICE,
     ) -> Endpoint:
         """Change what is given of an endpoint, and enable it again; return it.
 
@@ -122,9 +130,13 @@ class WebhookStore:
                 "failing_since": None,
             }
             await _write(connection, endpoint_id, values)
+            given = {"name": name, "url": url, "event_types": event_types}
+            await self._note(
+                connection, "updated", by, row, {"fields": [one for one in given if given[one] is not None]}
+            )
         return await self._to_endpoint({**row, **values})
 
-    async def rotate(self, account: str, endpoint_id: str, *, keeps_previous: bool) -> Endpoint:
+    async def rotate(self, account: str, endpoint_id: str, *, keeps_previous: bool, by: Actor = SERVICE) -> Endpoint:
         """Give an endpoint a new secret; with `keeps_previous`, the old one signs for another day too. Return it.
 
         Raises:
@@ -142,9 +154,10 @@ class WebhookStore:
                 "updated_at": now,
             }
             await _write(connection, endpoint_id, values)
+            await self._note(connection, "updated", by, row, {"fields": ["signing_secret"]})
         return await self._to_endpoint({**row, **values})
 
-    async def delete(self, account: str, endpoint_id: str) -> None:
+    async def delete(self, account: str, endpoint_id: str, *, by: Actor = SERVICE) -> None:
         """Delete an endpoint; what it has not acknowledged is not sent any more.
 
         Raises:
@@ -156,6 +169,19 @@ class WebhookStore:
             await connection.execute(delete(webhook_deliveries).where(of_endpoint))
             is_it = webhook_endpoints.c.endpoint_id == row["endpoint_id"]
             await connection.execute(delete(webhook_endpoints).where(is_it))
+            await self._note(connection, "deleted", by, row)
+
+    async def _note(
+        self,
+        connection: AsyncConnection,
+        event: str,
+        by: Actor,
+        row: Mapping[str, Any],
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make the entry of a change of an endpoint in the audit log."""
+        more = {"account": row["account"], "details": details, "clock": self._clock}
+        await append_entry(connection, f"webhook_endpoint.{event}", by, row["endpoint_id"], **more)
 
     async def _to_endpoint(self, row: dict[str, Any]) -> Endpoint:
         return endpoint_of(row, await self._vault.account_key(row["account"]), self._clock())

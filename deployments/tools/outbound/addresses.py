@@ -65,10 +65,12 @@ class AddressRules:
     Args:
         allowed_networks: networks that may be reached though they are not public.
         allowed_hosts: hosts, by name as URLs have it, that may be reached wherever they are.
+        traced_hosts: hosts, by name, to which requests carry the `traceparent` of the request that they are made for.
     """
 
     allowed_networks: tuple[Network, ...] = ()
     allowed_hosts: frozenset[str] = frozenset()
+    traced_hosts: frozenset[str] = frozenset()
 
     def check_url(self, url: httpx2.URL) -> None:
         """Refuse a URL that no request is sent to, whatever its host resolves to.
@@ -101,6 +103,10 @@ class AddressRules:
     def names(self, host: str) -> bool:
         """Return whether the operator has named a host."""
         return host.rstrip(".").lower() in self.allowed_hosts
+
+    def is_traced(self, host: str) -> bool:
+        """Return whether requests to a host carry a `traceparent`."""
+        return bool(self.traced_hosts) and host.rstrip(".").lower() in self.traced_hosts
 
     def _is_allowed(self, host: str, address: str) -> bool:
         parsed = ip_address(address)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import httpcore2
 import httpx2
 
+from deployments.steps import trace_parent
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.tools.outbound.errors import AnswerTooLarge, AnswerUnreadable, NoAnswer, OutboundError
 
@@ -139,6 +140,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._rules.check_url(request.url)
         headers = httpx2.Headers(request.headers)
         headers["accept-encoding"] = _ENCODINGS
+        if self._rules.is_traced(request.url.host) and (parent := trace_parent()):
+            headers["traceparent"] = parent
         url = request.url
         sent = httpcore2.Request(
             method=request.method,

@@ -8,15 +8,16 @@ from starlette.responses import Response
 from serve_app.console.rendering import THEMES
 from serve_app.console.session import (
     check_origin,
-    client_address,
     drop_cookie,
     find_session,
     identify,
     is_on_loopback,
     is_over_tls,
+    note_refused_link,
     sessions_of,
     set_cookie,
     sign_in,
+    visitor_of,
 )
 from serve_app.console.visit import THEME_COOKIE, Visit, error_page, redirect, render_page
 from serve_app.errors.api import BadRequest
@@ -65,11 +66,12 @@ async def sign_in_with_link(request: Request) -> Response:
         sessions = sessions_of(services)
         link = (await _fields(request)).get("link", "")[:_MAX_LINK_CHARS]
         key_digest = await sessions.use_link(link) if is_on_loopback(request) else None
-        if key_digest is None or await identify(services, key_digest) is None:
-            await sessions.note_failure(client_address(request))
+        holder = None if key_digest is None else await identify(services, key_digest)
+        if key_digest is None or holder is None:
+            await note_refused_link(request)
             return _form(request, 401, message=_LINK_REFUSED)
         response = redirect("/console")
-        set_cookie(request, response, await sessions.open(key_digest))
+        set_cookie(request, response, await sessions.open(key_digest, visitor_of(request, holder)))
         return response
     except ClientDisconnect:
         raise
@@ -79,7 +81,7 @@ async def sign_in_with_link(request: Request) -> Response:
 
 async def sign_out(visit: Visit) -> Response:
     """End the session, for every replica."""
-    await sessions_of(visit.services).close(visit.session.stored)
+    await sessions_of(visit.services).close(visit.session.stored, visitor_of(visit.request, visit.principal))
     response = redirect("/console/sign-in")
     drop_cookie(visit.request, response)
     return response

@@ -81,12 +81,12 @@ class SafeStream:
             await self._pieces.aclose()
         if self._stream is not None:
             await self._stream.aclose()
-            self.summary.usage = self._stream.summary.usage
+            self.summary.usage, self.summary.queued_s = self._stream.summary.usage, self._stream.summary.queued_s
 
     def _note_end(self) -> None:
         assert self._stream is not None
         summary = self._stream.summary
-        self.summary.usage = summary.usage
+        self.summary.usage, self.summary.queued_s = summary.usage, summary.queued_s
         reasons = summary.finish_reasons or [""] * len(self._choices)
         pairs = zip(self._choices, reasons, strict=False)
         self.summary.finish_reasons = [_FILTERED if choice.was_filtered else reason for choice, reason in pairs]

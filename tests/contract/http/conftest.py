@@ -327,9 +327,10 @@ async def run_batches(
     made = create_operations(world.directory, salt, None, world.storage(), world.built_ins, world.moderation)
     operations = made.by_path()
     counted: list[RequestRecord] = []
-    worker = LineWorker(stores, operations, config, counted.append, quick, world.prices)
+    worker = LineWorker(stores, operations, config, counted.append, quick, world.prices, world.tracer)
     workers = fleet(worker)
-    coordinator = Coordinator(RunContext(stores, workers, config, world.file_rules, world.tiers), quick)
+    context = RunContext(stores, workers, config, world.file_rules, world.tiers, world.tracer)
+    coordinator = Coordinator(context, quick)
     world.wake_batches = coordinator.poke
     chores = create_chores(stores.database, stores.files, stores.work, StateConfig(), intervals)
     running = [asyncio.create_task(work) for work in (coordinator.run(), Housekeeping(chores, log_bug).run())]

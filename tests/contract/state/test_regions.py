@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from deployments.limits.messages import TransportDown
 from deployments.state import housekeeping
+from deployments.state.audit.log import SERVICE, Actor, AuditFilter, AuditLog
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.tables import leaders as leaders_table
 from deployments.state.housekeeping import Chore, Housekeeping
@@ -63,6 +64,17 @@ async def test_drained_region_stays_so_over_its_heartbeats_until_it_is_undrained
     for change in (register.drain, register.undrain, register.forget):
         with pytest.raises(RegionUnknown):
             await change("mars")
+    operator = Actor("command_line", "ana")
+    await register.undrain("us", operator)
+    await register.drain("us", operator)
+    await register.forget("us", operator)
+    log = (await AuditLog(database).page(AuditFilter(), 10)).entries
+    assert Counter((entry.event, entry.actor, entry.target) for entry in log) == {
+        ("region.drained", SERVICE, "us"): 1,
+        ("region.undrained", SERVICE, "us"): 1,
+        ("region.drained", operator, "us"): 1,
+        ("region.forgotten", operator, "us"): 1,
+    }
 
 
 async def test_each_region_has_replicas_of_its_own_also_at_the_same_address(database: Database) -> None:

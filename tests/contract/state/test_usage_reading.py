@@ -160,8 +160,12 @@ async def test_changes_of_keys_are_in_the_audit_log_with_who_made_them(database:
         ("api_key.updated", "command_line", "root"),
         ("api_key.updated", "api_key", "key_admin"),
         ("api_key.created", "api_key", "key_admin"),
+        ("project.created", "api_key", "key_admin"),
     ]
-    assert {(one.target, one.account) for one in page.entries} == {(key.key_id, "acme")}
+    assert {(one.target, one.account) for one in page.entries} == {(key.key_id, "acme"), ("acme", "acme")}
+    await keys.create(NewKey(account="acme", tier="standard"))
+    assert len((await log.page(AuditFilter(events=("project.created",)), 10)).entries) == 1
+    where = AuditFilter(targets=(key.key_id, "acme"))
     assert page.entries[2].details == {"tier": "free"}
     assert all(before <= one.at <= time.time() for one in page.entries)
     assert secret not in repr(page)
@@ -169,11 +173,11 @@ async def test_changes_of_keys_are_in_the_audit_log_with_who_made_them(database:
 
     ids = [one.entry_id for one in page.entries]
     assert not page.has_more
-    first = await log.page(AuditFilter(), 3)
+    first = await log.page(where, 3)
     assert ([one.entry_id for one in first.entries], first.has_more) == (ids[:3], True)
-    rest = await log.page(AuditFilter(), 3, after=ids[2])
+    rest = await log.page(where, 3, after=ids[2])
     assert ([one.entry_id for one in rest.entries], rest.has_more) == (ids[3:], False)
-    back = await log.page(AuditFilter(), 1, before=ids[2])
+    back = await log.page(where, 1, before=ids[2])
     assert ([one.entry_id for one in back.entries], back.has_more) == (ids[1:2], True)
     named = await log.page(AuditFilter(events=("api_key.updated",), actor_ids=("root",)), 9)
     assert [one.entry_id for one in named.entries] == [ids[1]]

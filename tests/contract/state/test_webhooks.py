@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import insert, select
 
+from deployments.state.audit.log import SERVICE, Actor, AuditFilter, AuditLog
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.webhook_tables import webhook_deliveries, webhook_endpoints
 from deployments.state.encryption.vault import Vault
@@ -172,6 +173,33 @@ async def test_an_endpoint_that_is_gone_or_fails_for_days_is_disabled_until_it_i
     assert not (await desk.store.update(ME, failing.endpoint_id)).is_disabled
     await desk.happen("batch.failed")
     assert await desk.num_deliveries() == 1
+
+
+async def test_changes_of_endpoints_are_in_the_audit_log_without_names_and_addresses(desk):
+    by = Actor("api_key", "key_1")
+    made = await desk.store.create(ME, "mine", URL, ["batch.completed"], by=by)
+    steps = (
+        desk.store.update(ME, made.endpoint_id, name="other", url=URL + "2", by=by),
+        desk.store.rotate(ME, made.endpoint_id, keeps_previous=False, by=by),
+        desk.happen(),
+        desk.store.delete(ME, made.endpoint_id, by=by),
+    )
+    for step in steps:
+        desk.clock.advance(1)
+        await step
+        if await desk.num_deliveries():
+            (delivery,) = await desk.queue.take(1)
+            await desk.queue.note_failed(delivery, is_gone=True)
+    log = (await AuditLog(desk.database).page(AuditFilter(targets=(made.endpoint_id,)), 10)).entries
+    assert [(entry.event.rpartition(".")[2], entry.actor, entry.details) for entry in reversed(log)] == [
+        ("created", by, {"event_types": ["batch.completed"]}),
+        ("updated", by, {"fields": ["name", "url"]}),
+        ("updated", by, {"fields": ["signing_secret"]}),
+        ("updated", SERVICE, {"fields": ["is_disabled"]}),
+        ("deleted", by, {}),
+    ]
+    assert {entry.account for entry in log} == {ME}
+    assert "receiver.example" not in repr(log)
 
 
 async def test_a_success_ends_the_days_of_failure(desk):

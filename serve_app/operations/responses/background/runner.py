@@ -181,6 +181,7 @@ class BackgroundRunner:
             self._running.pop(turn.response["id"], None)
             running.notify_followers()
             trace.usage = None if is_handed_over else running.run.usage()
+            trace.queued_s = running.run.queued_s
             if not is_handed_over:
                 trace.tool_use = running.run.tool_use()
             running.settle(trace.usage)

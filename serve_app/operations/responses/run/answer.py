@@ -142,6 +142,7 @@ class ResponseAnswer:
         if self._run is not None:
             self.summary.usage = self._run.usage()
             self.summary.tool_use = self._run.tool_use()
+            self.summary.queued_s = self._run.queued_s
             self.summary.finish_reasons = [self._run.state.finish_reason or ""]
 
     async def aclose(self) -> None:

@@ -68,6 +68,7 @@ class ResponseRun:
         self._generation = _Generation()  # Calls that the client has approved are made as if after one.
         self._stream: EngineStream | None = None
         self._num_generations = 0
+        self._queued_s: float | None = None
 
     def _use_tools(self) -> None:
         tools = self._tools
@@ -95,6 +96,13 @@ class ResponseRun:
             cached_tokens=total.cached_tokens + running.cached_tokens,
             reasoning_tokens=total.reasoning_tokens + running.reasoning_tokens,
         )
+
+    @property
+    def queued_s(self) -> float | None:
+        """How long the first generation waited for its first step, in seconds; None where that is not known."""
+        if self._queued_s is None and self._stream is not None and self._num_generations == 1:
+            self._queued_s = self._stream.summary.queued_s
+        return self._queued_s
 
     def tool_use(self) -> ToolUse:
         """Return how often the service's tools were used so far."""
@@ -232,6 +240,7 @@ class ResponseRun:
 
     def _end_generation(self) -> list[bytes]:
         usage = self._stream.summary.usage if self._stream is not None else None
+        self._queued_s = self.queued_s
         self._stream = None
         return self.state.end_generation(usage)
 

@@ -1,15 +1,19 @@
 """Signing in and out of the console: cookies, forged forms, brute force, keys that end."""
 
 import asyncio
+from collections import Counter
 
 import httpx2
 import pytest
 
+from deployments.state.audit.log import AuditFilter
 from deployments.state.console.sessions import LINK_S, SESSION_S, ConsoleSessions
 from deployments.state.identity.keys import NewKey
 from serve_app.console.session import MAX_ALL_FAILURES, MAX_FAILURES
 from tests.contract.http.conftest import principal
 from tests.contract.http.console.conftest import FORM, SITE
+
+ADDRESS = "127.0.0.1"
 
 
 async def test_without_a_session_every_page_leads_to_the_form(visit):
@@ -131,6 +135,46 @@ async def test_brute_force_from_one_address_is_limited_and_the_answer_tells_noth
     assert int(refused.headers["retry-after"]) == 300
     world.clock.advance(400)
     assert (await browser.sign_in(secrets["acct_one"])).status_code == 303
+
+
+async def test_signing_in_and_out_is_in_the_audit_log(world, visit, secrets):
+    browser = visit()
+    await browser.sign_in("sk-manta-" + "a" * 43)
+    await browser.sign_in(secrets["acct_one"])
+    await browser.send("/console/sign-out")
+    await asyncio.gather(*(browser.sign_in("none") for _ in range(MAX_FAILURES + 10)))
+    operator = world.client(secrets["ops"])
+    events = ["login.succeeded", "logout.succeeded", "login.failed"]
+    shown = await operator.get(
+        "/organization/audit_logs",
+        cast_to=object,
+        options={"params": {"event_types": events, "limit": 100}},
+    )
+    found = Counter(one["type"] for one in shown["data"])
+    assert (found["login.succeeded"], found["logout.succeeded"]) == (1, 1)
+    assert 1 < found["login.failed"] <= MAX_FAILURES  # More are refused before a key is looked at.
+    for one in shown["data"]:
+        session = one["actor"]["session"]
+        assert session["ip_address"] == ADDRESS
+        if one["type"] == "login.failed":
+            assert (one["login.failed"], session["user"]["id"]) == (
+                {"id": ADDRESS, "error_code": "invalid_api_key"},
+                ADDRESS,
+            )
+        else:
+            assert (one["project"]["id"], session["user"]["id"]) == ("acct_one", one[one["type"]]["id"])
+    assert "sk-manta" not in repr(shown)
+
+
+async def test_refused_links_fill_no_audit_log(world, console):
+    async with local(world, "http://localhost:8000") as client:
+        for _ in range(MAX_FAILURES * 2):
+            answer = await client.post(
+                "/console/sign-in/link", data={"link": "none"}, headers={"origin": "http://localhost:8000"}
+            )
+            assert answer.status_code == 401
+    log = await world.audit.page(AuditFilter(events=("login.failed",)), 100)
+    assert [entry.details["error_code"] for entry in log.entries] == ["invalid_link"] * MAX_FAILURES
 
 
 async def test_signing_in_with_good_keys_is_not_limited(visit, secrets):

@@ -47,6 +47,11 @@ REPORTS = tuple(
 )
 
 
+def test_what_the_request_log_is_exported_as_is_in_the_document():
+    shown = document()["paths"][f"{ORGANIZATION}/requests"]["get"]["responses"]["200"]["content"]
+    assert list(shown) == ["application/json", "text/csv", "application/jsonl"]
+
+
 class Caller:
     """A client whose every answer is checked; the application is made at the first call."""
 

@@ -11,9 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from deployments.tools.config import ToolsConfig
+from deployments.tools.web_search.setup import create_provider, create_reader
+from serve_app.operations.web_search.tool import WebSearch
 from serve_app.telemetry.tracing import Tracer, TracesConfig
 from tests.contract.http.answers import MODEL, said
-from tests.contract.http.conftest import serve
+from tests.contract.http.batch_calls import finish, jsonl, line, submit
+from tests.contract.http.conftest import run_batches, serve
 from tests.contract.http.response_calls import script
 from tests.contract.http.web_search_calls import LISBON
 from tests.contract.http.web_search_calls import searches as searches_web
@@ -131,6 +135,50 @@ async def test_tools_and_storage_are_spans(world, trace, web):
     names = [span.name for span in await trace()]
     assert "execute_tool web_search" in names
     assert "storage" in names
+
+
+async def test_lines_of_a_batch_are_spans_linked_to_that_of_the_batch(world, trace, batch_stores):
+    world.principal(requests_per_minute=1_000)
+    client = world.client()
+    async with run_batches(world, batch_stores):
+        batch = await finish(client, await submit(client, jsonl(*map(line, range(3)), line(3, model="none"))))
+    spans = await trace()
+    (whole,) = [span for span in spans if span.name == "batch"]
+    lines = [span for span in spans if span.name == "batch_line /v1/chat/completions"]
+    assert len(lines) == 4
+    for span in lines:
+        (link,) = span.links
+        assert (link.trace_id, link.span_id) == (whole.trace_id, whole.span_id)
+        assert attributes_of(span)["manta.batch_id"] == batch.id
+    assert len({span.trace_id for span in lines}) == 4
+    assert sorted(attributes_of(span).get("error.type", "") for span in lines) == ["", "", "", "model_not_found"]
+    told = attributes_of(whole)
+    assert (told["manta.batch_id"], told["manta.batch.completed"], told["manta.batch.failed"]) == (batch.id, 3, 1)
+
+
+@pytest.mark.parametrize("is_traced", [True, False])
+async def test_only_hosts_that_the_operator_names_hear_of_a_trace(world, trace, is_traced):
+    heard = []
+
+    async def answer(request):
+        heard.append(request.headers.get("traceparent"))
+        return Response('{"results": []}', media_type="application/json")
+
+    async with serve(Starlette(routes=[Route("/search", answer)])) as address:
+        outbound = {"traced_hosts": ["127.0.0.1"] if is_traced else ["elsewhere.example"]}
+        told = {"outbound": outbound, "web_search": {"provider": {"name": "searxng", "url": address}}}
+        provider = create_provider(ToolsConfig.model_validate(told))
+        world.built_ins["web_search"] = WebSearch(provider, create_reader(ToolsConfig.model_validate(told)))
+        for sent in ({}, {"traceparent": f"00-{CLIENT[0]}-{CLIENT[1]}-01"}):
+            script(world, searches_web("Lisbon"), said("Sunny."))
+            asked = {"model": MODEL, "input": CANARY, "tools": [{"type": "web_search"}], "store": False}
+            async with world.http(**sent) as http:
+                assert (await http.post("/v1/responses", json=asked)).status_code == 200
+        await provider.aclose()
+    roots = [span for span in await trace() if span.name == "POST /v1/responses"]
+    expected = [f"00-{span.trace_id.hex()}-{span.span_id.hex()}-01" for span in roots]
+    assert heard == (expected if is_traced else [None, None])
+    assert CLIENT[0] in expected[1]
 
 
 async def test_a_refusal_has_its_code(world, trace):

@@ -210,9 +210,11 @@ async def test_openais_client_reads_usage_by_its_own_methods(world, desk):
 
     log = admin.admin.organization.audit_logs
     entries = [one async for one in log.list(limit=2)]
-    assert [one.type for one in entries] == ["api_key.deleted", "api_key.deleted", "api_key.created", "api_key.created"]
+    begun = ["api_key.created", "project.created"]
+    assert [one.type for one in entries] == ["api_key.deleted", "api_key.deleted", *begun, *begun]
     actors = [one.actor.api_key and one.actor.api_key.id for one in entries]
-    assert actors == ["key_admin", "key_admin", None, "key_admin"]
+    assert actors == ["key_admin", "key_admin", None, None, "key_admin", "key_admin"]
+    assert [entries[place].project_created.id for place in (3, 5)] == ["acct_1", "operators"]
     assert entries[1].api_key_deleted.id == key.key_id
     named = await log.list(event_types=["api_key.deleted"], effective_at={"gte": int(time.time()) - 60})
     assert len(named.data) == 2
