@@ -48,6 +48,7 @@ class Script:
     usage: Usage | None = field(default_factory=lambda: Usage(prompt_tokens=7, completion_tokens=3))
     usage_when_aborted: Usage | None = None
     finish_reasons: Sequence[str] = ("stop",)
+    queued_s: float | None = None
 
 
 class ScriptedStream:
@@ -98,6 +99,7 @@ class ScriptedStream:
     def _sum_up(self) -> None:
         self.summary.usage = self._script.usage
         self.summary.finish_reasons = list(self._script.finish_reasons)
+        self.summary.queued_s = self._script.queued_s
 
     async def aclose(self) -> None:
         if self._pieces is not None:

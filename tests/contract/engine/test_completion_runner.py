@@ -58,6 +58,16 @@ def test_whole_completions_say_what_vllms_own_say(real_engine, ask, name):
     assert summary["usage"][:2] == [theirs["usage"]["prompt_tokens"], theirs["usage"]["completion_tokens"]]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_how_long_a_completion_waited_for_its_first_step_is_told(real_engine, ask, stream):
+    async def scenario():
+        reply = Collected()
+        await ask(BODIES["choices of several prompts"], reply, stream=stream)
+        return reply.queued_s
+
+    assert 0 <= real_engine.run(scenario()) < 60
+
+
 async def until(is_so):
     """Return when the engine, which runs in this loop, has come so far."""
     while not is_so():  # noqa: ASYNC110  # It tells nobody when it does.

@@ -1,8 +1,9 @@
 """Traces, as an OpenTelemetry collector receives them."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -179,6 +180,24 @@ async def test_only_hosts_that_the_operator_names_hear_of_a_trace(world, trace, 
     expected = [f"00-{span.trace_id.hex()}-{span.span_id.hex()}-01" for span in roots]
     assert heard == (expected if is_traced else [None, None])
     assert CLIENT[0] in expected[1]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])
+async def test_the_time_in_the_queue_is_that_before_the_first_step(world, web, path, stream):
+    waits = itertools.count(1)
+    script(world, searches_web(), said("Sunny."))
+    scripted = world.chat.script
+    world.chat.script = lambda request: replace(scripted(request), queued_s=float(next(waits)))
+    asked = {
+        "chat/completions": {"messages": MESSAGES},
+        "completions": {"prompt": "Hello"},
+        "responses": {"input": "Hello", "tools": [{"type": "web_search"}]},
+    }[path]
+    async with world.http() as http:
+        assert (await http.post(f"/v1/{path}", json={"model": MODEL, "stream": stream, **asked})).status_code == 200
+    assert world.log.records[-1].queued_s == 1.0
+    assert next(waits) == (3 if path == "responses" else 2)
 
 
 async def test_a_refusal_has_its_code(world, trace):
