@@ -142,10 +142,10 @@ def _groups(query: UsageQuery, *names: str) -> Callable[[UsageSum], dict[str, An
     ]
 
     def grouped(one: UsageSum) -> dict[str, Any]:
-        told = shown | {name: one[place] for name, place in fields}
-        if told.get("service_tier") == "":
-            told["service_tier"] = "default"
-        return told
+        values = shown | {name: one[place] for name, place in fields}
+        if values.get("service_tier") == "":
+            values["service_tier"] = "default"
+        return values
 
     return grouped
 

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "v0020_pauses_latency_index"
+revision = "v0020_paused_batches"
 down_revision = "v0018_webhooks"
 
 
