@@ -1,5 +1,6 @@
 """Batches: from upload to download, beside kills of everything that runs them."""
 
+import asyncio
 import os
 import time
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+import httpx2
 import psutil
 import pytest
 from openai import InternalServerError, OpenAI
@@ -129,6 +131,31 @@ def test_a_batch_is_cancelled_within_seconds(service: Service, client: OpenAI) -
     done = [one for one in output if one["response"] is not None]
     assert 0 < counts.completed == len(done) < 400
     assert counts.completed + counts.failed == counts.total == 400
+
+
+def test_a_large_batch_is_paused_and_goes_on(service: Service, client: OpenAI) -> None:
+    secret = asyncio.run(service.issue(account="operators", tier="standard", is_admin=True))[1]
+
+    def num_done() -> int:
+        counts = client.batches.retrieve(batch.id).request_counts
+        return 0 if counts is None else counts.completed
+
+    headers = {"authorization": f"Bearer {secret}"}
+    with httpx2.Client(base_url=service.url, headers=headers, timeout=60) as operator:
+        batch = submit(client, [line(number, max_tokens=64) for number in range(700)])
+        path = f"/v1/organization/admin/batches/{batch.id}"
+        eventually(num_done, 120, "lines are done", 0.1)
+        assert operator.post(f"{path}/pause").json()["status"] == "in_progress"
+
+        def rests() -> bool:
+            before = num_done()
+            time.sleep(3)
+            return num_done() == before
+
+        eventually(rests, 120, "no line runs any more")
+        assert num_done() < 700
+        assert operator.post(f"{path}/resume").json()["paused_at"] is None
+    check_complete(client, finish(client, batch), 700)
 
 
 def kill(service: Service, title: str) -> None:
