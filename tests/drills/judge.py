@@ -37,6 +37,7 @@ class Wrong(StrEnum):
     BATCH = "the batch is not exact"
     LOST = "acknowledged and not kept"
     LIMIT = "more was admitted than the limit"
+    LIMIT_UNUSED = "much less was admitted than the limit"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,11 @@ def judge(
 def has_failed(exchange: Exchange) -> bool:
     """Return whether the client did not get a whole answer."""
     return not exchange.is_complete
+
+
+def answered_ids(history: Iterable[Exchange]) -> set[str]:
+    """Return the ids of the requests that were answered as a whole: each must be written down."""
+    return {one.request_id for one in history if one.request_id is not None and not has_failed(one)}
 
 
 def judge_exchange(exchange: Exchange, expected: Mapping[str, str], bounds: Bounds) -> Iterable[Fault]:

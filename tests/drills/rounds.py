@@ -12,7 +12,17 @@ from tests.drills.asks import ModelAsks, ScriptedAsks
 from tests.drills.batches import RunningBatch
 from tests.drills.cluster import Cluster
 from tests.drills.exchange import Exchange
-from tests.drills.judge import Bounds, Charged, Fault, Wrong, count_wrongs, has_failed, how_it_failed, judge
+from tests.drills.judge import (
+    Bounds,
+    Charged,
+    Fault,
+    Wrong,
+    answered_ids,
+    count_wrongs,
+    has_failed,
+    how_it_failed,
+    judge,
+)
 from tests.drills.ledger import Ledger
 from tests.drills.load import Door, Load
 from tests.drills.roles import ROLES
@@ -158,7 +168,7 @@ class Stage:
 
     async def read(self, key_id: str, history: list[Exchange]) -> Charged:
         """Return what is written down about a key's requests, once all of them are."""
-        return await self._ledger.read(key_id, sum(one.request_id is not None for one in history))
+        return await self._ledger.read(key_id, answered_ids(history))
 
     async def _ask_with_new_key(self, scene: Scene) -> str:
         """Return what is wrong with the answer to a key that was made after the harm."""

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 from tests.drills.actions import CHECK_S
 from tests.drills.cluster import until
+from tests.drills.nodes import end
 from tests.drills.regions.balancer import CHECK_EVERY_S, FALL
 from tests.drills.regions.calls import RegionLoad
 from tests.drills.regions.database import kill_postgres
 from tests.drills.regions.ground import Ground
+from tests.drills.regions.rates import Hammer
 from tests.drills.regions.region import Region
+from tests.drills.roles import find
 
 SEEN_S = CHECK_EVERY_S * FALL + CHECK_S
 """So long after a region has died is it known to the load balancer."""
@@ -24,6 +27,7 @@ class RegionScene:
 
     ground: Ground
     load: RegionLoad
+    hammer: Hammer | None = None
     at: float = 0.0
     """When the harm was done, in seconds since the round began."""
     until: float = 0.0
@@ -86,12 +90,20 @@ def lose_bucket(away_s: float) -> RegionAction:
     return act
 
 
-def cut_link(for_s: float) -> RegionAction:
-    """Return what cuts the link between the regions, both of which live and reach the witness and the clients."""
+def cut_link(for_s: float, *, kills_lender: bool = False) -> RegionAction:
+    """Return what cuts the link between the regions, both of which live and reach the witness and the clients.
+
+    Where the clients of a limit ask near the other region, they then ask near both. Or the gatekeeper of the region
+    that has lent them its share is killed as well.
+    """
 
     async def act(scene: RegionScene) -> None:
         scene.at = scene.load.now
         await asyncio.to_thread(scene.ground.link.cut)
+        if scene.hammer is not None:
+            scene.hammer.press()
+        if kills_lender:
+            end([process for _, process in await asyncio.to_thread(find, scene.ground.asia, "gatekeeper")])
         await asyncio.sleep(for_s)
         scene.until = scene.load.now
         await asyncio.to_thread(scene.ground.link.heal)

@@ -34,6 +34,12 @@ class Call(Exchange):
     stored_s: float | None = None
     """From the last token of a turn to the event that says that it is stored."""
 
+    @property
+    def wait_s(self) -> float | None:
+        """How long the client waited: for a turn until it was stored, else until the first byte. None if it failed."""
+        until = self.ended if self.kind == "turn" else self.first_byte
+        return until - self.started if self.is_complete and until is not None else None
+
 
 @dataclass(frozen=True)
 class Turn:
@@ -64,6 +70,10 @@ class Caller:
         while self._load.is_on:
             await self.ask()
             await asyncio.sleep(PAUSE_S)
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the client's connections."""
         await self._client.close()
 
     async def ask(self) -> Call:
@@ -166,17 +176,52 @@ class Caller:
             call.regions.append(region)
 
 
+class Turns:
+    """Turns near one region that begin every `every_s` seconds, whatever those before them wait for.
+
+    A turn continues a chain whose last turn has ended; where there is none, it begins another.
+    """
+
+    def __init__(self, load: "RegionLoad", near: str, key: str, every_s: float) -> None:
+        self._load = load
+        self._near = near
+        self._key = key
+        self._every_s = every_s
+        self._idle: list[Caller] = []
+
+    async def work(self) -> None:
+        """Begin turns until the load ends; return when all have ended."""
+        begins_at = self._load.now
+        async with asyncio.TaskGroup() as turns:
+            while self._load.is_on:
+                turns.create_task(self._take_turn())
+                begins_at += self._every_s
+                await asyncio.sleep(max(0.0, begins_at - self._load.now))
+        for chain in self._idle:
+            await chain.close()
+
+    async def _take_turn(self) -> None:
+        chain = self._idle.pop() if self._idle else Caller(self._load, self._near, "turn", self._key)
+        await chain.ask()
+        self._idle.append(chain)
+
+
 @dataclass(frozen=True)
 class Size:
-    """How many clients of each kind are near each region."""
+    """How many clients of each kind are near each region, and how often a turn begins there."""
 
     streams: int = 16
     wholes: int = 4
     embeddings: int = 4
-    chains: int = 4
+    turn_every_s: float = 0.25
+
+    @property
+    def num_clients(self) -> int:
+        """The clients near a region that ask again once they were answered."""
+        return self.streams + self.wholes + self.embeddings
 
 
-SMALL = Size(streams=4, wholes=2, embeddings=2, chains=2)
+SMALL = Size(streams=4, wholes=2, embeddings=2, turn_every_s=0.5)
 
 
 class RegionLoad:
@@ -189,10 +234,10 @@ class RegionLoad:
         self.numbers = itertools.count(1)
         self.is_on = True
         self._began = time.monotonic()
-        kinds: list[Kind] = ["stream"] * size.streams + ["whole"] * size.wholes
-        kinds += ["embedding"] * size.embeddings + ["turn"] * size.chains
-        callers = [Caller(self, side, kind, key) for side in sides for kind in kinds]
-        self._clients = [asyncio.create_task(caller.work()) for caller in callers]
+        kinds: list[Kind] = ["stream"] * size.streams + ["whole"] * size.wholes + ["embedding"] * size.embeddings
+        works = [Caller(self, side, kind, key).work() for side in sides for kind in kinds]
+        works += [Turns(self, side, key, size.turn_every_s).work() for side in sides]
+        self._clients = [asyncio.create_task(work) for work in works]
 
     @property
     def now(self) -> float:

@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from deployments.state.usage.record import RequestRecord
 from tests.drills.judge import Bounds, Charged, Fault, Wrong, has_failed, judge_exchange
 from tests.drills.regions.calls import Call, Turn
+from tests.drills.regions.rates import Admitted, busiest_window
 
 NEEDS_PRIMARY = frozenset({"turn"})
 """What cannot go on without the database's primary."""
+LATE_S = 5.0
+"""A call that waits longer counts as lost in the year's arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,16 @@ def judge_kept(turns: Sequence[Turn], kept: Kept) -> list[Fault]:
     return faults
 
 
+def judge_limit(admitted: Sequence[Admitted], per_minute: int, share: float) -> list[Fault]:
+    """Return whether a minute had more than its limit, or none had so large a share of it."""
+    most = len(busiest_window(admitted))
+    if most > per_minute:
+        return [Fault(Wrong.LIMIT, None, f"{most} requests in a minute of {per_minute}")]
+    if most < share * per_minute:
+        return [Fault(Wrong.LIMIT_UNUSED, None, f"{most} requests at most in a minute of {per_minute}")]
+    return []
+
+
 def _is_turn(history: Sequence[Call], fault: Fault) -> bool:
     return fault.number is not None and history[fault.number].kind == "turn"
 
@@ -90,31 +103,33 @@ def count_failed(history: Sequence[Call]) -> Counter[str]:
     return Counter(call.kind for call in history if has_failed(call))
 
 
-def recovery_s(history: Sequence[Call], at: float, kinds: frozenset[str] | None = None) -> float | None:
-    """Return how many seconds after the harm the first call that began after it and ended well had ended, the slowest
-    side counting; None where a side had none.
-
-    `kinds` are those that count, all but what needs the primary where it is None.
-    """
-    chosen = [
-        call
-        for call in history
-        if call.started >= at and (call.kind in kinds if kinds else call.kind not in NEEDS_PRIMARY)
-    ]
-    firsts = []
-    for side in {call.door for call in history}:
-        ended = [call.ended for call in chosen if call.door == side and not has_failed(call) and call.ended]
-        if not ended:
-            return None
-        firsts.append(min(ended) - at)
-    return max(firsts, default=None)
-
-
 def longest_wait_s(history: Sequence[Call], at: float, share: float, kinds: frozenset[str]) -> float | None:
-    """Return the share's quantile of how long calls that began after the harm waited for their first byte."""
+    """Return the share's quantile of how long calls that began after the harm waited; None where there was none."""
     waits = sorted(
-        call.first_byte - call.started
-        for call in history
-        if call.kind in kinds and call.started >= at and call.first_byte is not None and not has_failed(call)
+        call.wait_s for call in history if call.kind in kinds and call.started >= at and call.wait_s is not None
     )
     return waits[min(len(waits) - 1, int(len(waits) * share))] if waits else None
+
+
+def served_lost_s(history: Sequence[Call], num_clients: int) -> float:
+    """Return for how many seconds chat and embeddings were as good as away, the mean over all clients.
+
+    A client asks for nothing else while it waits, so each call that failed or was late counts with its time.
+    """
+    ended = max((call.ended or call.started for call in history), default=0.0)
+    lost = [call for call in history if call.kind not in NEEDS_PRIMARY and _is_lost(call)]
+    return sum(call.wait_s or (call.ended or ended) - call.started for call in lost) / num_clients
+
+
+def stored_lost_s(history: Sequence[Call], every_s: float) -> float:
+    """Return for how many seconds turns were as good as away, the mean of both sides.
+
+    A turn begins every `every_s` seconds on each side whatever the others do, so each that failed or was late counts as
+    much.
+    """
+    turns = [call for call in history if call.kind in NEEDS_PRIMARY]
+    return sum(map(_is_lost, turns)) * every_s / max(1, len({call.door for call in turns}))
+
+
+def _is_lost(call: Call) -> bool:
+    return call.wait_s is None or call.wait_s > LATE_S

@@ -37,8 +37,8 @@ def fill(text: str, records: Sequence[Mapping[str, Any]]) -> str:
     lines = [f"| {' | '.join([*cells_of(rows[name][0]), rows[name][1]])} |\n" for name in names]
     about = f"\nOn {machine['cpu']}, {machine['memory']}.\n\n"
     text = put(text, "table", f"\n{render_head((*COLUMNS, 'run'))}{''.join(lines)}{about}")
-    recovery = {name: (one.served_p99_s, one.stored_p99_s) for name, (one, _) in rows.items()}
-    return put(text, "year", f"\n{render_year(add_up(recovery))}\n")
+    lost = {name: (one.served_lost_s, one.stored_lost_s) for name, (one, _) in rows.items()}
+    return put(text, "year", f"\n{render_year(add_up(lost))}\n")
 
 
 def put(text: str, name: str, filling: str) -> str:

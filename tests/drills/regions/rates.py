@@ -11,6 +11,8 @@ from tests.drills.regions.balancer import url_near
 from tests.service import CHAT
 
 WINDOW_S = 60.0
+SELDOM = 10
+"""Where clients ask seldom, they pause so many times as long."""
 
 
 @dataclass(frozen=True)
@@ -22,27 +24,38 @@ class Admitted:
     near: str
 
 
-def most_in_window(admitted: Sequence[Admitted], window_s: float = WINDOW_S) -> int:
+def busiest_window(admitted: Sequence[Admitted], window_s: float = WINDOW_S) -> list[Admitted]:
     """Return the most requests that were surely counted within one window: they began and ended in it."""
-    return max(
-        (
-            sum(first.began <= one.began and one.ended < first.began + window_s for one in admitted)
-            for first in admitted
-        ),
-        default=0,
+    windows = (
+        [one for one in admitted if first.began <= one.began and one.ended < first.began + window_s]
+        for first in admitted
     )
+    return max(windows, key=len, default=[])
 
 
 class Hammer:
-    """Clients near both regions that ask with one key as fast as they may, and more; none of them repeats anything."""
+    """Clients near both regions that ask with one key, and repeat nothing: near the first twice as often as the limit
+    lets them, near the second seldom until `press`.
+    """
 
     def __init__(self, key: str, per_minute: int, sides: Sequence[str] = ("us", "asia"), clients: int = 2) -> None:
         self.per_minute = per_minute
         self.admitted: list[Admitted] = []
         self.refused = 0
         self._is_on = True
-        self._pause_s = clients * len(sides) * 60 / per_minute / 2  # Twice what the limit lets through.
+        self._often_s = clients * 60 / per_minute / 2
+        self._pauses_s = dict.fromkeys(sides, SELDOM * self._often_s) | {sides[0]: self._often_s}
         self._clients = [asyncio.create_task(self._work(key, side)) for side in sides for _ in range(clients)]
+
+    def press(self) -> None:
+        """Ask near each region twice as often as the limit lets them."""
+        self._pauses_s = dict.fromkeys(self._pauses_s, self._often_s)
+
+    def describe(self) -> str:
+        """Return the most that a minute had, by side, of what it may have."""
+        busiest = busiest_window(self.admitted)
+        sides = ", ".join(f"{side} {sum(one.near == side for one in busiest)}" for side in self._pauses_s)
+        return f"{len(busiest)} of {self.per_minute} ({sides}), {self.refused} refused"
 
     async def finish(self) -> None:
         """Ask nothing more."""
@@ -64,4 +77,4 @@ class Hammer:
                     self.refused += error.status_code == 429
                 except APIConnectionError:
                     pass
-                await asyncio.sleep(self._pause_s)
+                await asyncio.sleep(self._pauses_s[side])

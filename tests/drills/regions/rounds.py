@@ -13,14 +13,23 @@ from openai import APIError, AsyncOpenAI, AuthenticationError
 
 from deployments.state.config import StateConfig
 from tests.drills.batches import RunningBatch
-from tests.drills.judge import Charged, Fault, Wrong, count_wrongs, has_failed, how_it_failed
+from tests.drills.judge import Charged, Fault, Wrong, answered_ids, count_wrongs, has_failed, how_it_failed
 from tests.drills.ledger import Ledger
 from tests.drills.regions.actions import SEEN_S, RegionScene
 from tests.drills.regions.balancer import url_near
 from tests.drills.regions.calls import Call, RegionLoad, Size, Turn
 from tests.drills.regions.ground import Ground
-from tests.drills.regions.judge import NEEDS_PRIMARY, Kept, judge_calls, judge_kept, longest_wait_s
-from tests.drills.regions.rates import Hammer, most_in_window
+from tests.drills.regions.judge import (
+    NEEDS_PRIMARY,
+    Kept,
+    judge_calls,
+    judge_kept,
+    judge_limit,
+    longest_wait_s,
+    served_lost_s,
+    stored_lost_s,
+)
+from tests.drills.regions.rates import Hammer
 from tests.drills.regions.table import RegionDrill
 
 WARM_S = 8.0
@@ -44,6 +53,9 @@ class RegionRound:
     ways_to_fail: dict[str, int]
     served_p99_s: float | None
     stored_p99_s: float | None
+    served_lost_s: float
+    """For so long were chat and embeddings as good as away, the mean over all clients; the next the same for turns."""
+    stored_lost_s: float
     first_token_s: dict[str, float]
     """The median from a call to its first token, by side."""
     stored_s: dict[str, float]
@@ -91,7 +103,7 @@ class RegionStage:
             await self._use(used)
         load = RegionLoad(secret, self._size)
         hammer = Hammer(limit_key[1], 60) if limit_key else None
-        scene = RegionScene(ground, load, primary=(await asyncio.to_thread(ground.primary)).name)
+        scene = RegionScene(ground, load, hammer, primary=(await asyncio.to_thread(ground.primary)).name)
         await asyncio.sleep(WARM_S)
         before = Before(await self._store_file(secret), secret, revoked)
         await self._ledger.revoke_key(revoked_id)
@@ -102,9 +114,9 @@ class RegionStage:
             await hammer.finish()
         problem += await self._rest()
         said = await batch.check() if batch is not None else ""
-        charged = await self._ledger.read(key_id, sum(call.request_id is not None for call in history))
+        charged = await self._ledger.read(key_id, answered_ids(history))
         kept = await self._look(before, load.turns)
-        return verdict(drill, scene, history, load, charged, kept, said, hammer, problem)
+        return verdict(drill, scene, history, load, charged, kept, said, self._size, problem)
 
     async def _harm(self, drill: RegionDrill, scene: RegionScene) -> list[str]:
         ends_at = scene.load.now + drill.watch_s
@@ -217,7 +229,7 @@ def verdict(
     charged: Charged,
     kept: Kept,
     batch: str,
-    hammer: Hammer | None,
+    size: Size,
     problems: Sequence[str],
 ) -> RegionRound:
     """Judge a round."""
@@ -232,9 +244,8 @@ def verdict(
     for seen, promised, what in ((served, promise.recovery_s, "chat"), (stored, promise.primary_s, "turns")):
         if promised is not None and (seen is None or seen > promised + 1.0):
             faults.append(Fault(Wrong.SLOW, None, f"{what}: {seen} s at the 99th percentile, {promised} s promised"))
-    most = most_in_window(hammer.admitted) if hammer else 0
-    if hammer and most > hammer.per_minute:
-        faults.append(Fault(Wrong.LIMIT, None, f"{most} requests in a minute of {hammer.per_minute}"))
+    if scene.hammer is not None:
+        faults += judge_limit(scene.hammer.admitted, scene.hammer.per_minute, promise.limit_share)
     failed = [call for call in history if has_failed(call)]
     return RegionRound(
         name=drill.name,
@@ -245,11 +256,13 @@ def verdict(
         ways_to_fail=dict(Counter(f"{call.kind}: {how_it_failed(call)}" for call in failed).most_common(8)),
         served_p99_s=served,
         stored_p99_s=stored,
+        served_lost_s=round(served_lost_s(history, size.num_clients * len(scene.ground.regions)), 1),
+        stored_lost_s=round(stored_lost_s(history, size.turn_every_s), 1),
         first_token_s=_medians(history, "first_token_s", "stream"),
         stored_s=_medians(history, "stored_s", "turn"),
         notes={**scene.notes, "harm": scene.at},
         batch=batch,
-        limit=f"{most} of {hammer.per_minute}, {hammer.refused} refused" if hammer else "",
+        limit=scene.hammer.describe() if scene.hammer else "",
         wrongs=dict(count_wrongs(faults)),
         faults=[f"{fault.number}: {fault.wrong}: {fault.detail}" for fault in faults[:20]],
     )

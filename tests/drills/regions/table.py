@@ -23,12 +23,14 @@ class RegionPromise:
     """What must hold; None is no promise.
 
     `recovery_s` is how soon after the harm chat and embeddings are answered on both sides, at the 99th percentile of
-    their waits; `primary_s` the same for what needs the database's primary.
+    their waits; `primary_s` the same for what needs the database's primary. `limit_share` is how much of a limit is
+    used in some minute although most of the traffic is near one region.
     """
 
     may_fail: MayFail = "none"
     recovery_s: float | None = None
     primary_s: float | None = None
+    limit_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,30 @@ class RegionDrill:
 _LOST = RegionPromise("lost region", recovery_s=5.0, primary_s=30.0)
 
 REGION_DRILLS: tuple[RegionDrill, ...] = (
-    RegionDrill("undisturbed", nothing, has_limit=True, has_batch=False, watch_s=65.0, is_held=False),
+    RegionDrill(
+        "undisturbed",
+        nothing,
+        RegionPromise(limit_share=0.9),
+        has_limit=True,
+        has_batch=False,
+        watch_s=65.0,
+        is_held=False,
+    ),
     RegionDrill("PostgreSQL primary", lose_primary, RegionPromise(recovery_s=1.0, primary_s=6.0), watch_s=30.0),
     RegionDrill(
         "bucket of a region for 30 s", lose_bucket(30), RegionPromise(recovery_s=1.0), watch_s=45.0, is_held=False
     ),
     RegionDrill(
         "link cut for 60 s", cut_link(60), RegionPromise("needs primary"), watch_s=90.0, has_limit=True, is_held=False
+    ),
+    RegionDrill(
+        "link cut for 60 s, and the gatekeeper that had lent",
+        cut_link(60, kills_lender=True),
+        RegionPromise("needs primary"),
+        watch_s=90.0,
+        has_limit=True,
+        has_batch=False,
+        is_held=False,
     ),
     RegionDrill("region with the primary", lose_region(has_primary=True, away_s=60), _LOST, watch_s=80.0),
     RegionDrill(

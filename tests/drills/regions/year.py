@@ -1,4 +1,4 @@
-"""A year's arithmetic: from how often things die, and how long the drills took to recover, to an availability."""
+"""A year's arithmetic: from how often things die, and what the drills lost by it, to an availability."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,51 +8,48 @@ YEAR_S = 365 * 24 * 3600
 
 @dataclass(frozen=True)
 class Failure:
-    """What dies, how often in a year, and how long a part of the requests then waits or fails, in seconds.
+    """What dies, and how often in a year.
 
-    `row` is the drill that shows it, "" for what no drill shows; `served_s` and `stored_s` are then assumed. `served`
-    is chat and embeddings, `stored` what needs the database's primary. The shares are of all requests of that kind.
+    `row` is the drill that shows what is lost by it, and `longer` how many times as long it is assumed to last. What no
+    drill shows has "", and what it loses is assumed: `served_s` seconds of all chat and embeddings, `stored_s` of all
+    that needs the database's primary.
     """
 
     name: str
     row: str
     per_year: float
-    served_share: float
-    stored_share: float
+    longer: float = 1.0
     served_s: float = 0.0
     stored_s: float = 0.0
 
 
 FAILURES: tuple[Failure, ...] = (
-    Failure("the region with the primary is lost", "region with the primary", 2, 0.5, 1.0),
-    Failure("the other region is lost", "region without the primary", 2, 0.5, 0.5),
-    Failure("the PostgreSQL primary dies", "PostgreSQL primary", 6, 0.0, 1.0),
-    Failure("a bucket is away", "bucket of a region for 30 s", 6, 0.5, 0.5),
-    Failure("the link is cut for ten minutes", "link cut for 60 s", 12, 0.0, 0.5, stored_s=600),
-    Failure("both at once: a mistake, a defect, a certificate that has run out", "", 1, 1.0, 1.0, 1800, 1800),
+    Failure("the region with the primary is lost", "region with the primary", 2),
+    Failure("the other region is lost", "region without the primary", 2),
+    Failure("the PostgreSQL primary dies", "PostgreSQL primary", 6),
+    Failure("a bucket is away for ten minutes", "bucket of a region for 30 s", 6, longer=20),
+    Failure("the link is cut for ten minutes", "link cut for 60 s", 12, longer=10),
+    Failure("a region is drained and upgraded", "nothing: a region is upgraded", 24),
+    Failure("both at once: a mistake, a defect, a certificate that has run out", "", 1, served_s=1800, stored_s=1800),
 )
 
 
 @dataclass(frozen=True)
 class Year:
-    """Seconds of a whole year's requests that a failure costs, for what is served and what is stored."""
+    """Seconds of a whole year's requests that a failure costs; None where its drill was not played."""
 
     failure: Failure
-    served_s: float
-    stored_s: float
+    served_s: float | None
+    stored_s: float | None
 
 
-def add_up(recovery: Mapping[str, tuple[float | None, float | None]]) -> list[Year]:
-    """Return what each failure costs; `recovery` has, by drill, the seconds until served and stored are back.
-
-    Where a drill has none, the failure's own are taken.
-    """
+def add_up(lost: Mapping[str, tuple[float, float]]) -> list[Year]:
+    """Return what each failure costs; `lost` has, by drill, the seconds of chat and embeddings, and of turns."""
     years = []
     for one in FAILURES:
-        served, stored = recovery.get(one.row, (None, None))
-        served_s = one.served_s or served or 0.0
-        stored_s = one.stored_s or stored or 0.0
-        years.append(Year(one, one.per_year * one.served_share * served_s, one.per_year * one.stored_share * stored_s))
+        lost_s = lost.get(one.row) if one.row else (one.served_s, one.stored_s)
+        times = one.per_year * one.longer
+        years.append(Year(one, None, None) if lost_s is None else Year(one, times * lost_s[0], times * lost_s[1]))
     return years
 
 
@@ -62,11 +59,17 @@ def availability(lost_s: float) -> float:
 
 
 def render_year(years: list[Year]) -> str:
-    """Return the arithmetic as a Markdown table."""
+    """Return the arithmetic as a Markdown table. A failure whose drill was not played is not in its sums."""
     lines = ["| failure | a year | chat and embeddings lose | what is stored loses |", "|---|---|---|---|"]
     for one in years:
-        lines.append(f"| {one.failure.name} | {one.failure.per_year:g} | {one.served_s:.0f} s | {one.stored_s:.0f} s |")
-    served, stored = sum(one.served_s for one in years), sum(one.stored_s for one in years)
+        lines.append(
+            f"| {one.failure.name} | {one.failure.per_year:g} | {_cell(one.served_s)} | {_cell(one.stored_s)} |"
+        )
+    served, stored = sum(one.served_s or 0.0 for one in years), sum(one.stored_s or 0.0 for one in years)
     lines.append(f"| **together** | | {served:.0f} s | {stored:.0f} s |")
     lines.append(f"| **availability** | | {availability(served):.4%} | {availability(stored):.4%} |")
     return "\n".join(lines) + "\n"
+
+
+def _cell(seconds: float | None) -> str:
+    return "not played" if seconds is None else f"{seconds:.0f} s"

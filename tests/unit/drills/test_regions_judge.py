@@ -1,14 +1,23 @@
 """The judge of two regions: each fault is seen, and what is right is none."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from deployments.state.usage.record import RequestRecord
 from tests.drills.judge import Charged, Fault, Wrong
-from tests.drills.regions.calls import Call, Turn
-from tests.drills.regions.judge import Kept, judge_calls, judge_kept, longest_wait_s
-from tests.drills.regions.rates import Admitted, most_in_window
+from tests.drills.regions.calls import Call, Caller, RegionLoad, Size, Turn
+from tests.drills.regions.judge import (
+    Kept,
+    judge_calls,
+    judge_kept,
+    judge_limit,
+    longest_wait_s,
+    served_lost_s,
+    stored_lost_s,
+)
+from tests.drills.regions.rates import Admitted, busiest_window
 
 ANSWERS = {"one": {"0.content": "said "}}
 
@@ -88,10 +97,17 @@ def test_turn_must_be_found_in_each_region_as_it_was() -> None:
 
 def test_window_counts_what_surely_lies_in_it() -> None:
     steady = [Admitted(second, second + 0.1, "us") for second in range(180)]
-    assert most_in_window(steady) == 60
-    assert most_in_window([*steady, Admitted(90.5, 90.6, "asia")]) == 61
-    assert most_in_window([*steady, Admitted(90.5, 200.0, "asia")]) == 60
-    assert most_in_window([]) == 0
+    assert len(busiest_window(steady)) == 60
+    assert len(busiest_window([*steady, Admitted(90.5, 90.6, "asia")])) == 61
+    assert len(busiest_window([*steady, Admitted(90.5, 200.0, "asia")])) == 60
+    assert busiest_window([]) == []
+
+
+def test_limit_is_kept_and_used() -> None:
+    steady = [Admitted(second, second + 0.1, "us") for second in range(60)]
+    assert judge_limit(steady, 60, 0.9) == []
+    assert [fault.wrong for fault in judge_limit(steady, 59, 0.0)] == [Wrong.LIMIT]
+    assert [fault.wrong for fault in judge_limit(steady, 70, 0.9)] == [Wrong.LIMIT_UNUSED]
 
 
 def test_wait_counts_calls_after_the_harm_that_were_answered() -> None:
@@ -99,8 +115,42 @@ def test_wait_counts_calls_after_the_harm_that_were_answered() -> None:
         call(started=1.0, first_byte=9.0),
         call(started=20.0, first_byte=23.0),
         call(started=20.0, first_byte=60.0, ends=["error"], error={}),
-        call(started=20.0, first_byte=40.0, kind="turn", prompt="one"),
+        call(started=20.0, first_byte=21.0, ended=40.0, kind="turn"),
     ]
     assert longest_wait_s(history, 15.0, 0.99, frozenset({"whole"})) == 3.0
     assert longest_wait_s(history, 15.0, 0.99, frozenset({"turn"})) == 20.0
     assert longest_wait_s(history, 50.0, 0.99, frozenset({"turn"})) is None
+
+
+def test_what_fails_or_is_late_is_lost() -> None:
+    failed = {"ends": ["error"], "error": {}}
+    served = [
+        call(started=0.0, first_byte=4.0),
+        call(started=0.0, first_byte=6.0),
+        call(started=0.0, ended=2.0, **failed),
+        call(started=0.0, ended=9.0, kind="turn"),
+    ]
+    assert served_lost_s(served, num_clients=4) == (6.0 + 2.0) / 4
+    turns = [call(kind="turn", started=float(second), ended=40.0, door="asia") for second in range(40)]
+    turns += [call(kind="turn", started=float(second), ended=second + 1.0, door="us") for second in range(40)]
+    assert stored_lost_s([*served[:3], *turns], every_s=1.0) == 35 / 2
+    assert stored_lost_s([*turns, call(kind="turn", door="us", **failed)], every_s=1.0) == 36 / 2
+
+
+async def test_turns_begin_whatever_the_others_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = asyncio.Event()
+    asked: asyncio.Queue[Caller] = asyncio.Queue()
+
+    async def ask(caller: Caller) -> None:
+        asked.put_nowait(caller)
+        await answered.wait()
+
+    monkeypatch.setattr(Caller, "ask", ask)
+    load = RegionLoad("key", Size(0, 0, 0, turn_every_s=0.01), sides=("us",))
+    waiting = [await asked.get() for _ in range(5)]
+    assert len({*waiting}) == 5
+    waiting += [asked.get_nowait() for _ in range(asked.qsize())]
+    answered.set()
+    again = [await asked.get() for _ in range(5)]
+    assert {*again[1:]} <= {*waiting, again[0]}
+    await load.finish()
