@@ -35,7 +35,7 @@ QUICK_LINES, FULL_LINES = 500, 10_000
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(prog="python -m tests.drills --part regions", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few clients, a short batch, the quick rows")
+    parser.add_argument("--quick", action="store_true", help="few clients, a short batch")
     parser.add_argument("--only", metavar="PATTERN", default="", help="rows whose name matches this")
     parser.add_argument("--rounds", type=int, default=1, help="how often each row is played")
     parser.add_argument("--lines", type=int, help="the lines of the batch that runs meanwhile")
@@ -50,11 +50,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def choose(options: argparse.Namespace) -> list[RegionDrill]:
     """Return the rows that are asked for."""
-    return [
-        drill
-        for drill in REGION_DRILLS
-        if (drill.is_quick or not options.quick) and re.search(options.only, drill.name, re.IGNORECASE)
-    ]
+    return [drill for drill in REGION_DRILLS if re.search(options.only, drill.name, re.IGNORECASE)]
 
 
 async def play_all(options: argparse.Namespace, folder: Path, played: list[RegionRound]) -> None:

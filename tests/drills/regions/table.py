@@ -15,7 +15,7 @@ from tests.drills.regions.actions import (
 
 MayFail = Literal["none", "lost region", "needs primary"]
 """Which calls may fail, after the SDK's own retries: none; streams that had begun in the region that died, and what
-needs the primary until there is one; what needs the primary, where a region is cut off from it."""
+needs the primary until there is one; what needs the primary, near the region that is cut off from it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,6 @@ class RegionDrill:
     has_limit: bool = False
     has_batch: bool = True
     is_held: bool = True
-    is_quick: bool = True
 
 
 _LOST = RegionPromise("lost region", recovery_s=5.0, primary_s=30.0)
@@ -80,7 +79,5 @@ REGION_DRILLS: tuple[RegionDrill, ...] = (
         "region without the primary", lose_region(has_primary=False, away_s=40), _LOST, watch_s=60.0, is_held=False
     ),
     RegionDrill("nothing: a region is drained", drain(15), watch_s=60.0, is_held=False),
-    RegionDrill(
-        "nothing: a region is upgraded", drain(5, is_upgraded=True), watch_s=60.0, is_quick=False, is_held=False
-    ),
+    RegionDrill("nothing: a region is upgraded", drain(5, is_upgraded=True), watch_s=60.0, is_held=False),
 )

@@ -18,12 +18,12 @@ from tests.drills.regions.table import REGION_DRILLS
 
 pytestmark = [pytest.mark.serve, pytest.mark.exhaustive, pytest.mark.timeout(3600)]
 
-QUICK = [drill.name for drill in REGION_DRILLS if drill.is_quick and drill.is_held]
+HELD = [drill.name for drill in REGION_DRILLS if drill.is_held]
 
 
 @pytest.fixture(scope="module")
 def rounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """The round of each quick row, by its name."""
+    """The round of each row, by its name."""
     needs.drills()
     if why := missing():
         needs.missing(f"the drills of two regions are not run: {why}")
@@ -35,7 +35,7 @@ def rounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     return {one["name"]: one for one in json.loads(found[0].read_text())["rounds"]}
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", HELD)
 def test_promise_is_kept(rounds: dict[str, dict[str, Any]], name: str) -> None:
     seen = rounds[name]
     assert set(seen["wrongs"]) <= {Wrong.SLOW}, seen["faults"]
