@@ -10,6 +10,7 @@ A request that came from another region's front is never sent on: it may only ha
 import ssl
 from urllib.parse import urlsplit
 
+from deployments.limits.regions.proof import PATH as LIMITS_PATH
 from serve_app.front.addresses import Address
 from serve_app.front.settings import FrontSettings, OtherRegion
 from serve_app.front.standing import Standing
@@ -25,6 +26,8 @@ STANDING = "standing"
 NUM_OTHER_SLOTS = 4
 OVER_TLS = "https"
 
+_FOR_THIS_REGION = f"{QUESTION_PATH} {LIMITS_PATH}"
+"""What other fronts ask, and the gatekeepers of other regions, which borrow of one that is left too."""
 _NOWHERE = Address("127.0.0.1", 9)
 _ID_LENGTH = len("req_") + 32
 _LEFT = '{"status":"unavailable"}'
@@ -59,7 +62,7 @@ frontend leaving
 {aims}
     http-request return status 200 content-type application/json string '{serves}' if is_check has_aim
     http-request deny deny_status 503 if is_check
-    http-request deny deny_status 503 if {{ path {question} }}
+    http-request deny deny_status 503 if {{ path {for_this_region} }}
     http-request deny deny_status 503 if {{ req.fhdr({from_header}) -m found }}
     http-request set-var-fmt(txn.said) {name}:%[req.fhdr({id_header}),bytes(0,{id_length})]
     http-request set-header {from_header} "%[var(txn.said)]:%[var(txn.said),hmac(sha256,{key}),hex,lower]"
@@ -120,7 +123,7 @@ def render_choice(settings: FrontSettings) -> str:
     if settings.region is None or not settings.region.others:
         return ""
     return (
-        f"    acl stays path {QUESTION_PATH}\n"
+        f"    acl stays path {_FOR_THIS_REGION}\n"
         f"    use_backend {ELSEWHERE} if is_left !is_from_region !stays {{ nbsrv({ELSEWHERE}) gt 0 }}\n"
     )
 
@@ -140,7 +143,7 @@ def render_leaving(settings: FrontSettings, number: int, standing: Standing, rep
         repeatable=repeatable,
         aims="\n".join(f"    acl has_aim nbsrv({backend}) gt 0" for backend in backends),
         serves=_SERVES,
-        question=QUESTION_PATH,
+        for_this_region=_FOR_THIS_REGION,
         from_header=FROM_REGION_HEADER,
         id_header=REQUEST_ID_HEADER,
         id_length=_ID_LENGTH,

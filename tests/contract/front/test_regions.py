@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from deployments.limits.regions.proof import PATH as LIMITS_PATH
 from serve_app.front.regions import REGION_HEADER, REGION_PATH
 from serve_app.front.trust import FROM_REGION_HEADER
 from tests.certificates import Authority
@@ -133,6 +134,16 @@ async def test_region_that_is_drained_is_left_at_once_and_taken_up_again_later(w
     await eventually(lambda: _is(world, world.us, 200))
     assert time.monotonic() - undrained_at >= RETURN_AFTER_S
     assert await _answers_from(world.http, "us")
+
+
+async def test_gatekeeper_of_another_region_reaches_one_that_is_left_and_no_other(world: World) -> None:
+    world.near.is_region_drained = True
+    await eventually(lambda: _is(world, world.us, 503))
+    assert (await world.http.post(LIMITS_PATH, content=b"[]")).text == str(world.near.port)
+    await world.near.die()
+    await world.us.knows()
+    assert (await world.http.post(LIMITS_PATH, content=b"[]")).status_code == 503
+    assert [one.path for one in world.far.requests] == []
 
 
 async def _is(world: World, front: RunningFront, status: int) -> bool:
