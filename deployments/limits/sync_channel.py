@@ -111,8 +111,11 @@ class SyncClient:
 
 
 def render(message: SyncRequest | SyncReply) -> bytes:
-    """Return a message as bytes."""
-    return orjson.dumps(message, default=_plain)
+    """Return a message as bytes. Where nothing was lent, a reply is as clients of the version before know it."""
+    values: tuple[object, ...] = message
+    if isinstance(message, SyncReply):
+        values = (*message[:-1], *([message.lent] if message.lent else ()))
+    return orjson.dumps(values, default=_plain)
 
 
 def parse_request(rendered: bytes) -> SyncRequest:
@@ -132,16 +135,21 @@ def parse_request(rendered: bytes) -> SyncRequest:
 
 def parse_reply(rendered: bytes) -> SyncReply:
     """Return the reply that was rendered."""
-    now, revision, changed, answers, standings, num_clients, replay_after = orjson.loads(rendered)
+    now, revision, changed, answers, standings, num_clients, replay_after, *lent = orjson.loads(rendered)
     return SyncReply(
         now,
         revision,
         None if changed is None else [bytes.fromhex(digest) for digest in changed],
         None if answers is None else [_parse_answer(answer) for answer in answers],
-        {key_id: Standing(*standing) for key_id, standing in standings.items()},
+        _parse_standings(standings),
         num_clients,
         replay_after,
+        _parse_standings(lent[0] if lent else {}),
     )
+
+
+def _parse_standings(standings: dict[str, list[Any]]) -> dict[str, Standing]:
+    return {key_id: Standing(*standing) for key_id, standing in standings.items()}
 
 
 def _parse_answer(answer: list[Any]) -> Answer:

@@ -22,6 +22,7 @@ from deployments.limits.messages import (
     Ask,
     Crossing,
     Posting,
+    Standing,
     Stopping,
     SyncReply,
     SyncRequest,
@@ -64,7 +65,8 @@ class SyncLoop:
         self._clock = clock
         self._wall = wall
         self._sleep = sleep
-        self._share = share
+        self.share = share
+        self._lent: dict[str, tuple[Standing, float]] = {}
         self._valid_s = _LEASE_S
         self._round_trip_s = 0.0
         self._serials = itertools.count(1)
@@ -135,19 +137,38 @@ class SyncLoop:
             await asyncio.gather(self._running, return_exceptions=True)
 
     def decide_alone(self, state: KeyLeases, requests: int, tokens: int) -> Decision:
-        """Decide within this process's share of the limits, in which earlier grants count."""
+        """Decide within this process's part of the share, less what is lent of that; earlier grants count."""
         self.counts["decided_alone"] += 1
-        of, principal = self._share.of, state.principal
-        limits = of(principal.requests_per_minute), of(principal.tokens_per_minute)
-        requests_share, tokens_share = (min(limit, max(1, limit // self._num_clients)) for limit in limits)
-        taken = state.take_alone(requests, tokens, self.now_at(), (requests_share, tokens_share))
+        principal = state.principal
+        shares = [self.share.of(limit) for limit in (principal.requests_per_minute, principal.tokens_per_minute)]
+        left = [share - lent for share, lent in zip(shares, self._lent_of(state.key_id), strict=True)]
+        requests_part, tokens_part = (max(0, min(room, max(1, room // self._num_clients))) for room in left)
+        taken = state.take_alone(requests, tokens, self.now_at(), (requests_part, tokens_part))
         if isinstance(taken, Granted):
             self.unreported.add(state)
             return taken
-        limit = limits[0] if taken.dimension == "requests" else limits[1]
+        limit = shares[0] if taken.dimension == "requests" else shares[1]
         used = max(0, min(limit, limit - taken.limit + taken.used))
         wait_s = AWAY_AFTER_S if taken.retry_after_s is None else taken.retry_after_s
         return Denied(taken.dimension, limit, used, taken.requested, wait_s)
+
+    def forget_lent(self) -> None:
+        """Drop what is lent no more."""
+        now = self._clock()
+        self._lent = {
+            key_id: (lent, at)
+            for key_id, (lent, at) in self._lent.items()
+            if now < at + max(lent.reset_requests_s, lent.reset_tokens_s)
+        }
+
+    def _lent_of(self, key_id: str) -> tuple[int, int]:
+        """Return the requests and tokens of a key's share that other regions have, as the gatekeeper last told."""
+        lent, at = self._lent.get(key_id, (Standing(0, 0.0, 0, 0.0), 0.0))
+        elapsed = self._clock() - at
+        return (
+            lent.used_requests if elapsed < lent.reset_requests_s else 0,
+            lent.used_tokens if elapsed < lent.reset_tokens_s else 0,
+        )
 
     def _start(self) -> None:
         if self._running is None:
@@ -220,6 +241,8 @@ class SyncLoop:
         self._adapt(self._clock() - sent_at)
         self._offset = reply.now - sent_at  # Measured from sending: late rather than early.
         self._keys.update(reply, sent_at)
+        now = self._clock()
+        self._lent.update({key_id: (lent, now) for key_id, lent in reply.lent.items()})
 
     def _adapt(self, round_trip_s: float) -> None:
         """Set the validity of leases to several round trips; a slow one counts for a few syncs.

@@ -12,7 +12,7 @@ from typing import Any
 from deployments.limits.core import GatekeeperCore
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Journal
-from deployments.limits.messages import Answer, Ask, Crossing, Posting, SyncRequest
+from deployments.limits.messages import Answer, Ask, Crossing, Posting, Standing, SyncRequest
 from deployments.limits.regions.exchange import Borrower, Exchange
 from deployments.limits.regions.key_limits import DIMENSIONS
 from deployments.limits.regions.ledger import RegionLedger
@@ -241,6 +241,9 @@ class RegionCore(GatekeeperCore):
         after = request.replay_after
         replayed = [] if after is None else ledger.received_after(region, after)
         return LoanReply(self.epoch, lent, returned, replayed)
+
+    def _lent_since(self, at: float, now: float) -> dict[str, Standing]:
+        return self.ledger.lent_since(at, now)
 
     def _answer(self, message: SyncRequest, now: float) -> list[Answer]:
         self._valid_s = max(min(message.valid_s, 5.0), 0.98 * self._valid_s)

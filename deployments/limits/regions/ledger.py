@@ -17,8 +17,8 @@ from deployments.limits.window import WINDOW_S, Shortage
 class RegionLedger(Ledger):
     """The ledger of one region. `others` are the names of all others; those in `away` do not answer.
 
-    `indebted` are the keys with loans. For each other region, `short` has the keys that may want room from it, `untold`
-    those whose standing it does not know yet.
+    `indebted` are the keys with loans. `lent_at` has when each key was lent last, in that order. For each other region,
+    `short` has the keys that may want room from it, `untold` those whose standing it does not know yet.
     """
 
     _keys: dict[str, RegionKeyLimits]  # type: ignore[assignment]  # `_new` makes no others.
@@ -30,6 +30,7 @@ class RegionLedger(Ledger):
         self.away = set(others)
         self.short: dict[str, set[str]] = {region: set() for region in others}
         self.indebted: set[str] = set()
+        self.lent_at: dict[str, float] = {}
         self.untold: dict[str, set[str]] = {region: set() for region in others}
 
     def set_limits(self, key_id: str, requests_per_minute: int, tokens_per_minute: int) -> None:
@@ -115,6 +116,9 @@ class RegionLedger(Ledger):
             missing, share = rest - amount, limits.share(dimension)
             wait_s = limits.window(dimension).wait_s(min(missing, share), share, now) if missing else 0.0
             waits.append((WINDOW_S if wait_s is None else wait_s) if share else WINDOW_S)
+        if any(amounts):
+            self.lent_at.pop(ask.key_id, None)
+            self.lent_at[ask.key_id] = now
         return Lent(ask.key_id, at, *amounts, *waits), returned
 
     def refund_lent(self, posting: Posting, now: float) -> None:
@@ -123,6 +127,17 @@ class RegionLedger(Ledger):
         if limits is not None:
             limits.lent[posting.dimension].refund(posting.at, posting.amount, now)
             super().refund(posting, now)
+
+    def lent_since(self, at: float, now: float) -> dict[str, Standing]:
+        """Return what other regions were lent in the last minute, of keys that were lent since `at`."""
+        lent = {}
+        for key_id, lent_at in reversed(self.lent_at.items()):
+            if lent_at < at:
+                break
+            if key_id in self._keys:
+                requests, tokens = (self._keys[key_id].lent[dimension] for dimension in DIMENSIONS)
+                lent[key_id] = Standing(requests.used, requests.reset_s(now), tokens.used, tokens.reset_s(now))
+        return lent
 
     def take_asks(self, region: str, now: float, limit: int) -> list[LoanAsk]:
         """Return what is wanted of a region now, for up to `limit` keys; who was refused is then taken care of."""
@@ -238,6 +253,7 @@ class RegionLedger(Ledger):
         kept = {key_id: limits for key_id, limits in self._keys.items() if limits.loans}
         super().forget_idle(now)
         self._keys.update(kept)
+        self.lent_at = {key_id: at for key_id, at in self.lent_at.items() if key_id in self._keys}
 
     def _new(self) -> RegionKeyLimits:
         return RegionKeyLimits(self.others)

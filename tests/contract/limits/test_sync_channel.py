@@ -53,7 +53,7 @@ def test_a_request_arrives_as_it_was(request: SyncRequest) -> None:
 @given(
     st.builds(
         *(SyncReply, seconds, numbers, st.none() | st.lists(st.binary(max_size=32), max_size=4)),
-        *(st.none() | st.lists(answers, max_size=4), standings, numbers, st.none() | seconds),
+        *(st.none() | st.lists(answers, max_size=4), standings, numbers, st.none() | seconds, standings),
     )
 )
 def test_an_answer_arrives_as_it_was(reply: SyncReply) -> None:

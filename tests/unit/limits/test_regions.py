@@ -312,6 +312,26 @@ def test_a_lender_that_is_killed_remembers_what_it_lent() -> None:
     asyncio.run(kill())
 
 
+def test_what_a_dead_lender_had_lent_its_replicas_do_not_use() -> None:
+    async def kill() -> None:
+        run = await start(10, 1_000)
+        asia, us = run.clients[0], run.clients[1]
+        for _ in range(10):
+            await us.admit(run.principal)
+        assert isinstance(await us.reserve(run.principal, 800), Granted)
+        assert lent(run.world.regions["asia"]) == 5
+        await carry_out(run, "advance", 10, 0)
+        run.world.is_cut = run.world.regions["asia"].is_down = True
+        await carry_out(run, "advance", 100, 0)
+        assert isinstance(await asia.admit(run.principal), Denied)
+        assert isinstance(await asia.reserve(run.principal, 300), Denied)
+        run.world.advance(60.0)
+        admitted = [isinstance(await asia.admit(run.principal), Granted) for _ in range(6)]
+        assert admitted == [True] * 5 + [False]
+
+    asyncio.run(kill())
+
+
 def test_a_request_that_comes_again_is_answered_alike_and_counts_once() -> None:
     async def repeat() -> None:
         run = await start(100, 1)
