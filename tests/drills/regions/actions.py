@@ -93,8 +93,8 @@ def lose_bucket(away_s: float) -> RegionAction:
 def cut_link(for_s: float, *, kills_lender: bool = False) -> RegionAction:
     """Return what cuts the link between the regions, both of which live and reach the witness and the clients.
 
-    Where the clients of a limit ask near the other region, they then ask near both. Or the gatekeeper of the region
-    that has lent them its share is killed as well.
+    Where a limit is asked for near the primary, it then is near both. The gatekeeper of the other region, which has
+    lent its share, may be killed as well.
     """
 
     async def act(scene: RegionScene) -> None:
@@ -103,7 +103,8 @@ def cut_link(for_s: float, *, kills_lender: bool = False) -> RegionAction:
         if scene.hammer is not None:
             scene.hammer.press()
         if kills_lender:
-            end([process for _, process in await asyncio.to_thread(find, scene.ground.asia, "gatekeeper")])
+            lender = scene.ground.other(scene.ground.regions[scene.primary])
+            end([process for _, process in await asyncio.to_thread(find, lender, "gatekeeper")])
         await asyncio.sleep(for_s)
         scene.until = scene.load.now
         await asyncio.to_thread(scene.ground.link.heal)

@@ -38,7 +38,7 @@ class Hammer:
     lets them, near the second seldom until `press`.
     """
 
-    def __init__(self, key: str, per_minute: int, sides: Sequence[str] = ("us", "asia"), clients: int = 2) -> None:
+    def __init__(self, key: str, per_minute: int, sides: Sequence[str], clients: int = 2) -> None:
         self.per_minute = per_minute
         self.admitted: list[Admitted] = []
         self.refused = 0

@@ -102,8 +102,10 @@ class RegionStage:
         for used in (revoked, secret, *(limit_key or ())[1:]):
             await self._use(used)
         load = RegionLoad(secret, self._size)
-        hammer = Hammer(limit_key[1], 60) if limit_key else None
-        scene = RegionScene(ground, load, hammer, primary=(await asyncio.to_thread(ground.primary)).name)
+        primary = await asyncio.to_thread(ground.primary)
+        sides = primary.name, ground.other(primary).name
+        hammer = Hammer(limit_key[1], 60, sides) if limit_key else None
+        scene = RegionScene(ground, load, hammer, primary=primary.name)
         await asyncio.sleep(WARM_S)
         before = Before(await self._store_file(secret), secret, revoked)
         await self._ledger.revoke_key(revoked_id)
@@ -214,7 +216,8 @@ def may_fail(which: str, call: Call, scene: RegionScene) -> bool:
         return False
     needs_primary = call.kind in NEEDS_PRIMARY
     if which == "needs primary":
-        return needs_primary and call.started < scene.until + SEEN_S and call.ended >= scene.at
+        is_far = call.door != scene.primary
+        return is_far and needs_primary and call.started < scene.until + SEEN_S and call.ended >= scene.at
     was_there = scene.lost is not None and scene.lost.name == (call.regions or [call.door])[-1]
     began_there = was_there and call.started <= scene.at and (call.kind == "stream" or needs_primary)
     promoted_at = scene.at + scene.notes.get("promoted", 0.0)
