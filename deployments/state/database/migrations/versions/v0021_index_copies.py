@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "v0021_index_copies"
-down_revision = "v0018_webhooks"
+down_revision = "v0020_paused_batches"
 
 
 def upgrade() -> None:
