@@ -27,7 +27,7 @@ HELD_OUT = [
     ("How long does an ingress replica trust a key that it remembers?", "A cached key is trusted for TRUST_S seconds"),
     ("In what form are the secrets of API keys stored?", "kept only as a keyed digest"),
     ("What keeps a start with the wrong bucket from deleting everybody's files?", "both hold the same marker"),
-    ("How do many small database writes share one commit?", "those that come while one is being committed"),
+    ("How do many small database writes share one commit?", "those that come while others are committed"),
     ("Can a jump of the clock end a batch that is being worked on?", "a clock that jumps by days ends no batch"),
     ("What happens when two workers bring an outcome of the same line?", "a second outcome of a line is not accepted"),
     (

@@ -145,15 +145,19 @@ def claim(
     """
     if state.has_ended or (state.lease_until > now and not is_abandoned):
         return None
-    counted_at = state.created_at if state.counted_at is None else state.counted_at
-    elapsed_s = state.elapsed_s + max(0.0, min(now, now if past is None else past) - counted_at)
+    elapsed_s = _elapsed_until(state, min(now, now if past is None else past))
     state = replace(state, epoch=state.epoch + 1, lease_until=now + lease_s, elapsed_s=elapsed_s, counted_at=now)
     return None if state.is_paused else state
 
 
 def renew(state: BatchState, epoch: int, now: float, lease_s: float, elapsed_s: float) -> BatchState:
-    """Return the batch with its claim renewed; `elapsed_s` is the batch's time as its holder has counted it."""
+    """Return the batch with its claim renewed; `elapsed_s` is the batch's time as its holder has counted it.
+
+    The time of a paused batch counts from the pause: its holder is about to leave.
+    """
     _check(state, epoch)
+    if state.paused_at is not None:
+        return replace(state, lease_until=now + lease_s)
     elapsed_s = max(state.elapsed_s, elapsed_s)
     return replace(state, lease_until=now + lease_s, elapsed_s=elapsed_s, counted_at=now)
 
@@ -271,7 +275,9 @@ def pause(state: BatchState, now: float) -> BatchState:
     """
     if state.status not in ("validating", "in_progress"):
         raise CannotPause(state.status)
-    return state if state.paused_at is not None else replace(state, paused_at=now)
+    if state.paused_at is not None:
+        return state
+    return replace(state, paused_at=now, elapsed_s=_elapsed_until(state, now), counted_at=now)
 
 
 def resume(state: BatchState) -> BatchState:
@@ -282,3 +288,9 @@ def resume(state: BatchState) -> BatchState:
 def _check(state: BatchState, epoch: int) -> None:
     if state.epoch != epoch:
         raise Fenced(f"The claim {epoch} was followed by {state.epoch}.")
+
+
+def _elapsed_until(state: BatchState, now: float) -> float:
+    """Return the batch's time, with all that has passed since it was counted last."""
+    counted_at = state.created_at if state.counted_at is None else state.counted_at
+    return state.elapsed_s + max(0.0, now - counted_at)

@@ -122,7 +122,8 @@ def act(one: Coordinator, database: Database, now: float, random: Random) -> Non
     elif choice < 0.9:
         elapsed_s, at = one.claimed
         database.write(ledger.renew(database.state, one.epoch, now, LEASE_S, elapsed_s + one.uptime() - at))
-        database.off_s = one.skew_s
+        if database.state.paused_at is None:
+            database.off_s = one.skew_s
     else:
         before = database.state
         sealed = ledger.seal(before, one.epoch, now)
@@ -175,6 +176,9 @@ def hold(database: Database, now: float) -> None:
     paused_at = database.state.paused_at
     with suppress(CannotPause):
         database.write(ledger.pause(database.state, now) if paused_at is None else ledger.resume(database.state))
+        if paused_at is None:
+            database.unseen_s += max(0.0, -database.off_s)
+            database.off_s = 0.0
 
 
 def run(schedule: list[tuple[str, int]], seed: int, *, may_cancel: bool) -> None:
