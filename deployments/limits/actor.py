@@ -19,7 +19,7 @@ from deployments.state.config import ResolvedState
 
 ACTOR_NAME = "manta-gatekeeper"
 _CALL_TIMEOUT_S = 2.0
-_SYNC_TIMEOUT_S = 0.6
+_SYNC_TIMEOUT_S = 0.7
 """Two tries fit into the time after which the gatekeeper counts as away."""
 _STOP_S = 15.0
 _NOTICE_S = 0.6

@@ -14,7 +14,7 @@ from deployments.state.identity.principal import Principal
 
 TRUST_S = 0.6
 RETRY_S = 0.05
-AWAY_AFTER_S = 1.2
+AWAY_AFTER_S = 1.4
 """After how many seconds without an answer the gatekeeper counts as away. Requests wait so long; a gatekeeper that was
 killed is back sooner, one whose node was lost is not."""
 LOOK_UP_S = 5.0
