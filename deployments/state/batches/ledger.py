@@ -153,13 +153,16 @@ def claim(
 def renew(state: BatchState, epoch: int, now: float, lease_s: float, elapsed_s: float) -> BatchState:
     """Return the batch with its claim renewed; `elapsed_s` is the batch's time as its holder has counted it.
 
-    The time of a paused batch counts from the pause: its holder is about to leave.
+    Of a paused batch `counted_at` stays on the clock that paused it: a holder's clock may be off, and no later claim
+    corrects that.
     """
     _check(state, epoch)
-    if state.paused_at is not None:
-        return replace(state, lease_until=now + lease_s)
     elapsed_s = max(state.elapsed_s, elapsed_s)
-    return replace(state, lease_until=now + lease_s, elapsed_s=elapsed_s, counted_at=now)
+    if state.paused_at is not None and state.counted_at is not None:
+        counted_at = state.counted_at + elapsed_s - state.elapsed_s
+    else:
+        counted_at = now
+    return replace(state, lease_until=now + lease_s, elapsed_s=elapsed_s, counted_at=counted_at)
 
 
 def release(state: BatchState, epoch: int) -> BatchState:
