@@ -44,6 +44,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder that the table is written into")
     options = parser.parse_args(arguments)
     options.record = options.results / f"regions-{time.strftime('%Y-%m-%d-%H-%M', time.gmtime())}.json"
+    options.machine = describe_machine()  # With the commit that is played, whatever is committed meanwhile.
     options.command = f"make drills ARGS='--part regions {' '.join(arguments)}'"
     return options
 
@@ -74,7 +75,7 @@ def write(options: argparse.Namespace, played: Sequence[RegionRound]) -> None:
     """Write down what was played so far."""
     options.record.parent.mkdir(parents=True, exist_ok=True)
     rounds = [asdict(one) for one in played]
-    record = {"command": options.command, "machine": describe_machine(), "rounds": rounds}
+    record = {"command": options.command, "machine": options.machine, "rounds": rounds}
     options.record.write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -56,15 +56,10 @@ REGION_DRILLS: tuple[RegionDrill, ...] = (
         has_limit=True,
         has_batch=False,
         watch_s=65.0,
-        is_held=False,
     ),
     RegionDrill("PostgreSQL primary", lose_primary, RegionPromise(recovery_s=1.0, primary_s=6.0), watch_s=30.0),
-    RegionDrill(
-        "bucket of a region for 30 s", lose_bucket(30), RegionPromise(recovery_s=1.0), watch_s=45.0, is_held=False
-    ),
-    RegionDrill(
-        "link cut for 60 s", cut_link(60), RegionPromise("needs primary"), watch_s=90.0, has_limit=True, is_held=False
-    ),
+    RegionDrill("bucket of a region for 30 s", lose_bucket(30), RegionPromise(recovery_s=1.0), watch_s=45.0),
+    RegionDrill("link cut for 60 s", cut_link(60), RegionPromise("needs primary"), watch_s=90.0, has_limit=True),
     RegionDrill(
         "link cut for 60 s, and the gatekeeper that had lent",
         cut_link(60, kills_lender=True),
@@ -72,12 +67,9 @@ REGION_DRILLS: tuple[RegionDrill, ...] = (
         watch_s=90.0,
         has_limit=True,
         has_batch=False,
-        is_held=False,
     ),
     RegionDrill("region with the primary", lose_region(has_primary=True, away_s=60), _LOST, watch_s=80.0),
-    RegionDrill(
-        "region without the primary", lose_region(has_primary=False, away_s=40), _LOST, watch_s=60.0, is_held=False
-    ),
-    RegionDrill("nothing: a region is drained", drain(15), watch_s=60.0, is_held=False),
-    RegionDrill("nothing: a region is upgraded", drain(5, is_upgraded=True), watch_s=60.0, is_held=False),
+    RegionDrill("region without the primary", lose_region(has_primary=False, away_s=40), _LOST, watch_s=60.0),
+    RegionDrill("nothing: a region is drained", drain(15), watch_s=60.0),
+    RegionDrill("nothing: a region is upgraded", drain(5, is_upgraded=True), watch_s=60.0),
 )
