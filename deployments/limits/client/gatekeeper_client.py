@@ -138,7 +138,7 @@ class GatekeeperClient:
         if now - self._swept_at >= WINDOW_S:
             self._swept_at = now
             self._forget(now)
-            sync_loop.forget_lent()
+            sync_loop.own_share.forget()
         elapsed = now - sync_loop.tried_at
         if sync_loop.away_since is not None:
             is_due = elapsed >= _ALONE_RETRY_S
@@ -229,7 +229,7 @@ class GatekeeperClient:
 
     async def _tick_while_active(self) -> None:
         sync_loop = self._sync_loop
-        has_regions = sync_loop.share.count > 1  # They are lent room of keys that are not in use here.
+        has_regions = sync_loop.own_share.has_others  # They are lent room of keys that are not in use here.
         try:
             while (
                 has_regions or self._clock() - self._active_at < _ACTIVE_S or sync_loop.has_unreported or sync_loop.live

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from deployments.limits.client.key_cache import AWAY_AFTER_S, RETRY_S, KeyCache
 from deployments.limits.client.leases import KeyLeases
+from deployments.limits.client.own_share import OwnShare
 from deployments.limits.client.pending import PendingAsk
 from deployments.limits.contract import Decision, Denied, Granted
 from deployments.limits.messages import (
@@ -22,7 +23,6 @@ from deployments.limits.messages import (
     Ask,
     Crossing,
     Posting,
-    Standing,
     Stopping,
     SyncReply,
     SyncRequest,
@@ -65,8 +65,7 @@ class SyncLoop:
         self._clock = clock
         self._wall = wall
         self._sleep = sleep
-        self.share = share
-        self._lent: dict[str, tuple[Standing, float]] = {}
+        self.own_share = OwnShare(share, clock)
         self._valid_s = _LEASE_S
         self._round_trip_s = 0.0
         self._serials = itertools.count(1)
@@ -139,36 +138,15 @@ class SyncLoop:
     def decide_alone(self, state: KeyLeases, requests: int, tokens: int) -> Decision:
         """Decide within this process's part of the share, less what is lent of that; earlier grants count."""
         self.counts["decided_alone"] += 1
-        principal = state.principal
-        shares = [self.share.of(limit) for limit in (principal.requests_per_minute, principal.tokens_per_minute)]
-        left = [share - lent for share, lent in zip(shares, self._lent_of(state.key_id), strict=True)]
-        requests_part, tokens_part = (max(0, min(room, max(1, room // self._num_clients))) for room in left)
-        taken = state.take_alone(requests, tokens, self.now_at(), (requests_part, tokens_part))
+        parts = self.own_share.part_of(state.principal, self._num_clients)
+        taken = state.take_alone(requests, tokens, self.now_at(), parts)
         if isinstance(taken, Granted):
             self.unreported.add(state)
             return taken
-        limit = shares[0] if taken.dimension == "requests" else shares[1]
+        limit = self.own_share.of(state.principal)[taken.dimension == "tokens"]
         used = max(0, min(limit, limit - taken.limit + taken.used))
         wait_s = AWAY_AFTER_S if taken.retry_after_s is None else taken.retry_after_s
         return Denied(taken.dimension, limit, used, taken.requested, wait_s)
-
-    def forget_lent(self) -> None:
-        """Drop what is lent no more."""
-        now = self._clock()
-        self._lent = {
-            key_id: (lent, at)
-            for key_id, (lent, at) in self._lent.items()
-            if now < at + max(lent.reset_requests_s, lent.reset_tokens_s)
-        }
-
-    def _lent_of(self, key_id: str) -> tuple[int, int]:
-        """Return the requests and tokens of a key's share that other regions have, as the gatekeeper last told."""
-        lent, at = self._lent.get(key_id, (Standing(0, 0.0, 0, 0.0), 0.0))
-        elapsed = self._clock() - at
-        return (
-            lent.used_requests if elapsed < lent.reset_requests_s else 0,
-            lent.used_tokens if elapsed < lent.reset_tokens_s else 0,
-        )
 
     def _start(self) -> None:
         if self._running is None:
@@ -241,8 +219,7 @@ class SyncLoop:
         self._adapt(self._clock() - sent_at)
         self._offset = reply.now - sent_at  # Measured from sending: late rather than early.
         self._keys.update(reply, sent_at)
-        now = self._clock()
-        self._lent.update({key_id: (lent, now) for key_id, lent in reply.lent.items()})
+        self.own_share.note(reply.lent)
 
     def _adapt(self, round_trip_s: float) -> None:
         """Set the validity of leases to several round trips; a slow one counts for a few syncs.
