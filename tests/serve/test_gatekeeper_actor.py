@@ -16,6 +16,7 @@ from deployments.limits.actor import RayTransport, start_gatekeeper, stop_gateke
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.client.key_cache import AWAY_AFTER_S
 from deployments.limits.client.request_log import ShippedRequestLog
+from deployments.limits.client.stored_keys import StoredKeys
 from deployments.limits.contract import Granted
 from deployments.limits.messages import TransportDown
 from deployments.limits.regions.messages import LoanRequest, parse_reply, render
@@ -45,7 +46,8 @@ class Gatekeeping:
     database: Database
 
     def client(self) -> GatekeeperClient:
-        return GatekeeperClient(RayTransport(NAME), self.state.pepper)
+        """Return a client as an ingress replica has it."""
+        return GatekeeperClient(RayTransport(NAME), self.state.pepper, stored_keys=StoredKeys(self.keys))
 
     def pid(self) -> int:
         return pid_of(self.actor)
