@@ -126,7 +126,7 @@ DRILLS: tuple[Drill, ...] = (
     _away("head node for 60 s", lose_head(60), _HEAD, 90),
     _away("head node, replaced at another address", lose_head(5, is_replaced=True), _HEAD, 60),
     Drill("nothing: a new configuration is deployed", deploy_change, _NOTHING_FAILS, watch_s=40),
-    Drill("nothing: a worker is drained and replaced", replace_worker, _NOTHING_FAILS, watch_s=60, is_held=False),
+    Drill("nothing: a worker is drained and replaced", replace_worker, _NOTHING_FAILS, watch_s=60),
     Drill("ServeController", kill("ServeController"), _STAYS, num_workers=1),
     Drill("worker node", lose_worker(back_after_s=30), _NODE, num_workers=1, watch_s=45),
     Drill("head node for 60 s", lose_head(60), _NODE, num_workers=1, watch_s=90, is_held=False, needs_redis=True),
