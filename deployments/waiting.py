@@ -1,6 +1,7 @@
 """How a task looks again and again, waits for news, says that it waits in vain, and is ended."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from contextlib import suppress
 
 
@@ -18,7 +19,7 @@ async def end(task: asyncio.Task[None]) -> None:
         await task
 
 
-class Watch:
+class Watch(ABC):
     """What looks at something again and again, from `watch` to `close`. A subclass says how in `_keep`."""
 
     _task: asyncio.Task[None] | None = None
@@ -32,8 +33,9 @@ class Watch:
         if self._task is not None:
             await end(self._task)
 
+    @abstractmethod
     async def _keep(self) -> None:
-        raise NotImplementedError
+        """Look again and again; `close` cancels this."""
 
 
 def worth_logging(num_failures: int) -> bool:

@@ -17,8 +17,8 @@ MAX_VALID_S = 5.0
 RECOVERY_S = 1.0
 _CLIENT_SEEN_S = 5.0
 _CLIENT_REMEMBERED_S = 180.0
-_TOLD_AGAIN_S = 1.0
-"""What was lent so long before a client's last sync it is told again: the reply to that may have been lost."""
+_REPEATED_S = 1.0
+"""A reply repeats loans of so many seconds before the client's last sync, because that sync's reply may be lost."""
 
 
 class _Client:
@@ -81,7 +81,7 @@ class GatekeeperCore:
                 standings=self._standings(message, now),
                 num_clients=self._num_clients(now),
                 replay_after=self._lost_since if is_recovering and not client.has_replayed else None,
-                lent=self._lent_since(before - _TOLD_AGAIN_S, now),
+                lent=self._lent_since(before - _REPEATED_S, now),
             )
 
     def apply_keys(self, revision: int, changed: Iterable[StoredKey]) -> None:

@@ -1,4 +1,4 @@
-"""A region's share of every limit, and what other regions were lent of it, as the gatekeeper last told a replica."""
+"""A replica's view of its region's share of every limit, less loans to other regions; each sync renews it."""
 
 from collections.abc import Callable, Mapping
 
@@ -28,7 +28,7 @@ class OwnShare:
         return self._share.of(principal.requests_per_minute), self._share.of(principal.tokens_per_minute)
 
     def part_of(self, principal: Principal, num_clients: int) -> tuple[int, int]:
-        """Return what one of so many replicas may use of what is left, at least one unless nothing is."""
+        """Return one replica's part of the requests and tokens left; each is at least one unless none are left."""
         left = [share - lent for share, lent in zip(self.of(principal), self._lent_of(principal.key_id), strict=True)]
         requests, tokens = (max(0, min(room, max(1, room // num_clients))) for room in left)
         return requests, tokens

@@ -164,7 +164,7 @@ class RegionLedger(Ledger):
         return asks
 
     def is_due(self, region: str, now: float) -> bool:
-        """Return whether a key wants room that may be asked for now."""
+        """Return whether any key needs room from a region and may ask for it now."""
         return any(
             limits.others[region].ask_at[dimension] <= now and limits.wants(region, dimension, now) > 0
             for key_id in self.short[region]

@@ -5,6 +5,8 @@ how much of its keys' minutes it has used. The lender charges a loan in its own 
 that lies after the loan's last one. Clocks are never compared: a loan's validity is a duration.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import orjson
@@ -87,15 +89,13 @@ def parse_request(rendered: bytes) -> LoanRequest:
     Raises:
         ValueError: it is no request.
     """
-    try:
+    with _refusing("request for loans"):
         values = LoanRequest(*_list(rendered))
         return values._replace(
             asks=[LoanAsk(*ask) for ask in values.asks],
             refunds=[Posting(*posting) for posting in values.refunds],
             standings={key_id: Standing(*standing) for key_id, standing in values.standings.items()},
         )
-    except (TypeError, AttributeError) as error:
-        raise ValueError(f"This is no request for loans: {type(error).__name__}.") from None
 
 
 def parse_reply(rendered: bytes) -> LoanReply:
@@ -104,15 +104,22 @@ def parse_reply(rendered: bytes) -> LoanReply:
     Raises:
         ValueError: it is no reply.
     """
-    try:
+    with _refusing("reply about loans"):
         values = LoanReply(*_list(rendered))
         return values._replace(
             lent=[Lent(*one) for one in values.lent],
             returned=[Posting(*posting) for posting in values.returned],
             replayed=[Posting(*posting) for posting in values.replayed],
         )
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Raise ValueError where values are not of the shape that the message has."""
+    try:
+        yield
     except (TypeError, AttributeError) as error:
-        raise ValueError(f"This is no reply about loans: {type(error).__name__}.") from None
+        raise ValueError(f"This is no {what}: {type(error).__name__}.") from None
 
 
 def _list(rendered: bytes) -> list[Any]:

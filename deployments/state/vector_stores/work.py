@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import and_, delete, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, or_, select, update
 
 from deployments.state.database.lease_watch import LeaseWatch, may_be_free
 from deployments.state.database.vector_store_tables import vector_store_files as files
@@ -168,15 +168,16 @@ class VectorStoreWork:
 
     async def live_files(self, store_id: str) -> Collection[tuple[str, str]]:
         """Return the files that count in a store's index, or are being indexed: pairs of run id and file id."""
-        query = select(files.c.run_id, files.c.file_id).where(files.c.store_id == store_id)
-        async with self._database.read() as connection:
-            return {(run_id, file_id) for run_id, file_id in (await connection.execute(query)).all()}
+        return await self._pairs(files.c.store_id == store_id)
 
     async def files_to_copy(self, store_id: str, lacking: str) -> Collection[tuple[str, str]]:
         """Return the files whose entries the index of an object store lacks: pairs of run id and file id."""
-        query = select(files.c.run_id, files.c.file_id).where(
-            files.c.store_id == store_id, files.c.lacking == lacking, files.c.status == "completed"
+        return await self._pairs(
+            and_(files.c.store_id == store_id, files.c.lacking == lacking, files.c.status == "completed")
         )
+
+    async def _pairs(self, condition: ColumnElement[bool]) -> Collection[tuple[str, str]]:
+        query = select(files.c.run_id, files.c.file_id).where(condition)
         async with self._database.read() as connection:
             return {(run_id, file_id) for run_id, file_id in (await connection.execute(query)).all()}
 
