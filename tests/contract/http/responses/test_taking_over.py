@@ -65,7 +65,11 @@ class Dialogue:
         if last.num_pieces == len(self.generations[len(past)]):  # It goes on: what it has called is under way.
             return False
         running = self.world.runners[-1]._running.values()
-        return all(not one._unsaved and not one._has_news.is_set() for one in running)
+        # An entry that is on its way to the database is lost with its runner: its call would count as under way.
+        return all(
+            not one._unsaved and not one._has_news.is_set() and one.journal._num_kept == one.journal._num_written
+            for one in running
+        )
 
 
 def normal(events: list[dict[str, Any]]) -> list[str]:
