@@ -22,6 +22,8 @@ from deployments.state.usage.store import UsageStore
 
 T = TypeVar("T")
 
+_SILENT_S = 3.0
+"""A command that waits longer says so: where a region is cut off, the search for the primary takes 20 seconds."""
 _OTHER_TIERS = "These are the default ones; name the service's configuration with --config to use its own."
 
 ConfigOption = Annotated[
@@ -130,9 +132,26 @@ def _read_config(path: Path) -> tuple[StateConfig, RegionConfig | None]:
     raise ConfigError(f"{path} is not a Serve configuration: it lists no application with args.")
 
 
-async def _run(state: ResolvedState, work: Callable[[Stores], Awaitable[T]]) -> T:
-    database: Database = await connect(state.database_url)
+async def work_on(state: ResolvedState, work: Callable[[Database], Awaitable[T]]) -> T:
+    """Return what `work` returns on the database; where that takes long, the error stream says so.
+
+    Raises:
+        SQLAlchemyError: the database cannot be opened.
+    """
+    loop = asyncio.get_running_loop()
+    notice = loop.call_later(_SILENT_S, lambda: typer.echo("The database does not answer yet; waiting.", err=True))
     try:
-        return await work(Stores(KeyStore(database, state.pepper, state.config.tiers), UsageStore(database)))
+        database = await connect(state.database_url)
+        try:
+            return await work(database)
+        finally:
+            await database.close()
     finally:
-        await database.close()
+        notice.cancel()
+
+
+async def _run(state: ResolvedState, work: Callable[[Stores], Awaitable[T]]) -> T:
+    return await work_on(
+        state,
+        lambda database: work(Stores(KeyStore(database, state.pepper, state.config.tiers), UsageStore(database))),
+    )

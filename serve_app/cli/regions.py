@@ -12,14 +12,22 @@ from sqlalchemy.exc import DBAPIError
 
 from deployments.config import ConfigError
 from deployments.state.audit.log import command_line_actor
-from deployments.state.config import ResolvedState
-from deployments.state.database.connection import Database, connect
+from deployments.state.database.connection import Database
 from deployments.state.identity.keys import explain
 from deployments.state.objects.owed import Arrears, OwedCopies
 from deployments.state.regions.leader import leaders
 from deployments.state.regions.register import Region, RegionRegister, RegionUnknown
 from deployments.state.regions.standbys import Standby, standbys
-from serve_app.cli.database import ConfigOption, DatabaseUrlOption, JsonOption, Place, StateDirOption, fail, find_state
+from serve_app.cli.database import (
+    ConfigOption,
+    DatabaseUrlOption,
+    JsonOption,
+    Place,
+    StateDirOption,
+    fail,
+    find_state,
+    work_on,
+)
 from serve_app.cli.output import print_json, print_table, render_time
 
 T = TypeVar("T")
@@ -125,7 +133,7 @@ def forget(
 def _run(place: Place, work: Callable[[Database], Awaitable[T]]) -> T:
     """Return what `work` returns; errors that the operator can mend end the command."""
     try:
-        return asyncio.run(_work(find_state(place, may_create=False), work))
+        return asyncio.run(work_on(find_state(place, may_create=False), work))
     except ValidationError as error:
         fail(explain(error))
     except ConfigError as error:
@@ -134,14 +142,6 @@ def _run(place: Place, work: Callable[[Database], Awaitable[T]]) -> T:
         fail(f"No region called {error} has signed in. `manta regions list` shows those that have.")
     except DBAPIError as error:
         fail(f"The database failed: {error.orig or type(error).__name__}.")
-
-
-async def _work(state: ResolvedState, work: Callable[[Database], Awaitable[T]]) -> T:
-    database = await connect(state.database_url)
-    try:
-        return await work(database)
-    finally:
-        await database.close()
 
 
 async def _look(database: Database) -> _Seen:

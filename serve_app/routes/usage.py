@@ -142,7 +142,9 @@ def _groups(query: UsageQuery, *names: str) -> Callable[[UsageSum], dict[str, An
     ]
 
     def grouped(one: UsageSum) -> dict[str, Any]:
-        values = shown | {name: one[place] for name, place in fields}
+        values = shown.copy()
+        for name, place in fields:
+            values[name] = one[place]
         if values.get("service_tier") == "":
             values["service_tier"] = "default"
         return values

@@ -6,6 +6,7 @@ client and the application there is no socket.
 """
 
 import asyncio
+import gc
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -119,6 +120,8 @@ async def asking(database: Database, folder: Path) -> AsyncIterator[httpx2.Async
         world = world_over(clock, stored)
         world.usage = UsageReader(database)
         world.principal(ADMIN, key_id="key_admin", is_admin=True)
+        gc.collect()
+        gc.freeze()  # As an ingress replica does.
         async with world.http(authorization=f"Bearer {ADMIN}") as http:
             yield http
 

@@ -124,7 +124,9 @@ class UsageReader:
         Minutes reach back two days, hours 90 days. Only `counts` are added up: each takes time.
         """
         table, grouped = USAGE[width], set(group_by)
-        groups = [table.c[name] for name in GROUPS if name in grouped]
+        # A key is of one account: with it the groups lie in the order of the table's key, and SQLite sorts no rows.
+        in_order = grouped | {"account"} if "key_id" in grouped else grouped
+        groups = [table.c[name] for name in GROUPS if name in in_order]
         query = (
             select(table.c.start, *_columns(table, grouped, counts))
             .where(*_conditions(table, width, start, end, where))
@@ -228,7 +230,7 @@ class UsageReader:
 
     async def _usage(self, query: Any) -> list[UsageSum]:
         async with self._database.read() as connection:
-            return [UsageSum._make(row) for row in await connection.execute(query)]
+            return [*map(UsageSum._make, (await connection.execute(query)).all())]
 
 
 def _columns(table: Table, groups: Container[str], counts: Container[str]) -> list[ColumnElement[Any]]:

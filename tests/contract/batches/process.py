@@ -166,7 +166,8 @@ async def main(database_url: str, objects_at: str, point: str | None, region: st
     if point != AS_SERVED:
         kind = SlowWorker
         config, intervals = BatchConfig(lease_s=LEASE_S, max_lines_in_flight=4), Intervals(poll_s=0.05, commit_s=0.05)
-        database_module._CONNECT_TIMEOUT_S = database_module._COMMAND_TIMEOUT_S = PATIENCE_S
+        if point is None:  # It must see an outage soon; the others must not take a busy machine for one.
+            database_module._CONNECT_TIMEOUT_S = database_module._COMMAND_TIMEOUT_S = PATIENCE_S
         postgres_module._IDLE_S = 1
         batch.worker._MAX_UNWRITTEN_BYTES = 1  # Or one that is slow to commit would have few commits left to make.
     stores = await open_all(database_url, objects_at, region)

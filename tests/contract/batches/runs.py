@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import orjson
+import psutil
 from sqlalchemy import select
 
 from batch.stores import Stores
@@ -18,6 +19,7 @@ from deployments.state.files.content import NewFile
 from tests.contract.batches.process import run
 from tests.contract.http.answers import MODEL, USAGE
 from tests.twins.keys import principal_of_key
+from tests.waiting import eventually
 
 NUM_LINES = 40
 PRINCIPAL = principal_of_key(account="acct", tier="standard")
@@ -51,6 +53,12 @@ class Process:
         await asyncio.to_thread(self._process.join, timeout_s)
         assert self.status in (0, -signal.SIGKILL), os.read(self.errors, 65_536).decode()
         return self.status
+
+    async def stopped(self) -> None:
+        """Wait until it has stopped itself."""
+        seen = psutil.Process(self.pid)
+        await eventually(lambda: self.status is not None or seen.status() == psutil.STATUS_STOPPED, 60)
+        assert self.status is None, f"{self.status}: {os.read(self.errors, 65_536).decode()}"
 
     def remove(self) -> None:
         """End it, if it has not ended."""

@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import psutil
 import pytest
 from sqlalchemy import text
 
@@ -15,7 +14,6 @@ from tests.contract.batches.process import AMID_A_COMMIT, POINTS, RESPONSE_POINT
 from tests.contract.batches.runs import NUM_LINES, Runs
 from tests.contract.http.answers import MODEL
 from tests.databases import more_on_postgresql
-from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -52,7 +50,7 @@ async def test_a_batch_survives_kills_at_every_point_one_after_the_other(runs: R
 async def test_a_process_that_was_paused_past_its_claim_does_no_harm(runs: Runs, point: str) -> None:
     batch_id = await runs.submit()
     paused = runs.start(point)
-    await eventually(lambda: psutil.Process(paused.pid).status() == psutil.STATUS_STOPPED, 60)
+    await paused.stopped()
     other = runs.start(SLOWLY)
     await runs.until_claimed(batch_id, 2)
     os.kill(paused.pid, signal.SIGCONT)
@@ -74,7 +72,7 @@ async def test_a_region_that_was_paused_commits_nothing_once_another_has_taken_o
 
     batch_id = await runs.submit()
     paused = runs.start(point, "us")
-    await eventually(lambda: psutil.Process(paused.pid).status() == psutil.STATUS_STOPPED, 60)
+    await paused.stopped()
     other = runs.start(SLOWLY, "asia")
     await runs.until_claimed(batch_id, 2)
     num_before = (await epochs()).count(1)

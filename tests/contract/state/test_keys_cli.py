@@ -3,15 +3,17 @@
 import asyncio
 import json
 import re
+import socket
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from deployments.operations import Operation
+from deployments.state.database import connection
 from deployments.state.database.connection import connect
 from deployments.state.usage.store import UsageStore
-from serve_app.cli import main
+from serve_app.cli import database, main
 from tests.contract.state.records import record
 from tests.databases import more_on_postgresql
 
@@ -188,3 +190,17 @@ def test_a_database_that_cannot_be_reached_is_told_without_its_password() -> Non
     assert result.exit_code == 1
     assert "cannot be used" in result.stderr
     assert "hidden" not in result.output
+
+
+def test_a_command_that_waits_for_the_database_says_so(monkeypatch) -> None:
+    monkeypatch.setattr(database, "_SILENT_S", 0.1)
+    monkeypatch.setattr(connection, "_CONNECT_TIMEOUT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # It takes connections and never answers.
+        url = f"postgresql://manta@127.0.0.1:{silent.getsockname()[1]}/manta"
+        for command in ("keys", "regions"):
+            result = CliRunner().invoke(main, [command, "list"], env={"MANTA_DATABASE_URL": url})
+            assert result.exit_code == 1
+            first, *_, last = result.stderr.splitlines()
+            assert first == "The database does not answer yet; waiting."
+            assert last.startswith("Error: ")
+            assert "cannot be used" in last

@@ -6,9 +6,11 @@ Patroni runs with configs/two_regions/patroni.yaml, as an operator's would.
 import asyncio
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 
 import asyncpg
@@ -34,8 +36,8 @@ def missing() -> str:
     """Return what the database of two regions needs and this machine lacks, "" where nothing."""
     if find_spec("patroni") is None or find_spec("psycopg") is None:
         return "Patroni is not installed (make install, or pip install 'patroni[etcd3,psycopg3]')"
-    if shutil.which("etcd") is None:
-        return "etcd is not installed (on Debian: apt-get install etcd-server)"
+    if shutil.which("etcd") is None or shutil.which("etcdctl") is None:
+        return "etcd is not installed (on Debian: apt-get install etcd-server etcd-client)"
     return "" if PROGRAMS else "PostgreSQL's server programs are not installed (on Debian: apt-get install postgresql)"
 
 
@@ -68,6 +70,7 @@ class PairedDatabase:
         asyncio.run(self._make_database(first))
         self._start_patroni(second)
         self.until_paired()
+        self._let_witness_lead()
 
     def until_paired(self, timeout_s: float = START_S) -> None:
         """Return once one node is the primary and the other its synchronous standby.
@@ -114,6 +117,15 @@ class PairedDatabase:
         # Between the regions a round trip takes 150 ms: an election waits for ten of them.
         options += f" --initial-cluster {cluster} --heartbeat-interval 200 --election-timeout 2000"
         node.start("etcd", [str(shutil.which("etcd")), *options.split()], {"PATH": os.environ["PATH"]})
+
+    def _let_witness_lead(self) -> None:
+        """Have the witness lead etcd, as the page for operators says."""
+        every = ",".join(f"http://{one.address}:{ETCD_PORT}" for one in (*self.nodes, self.witness))
+        etcdctl = partial(subprocess.run, check=True, capture_output=True, text=True, env={"ETCDCTL_API": "3"})
+        program = [str(shutil.which("etcdctl")), f"--endpoints={every}"]
+        members = etcdctl([*program, "member", "list"]).stdout.splitlines()
+        (witness,) = (one.split(",")[0] for one in members if one.split(", ")[2] == self.witness.name)
+        etcdctl([*program, "move-leader", witness])
 
     def _start_patroni(self, node: Node) -> None:
         etcd = ",".join(f"{one.address}:{ETCD_PORT}" for one in (*self.nodes, self.witness))
