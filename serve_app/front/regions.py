@@ -94,9 +94,14 @@ def backend_of(region: str) -> str:
     return f"region_{region}"
 
 
+def sends_on(settings: FrontSettings) -> bool:
+    """Return whether there are other regions, to which requests go."""
+    return settings.region is not None and bool(settings.region.others)
+
+
 def server_of(settings: FrontSettings, number: int) -> str:
     """Return the line of the last server among the replicas; "" where there is no other region."""
-    if settings.region is None or not settings.region.others:
+    if not sends_on(settings):
         return ""
     path = settings.leaving_path(number)
     return f"    server {ELSEWHERE} unix@{path} no-check no-ssl backup track {ELSEWHERE}/{ELSEWHERE}\n"
@@ -120,7 +125,7 @@ def render_receiving(settings: FrontSettings) -> str:
 
 def render_choice(settings: FrontSettings) -> str:
     """Return the line of the clients' frontend that chooses whether a request leaves."""
-    if settings.region is None or not settings.region.others:
+    if not sends_on(settings):
         return ""
     return (
         f"    acl stays path {_FOR_THIS_REGION}\n"

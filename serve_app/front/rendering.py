@@ -19,7 +19,8 @@ from pathlib import Path
 from deployments.operations import MODEL_OPERATIONS
 from serve_app.front.addresses import Address
 from serve_app.front.answers import LIVE, NOT_READY
-from serve_app.front.regions import render_choice, render_leaving, render_receiving, server_of
+from serve_app.front.holding import render_holder, render_holding, render_script
+from serve_app.front.regions import render_choice, render_leaving, render_receiving, sends_on, server_of
 from serve_app.front.settings import FrontSettings
 from serve_app.front.standing import Standing
 from serve_app.front.trust import REQUEST_ID_HEADER, to_base64
@@ -45,8 +46,8 @@ _REPEATABLE = (
 _HTTPS_PORT = 443
 _PROTO = "    http-request set-header x-forwarded-proto https if { path_beg /console }\n"
 _HSTS = '    http-after-response set-header strict-transport-security "max-age=31536000"\n'
-# A replica that refuses a connection is left out at once, so that a request whose replicas have all died together is
-# still repeated in another region.
+# A replica that refuses a connection is left out at once, so that a request whose replicas have all died together
+# still reaches the last server: another region, or the place to wait.
 _OBSERVED = " observe layer4 error-limit 1 on-error mark-down"
 _CORES_PER_THREAD = 4
 _MAX_THREADS = 4
@@ -60,10 +61,11 @@ global
     tune.bufsize {buffer_bytes}
     tune.memory.hot-size {hot_bytes}
     hard-stop-after 1h
-
+{script}
 defaults
     mode http
     timeout connect 1s
+    timeout queue 1s
     timeout client 1h
     timeout server 1h
     timeout tunnel 1h
@@ -93,7 +95,7 @@ defaults
     acl repeatable path {repeatable}
     acl has_body req.hdr_val(content-length) gt 0
     acl has_large_body req.hdr_val(content-length) gt {max_repeated_bytes}
-    acl has_no_replica nbsrv({main}) eq 0
+    acl has_no_replica {num_replicas} eq 0
     acl asks_readiness path /readyz /readyz/ /health /health/ /ping /ping/
     acl has_number var(txn.id) -m found
     acl is_numbered res.hdr(x-request-id) -m found
@@ -106,8 +108,7 @@ defaults
     http-request return status 503 content-type application/json string {not_ready} if asks_readiness has_no_replica
     http-request wait-for-body time {receive_timeout_s}s if has_body !has_large_body
     http-request disable-l7-retry unless reads or METH_POST repeatable
-{choice}    use_backend {last_resort} if has_no_replica
-    default_backend {main}
+{choice}{resort}    default_backend {main}
 
 backend {main}
     balance leastconn
@@ -118,12 +119,12 @@ backend {main}
     option log-health-checks
     default-server check inter 500ms fall 2 rise 1 weight {own_weight}{observed}{ingress_tls}
 {main_servers}
-{elsewhere}
+{elsewhere}{holder}
 backend {last_resort}
     balance leastconn
     http-reuse safe
 {default_tls}{last_resort_servers}
-{leaving}
+{holding}{leaving}
 frontend statistics
     bind 127.0.0.1:{stats_port}
     http-request use-service prometheus-exporter if {{ path /metrics }}
@@ -146,7 +147,6 @@ def render_config(
     """
     slots = [*servers][: settings.num_slots]
     repeatable = " ".join(f"{path} {path}/" for path in _REPEATABLE)
-    elsewhere = server_of(settings, number)
     ingress_tls = _render_ingress_tls(settings)
     return _TEMPLATE.format(
         socket=settings.socket_path(number),
@@ -163,6 +163,7 @@ def render_config(
         request_key=to_base64(settings.request_key),
         receiving=render_receiving(settings),
         choice=render_choice(settings),
+        resort=f"    use_backend {LAST_RESORT} if has_no_replica\n" if sends_on(settings) else "",
         repeatable=repeatable,
         live=_quoted(LIVE),
         not_ready=_quoted(NOT_READY),
@@ -174,8 +175,12 @@ def render_config(
         last_resort_servers=_render_slots(slots, settings.num_slots, has_weights=False),
         ingress_tls=ingress_tls,
         default_tls=f"    default-server{ingress_tls}\n" if ingress_tls else "",
-        observed=_OBSERVED if elsewhere else "",
-        elsewhere=elsewhere,
+        observed=_OBSERVED,
+        elsewhere=server_of(settings, number),
+        holder=render_holder(settings, number),
+        holding=render_holding(settings, number, MAIN, LAST_RESORT, repeatable),
+        script=render_script(settings, MAIN),
+        num_replicas=f"nbsrv({MAIN})" if sends_on(settings) else "lua.num_living",
         leaving=render_leaving(settings, number, standing, repeatable),
         stats_port=settings.stats_port + number,
     )

@@ -81,7 +81,8 @@ class FrontSettings:
     metrics and statistics on loopback. Ingress replicas of this node are looked for on the ports from `min_port` to
     `max_port`. `seeds` are addresses of other fronts, `dashboard` is Ray's: both know more ingress replicas.
     Without `tls` clients speak plain HTTP. Without `region` there is only this one, and requests go nowhere else.
-    Without `ingress_tls` ingress replicas are asked in plain HTTP.
+    Without `ingress_tls` ingress replicas are asked in plain HTTP. Where no replica has lived for less than
+    `patience_s` seconds, requests wait for the next one; longer than a node takes to start its replicas anew.
     """
 
     run_dir: Path
@@ -95,6 +96,7 @@ class FrontSettings:
     num_slots: int = 64
     receive_timeout_s: float = 30.0
     drain_s: float = 120.0
+    patience_s: float = 20.0
     seeds: tuple[str, ...] = ()
     dashboard: str | None = None
     tls: TlsFiles | None = None
@@ -182,6 +184,10 @@ class FrontSettings:
     def leaving_path(self, number: int) -> Path:
         """Return where a HAProxy process hands itself the requests that go to other regions."""
         return self.run_dir / f"leaving-{number}.sock"
+
+    def holding_path(self, number: int) -> Path:
+        """Return where a HAProxy process hands itself the requests that wait for a replica."""
+        return self.run_dir / f"holding-{number}.sock"
 
     def socket_path(self, number: int) -> Path:
         """Return where a HAProxy process takes commands."""

@@ -19,6 +19,7 @@ import yaml
 from serve_app.front.rendering import MAX_REPEATED_BYTES
 from tests.contract.front.replicas import Replica, Request, replicas, say_port, write
 from tests.contract.front.running import RunningFront, running_front
+from tests.waiting import eventually
 
 _WEBSOCKET = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 RULES = Path(__file__).parents[3] / "configs" / "prometheus" / "manta.rules.yaml"
@@ -228,7 +229,43 @@ async def test_front_without_a_replica_lives_and_is_not_ready(http: httpx2.Async
     assert ready.json()["checks"] == {"ingress": False}
     for path in ("/health", "/ping"):
         assert (await http.get(path)).json() == ready.json()
-    assert_is_told_to_retry(await http.post(CHAT, content=b"{}"))
+
+
+async def test_requests_are_refused_once_no_replica_has_lived_for_a_while() -> None:
+    async with running_front(patience_s=4.0) as front, httpx2.AsyncClient(base_url=front.url, timeout=30) as http:
+
+        async def refused_after_s() -> float:
+            began = time.monotonic()
+            assert_is_told_to_retry(await http.post(CHAT, content=b"{}"))
+            return time.monotonic() - began
+
+        async with replicas(front.replica_ports[0]) as (replica,):
+            await front.knows(replica.port)
+        first_s = await refused_after_s()
+        assert first_s - await refused_after_s() > 2.0
+
+
+async def test_requests_wait_for_the_next_replica_when_the_last_ones_die(
+    front: RunningFront, http: httpx2.AsyncClient
+) -> None:
+    async def ask(number: int) -> httpx2.Response:
+        return await http.post(CHAT, content=b'{"n":%d}' % number)
+
+    async with replicas(*front.replica_ports[:2], answer=die_asked) as dying:
+        await front.knows(*front.replica_ports[:2])
+        before = [asyncio.create_task(ask(number)) for number in range(8)]  # Some are sent again to one that dies too.
+        await eventually(lambda: all(replica.requests for replica in dying))
+    after = [asyncio.create_task(ask(number)) for number in range(8, 16)]
+    await asyncio.sleep(1.0)
+    assert (await http.get("/readyz")).status_code == 503
+    assert not any(asked.done() for asked in [*before, *after])
+    async with replicas(front.replica_ports[2]) as (replica,):
+        answers = await asyncio.gather(*before, *after)
+        assert [answer.text for answer in answers] == [str(replica.port)] * 16
+        assert sorted(answer.headers["x-request-id"] for answer in answers) == sorted(
+            request.request_id or "" for request in replica.requests
+        )
+        assert {request.body for request in replica.requests} == {b'{"n":%d}' % number for number in range(16)}
 
 
 async def test_readiness_is_a_replicas_word_once_there_is_one(front: RunningFront, http: httpx2.AsyncClient) -> None:
