@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.drills.actions import Scene, kill
 from tests.drills.exchange import Exchange
-from tests.drills.judge import Bounds, count_wrongs, how_it_failed, judge
+from tests.drills.judge import Bounds, Wrong, count_wrongs, how_it_failed, judge
 from tests.drills.rounds import Stage
 
 EVERY_S = 10.0
@@ -32,7 +32,10 @@ PROCESSES = (
 
 @dataclass
 class Chaos:
-    """What a run has shown. `answered` counts requests whose answer began; `whole` those that also ended well."""
+    """What a run has shown. `answered` counts requests whose answer began; `whole` those that also ended well.
+
+    `faults` are those beside requests that failed.
+    """
 
     minutes: float
     killed: dict[str, int]
@@ -57,6 +60,7 @@ class Chaos:
             f"faults: {self.wrongs or 'none'}",
             f"batch: {self.batch}",
             *(f"    {num} x {way}" for way, num in self.ways_to_fail.items()),
+            *(f"    {fault}" for fault in self.faults),
         ]
         return "\n".join(lines)
 
@@ -84,7 +88,11 @@ async def run_chaos(stage: Stage, minutes: float, num_lines: int, seed: int) -> 
         wrongs=dict(count_wrongs(faults)),
         ways_to_fail=dict(Counter(how_it_failed(one) for one in history if not one.is_complete).most_common(12)),
         batch=await batch.check(),
-        faults=[f"{fault.number}: {fault.wrong}: {fault.detail}" for fault in faults[:50]],
+        faults=[
+            f"request {fault.number}: {fault.wrong}: {fault.detail}"
+            for fault in faults
+            if fault.wrong is not Wrong.FAILED
+        ][:50],
     )
 
 
