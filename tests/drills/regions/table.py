@@ -69,9 +69,7 @@ REGION_DRILLS: tuple[RegionDrill, ...] = (
         has_batch=False,
         is_held=False,
     ),
-    RegionDrill(
-        "region with the primary", lose_region(has_primary=True, away_s=60), _LOST, watch_s=80.0, is_held=False
-    ),
+    RegionDrill("region with the primary", lose_region(has_primary=True, away_s=60), _LOST, watch_s=80.0),
     RegionDrill("region without the primary", lose_region(has_primary=False, away_s=40), _LOST, watch_s=60.0),
     RegionDrill("nothing: a region is drained", drain(15), watch_s=60.0),
     RegionDrill("nothing: a region is upgraded", drain(5, is_upgraded=True), watch_s=60.0),
