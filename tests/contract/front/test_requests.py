@@ -268,6 +268,18 @@ async def test_requests_wait_for_the_next_replica_when_the_last_ones_die(
         assert {request.body for request in replica.requests} == {b'{"n":%d}' % number for number in range(16)}
 
 
+async def test_a_client_that_leaves_while_it_waits_is_not_served(front: RunningFront, http: httpx2.AsyncClient) -> None:
+    async with replicas(front.replica_ports[0]):
+        await front.knows(front.replica_ports[0])
+    staying = asyncio.create_task(http.post(CHAT, content=b"stays"))
+    with pytest.raises(httpx2.ReadTimeout):
+        await http.post(CHAT, content=b"leaves", timeout=0.5)
+    async with replicas(front.replica_ports[1]) as (replica,):
+        assert (await staying).status_code == 200
+        await asyncio.sleep(0.5)
+        assert [request.body for request in replica.requests] == [b"stays"]
+
+
 async def test_readiness_is_a_replicas_word_once_there_is_one(front: RunningFront, http: httpx2.AsyncClient) -> None:
     async def report(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
         write(writer, "503 Service Unavailable", b'{"models_starting":1}')
