@@ -129,8 +129,8 @@ DRILLS: tuple[Drill, ...] = (
     Drill("nothing: a worker is drained and replaced", replace_worker, _NOTHING_FAILS, watch_s=60),
     Drill("ServeController", kill("ServeController"), _STAYS, num_workers=1),
     Drill("worker node", lose_worker(back_after_s=30), _NODE, num_workers=1, watch_s=45),
-    Drill("head node for 60 s", lose_head(60), _NODE, num_workers=1, watch_s=90, is_held=False, needs_redis=True),
+    Drill("head node for 60 s", lose_head(60), _NODE, num_workers=1, watch_s=90, needs_redis=True),
     Drill("EngineCore", kill("EngineCore"), _NO_BREAK, engine="vllm", watch_s=20),
     Drill("model replica", kill("model replica"), _NO_BREAK, engine="vllm", watch_s=20),
-    Drill("worker node", lose_worker(back_after_s=30), _NODE, engine="vllm", watch_s=45, is_held=False),
+    Drill("worker node", lose_worker(back_after_s=30), _NODE, engine="vllm", watch_s=45),
 )
