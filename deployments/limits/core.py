@@ -18,7 +18,7 @@ RECOVERY_S = 1.0
 _CLIENT_SEEN_S = 5.0
 _CLIENT_REMEMBERED_S = 180.0
 _REPEATED_S = 1.0
-"""A reply repeats loans of so many seconds before the client's last sync, because that sync's reply may be lost."""
+"""The overlap of two replies, in seconds: the reply before may be lost, so that each repeats the last loans of it."""
 
 
 class _Client:

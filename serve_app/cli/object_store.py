@@ -1,16 +1,17 @@
 """`manta adopt-object-store`: marks a database and an object store as a pair from now on."""
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from deployments.config import ConfigError
 from deployments.state.config import ResolvedState
-from deployments.state.database.connection import connect
+from deployments.state.database.connection import Database
 from deployments.state.objects.marker import adopt, create_objects
 from deployments.state.objects.store import StoreUnavailable
-from serve_app.cli.database import ConfigOption, DatabaseUrlOption, Place, StateDirOption, fail, find_state
+from serve_app.cli.database import ConfigOption, DatabaseUrlOption, Place, StateDirOption, fail, find_state, work_on
 
 
 def adopt_object_store(
@@ -32,7 +33,7 @@ def adopt_object_store(
                 "Go on?",
                 abort=True,
             )
-        asyncio.run(_adopt(state))
+        asyncio.run(work_on(state, partial(_adopt, state)))
     except ConfigError as error:
         fail(str(error))
     except StoreUnavailable:
@@ -40,11 +41,7 @@ def adopt_object_store(
     typer.echo(f"{state.object_store.url} belongs to this database now. Start the service again.")
 
 
-async def _adopt(state: ResolvedState) -> None:
-    database = await connect(state.database_url)
-    try:
-        for place in (state.object_store, state.object_store.other):
-            if place is not None:
-                await adopt(database, create_objects(place), place.name)
-    finally:
-        await database.close()
+async def _adopt(state: ResolvedState, database: Database) -> None:
+    for place in (state.object_store, state.object_store.other):
+        if place is not None:
+            await adopt(database, create_objects(place), place.name)

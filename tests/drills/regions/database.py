@@ -60,6 +60,11 @@ class PairedDatabase:
         scheme, _, rest = self.url.partition("://")
         return f"{scheme}://{one_form(rest)}"
 
+    @property
+    def _etcd(self) -> str:
+        """The addresses of etcd's members."""
+        return ",".join(f"{one.address}:{ETCD_PORT}" for one in (*self.nodes, self.witness))
+
     def start(self) -> None:
         """Start all of it; returns when the first node is the primary and the second its synchronous standby."""
         for member in (*self.nodes, self.witness):
@@ -120,21 +125,19 @@ class PairedDatabase:
 
     def _let_witness_lead(self) -> None:
         """Have the witness lead etcd, as the page for operators says."""
-        every = ",".join(f"http://{one.address}:{ETCD_PORT}" for one in (*self.nodes, self.witness))
         etcdctl = partial(subprocess.run, check=True, capture_output=True, text=True, env={"ETCDCTL_API": "3"})
-        program = [str(shutil.which("etcdctl")), f"--endpoints={every}"]
+        program = [str(shutil.which("etcdctl")), f"--endpoints={self._etcd}"]
         members = etcdctl([*program, "member", "list"]).stdout.splitlines()
         (witness,) = (one.split(",")[0] for one in members if one.split(", ")[2] == self.witness.name)
         etcdctl([*program, "move-leader", witness])
 
     def _start_patroni(self, node: Node) -> None:
-        etcd = ",".join(f"{one.address}:{ETCD_PORT}" for one in (*self.nodes, self.witness))
         environment = {
             "PATH": os.environ["PATH"],
             "LC_ALL": "C",
             "HOME": "/mnt/postgres",
             "PATRONI_NAME": node.name,
-            "PATRONI_ETCD3_HOSTS": etcd,
+            "PATRONI_ETCD3_HOSTS": self._etcd,
             "PATRONI_RESTAPI_LISTEN": f"{node.address}:{PATRONI_PORT}",
             "PATRONI_RESTAPI_CONNECT_ADDRESS": f"{node.address}:{PATRONI_PORT}",
             "PATRONI_POSTGRESQL_LISTEN": f"{node.address}:{POSTGRES_PORT}",
