@@ -1,9 +1,13 @@
-"""A year of ten million requests is answered in a tenth of a second, since only sums are read."""
+"""A year of ten million requests is read from the sums of its days, which the database adds up as they lie.
+
+How long that takes at full scale is measured by `python -m tests.bench --scenario usage`, on a quiet machine: seconds
+are not compared here, where neighbours double them, but what is read with what is read beside it.
+"""
 
 from collections.abc import Awaitable, Callable
 
 import psutil
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from deployments.state.database.connection import Database
 from deployments.state.database.usage_tables import COUNTS, USAGE
@@ -13,7 +17,6 @@ DAY_S = 86_400
 BEGIN = 1_735_689_600  # 2025-01-01.
 NUM_DAYS, NUM_KEYS, NUM_MODELS = 365, 20, 3
 REQUESTS_A_ROW = 457  # In 21,900 rows they are ten million.
-MOST_S = 0.1
 NUM_ROUNDS = 12
 
 
@@ -46,26 +49,34 @@ def _used_s() -> float:
     return sum(one.user + one.system for one in times)
 
 
-async def _taken_s(ask: Callable[[], Awaitable[object]]) -> float:
-    """Return how long asking takes on a machine with nothing else to do: the processor time, as nothing waits."""
-    await ask()
-    before = _used_s()
+async def _taken_s(*asks: Callable[[], Awaitable[object]]) -> list[float]:
+    """Return the processor time that each question takes, in seconds: asked in turns, so that all see the same load."""
+    taken = [0.0 for _ in asks]
     for _ in range(NUM_ROUNDS):
-        await ask()
-    return (_used_s() - before) / NUM_ROUNDS
+        for place, ask in enumerate(asks):
+            before = _used_s()
+            await ask()
+            taken[place] += _used_s() - before
+    return taken
 
 
-async def test_a_year_of_ten_million_requests_is_read_in_a_tenth_of_a_second(database: Database) -> None:
+async def test_a_year_is_added_up_in_half_the_time_of_fetching_its_days(database: Database) -> None:
     await _generate(database)
     reader, end = UsageReader(database), BEGIN + NUM_DAYS * DAY_S
     (total,) = await reader.totals("1d", BEGIN, end)
     assert total.num_requests == NUM_DAYS * NUM_KEYS * NUM_MODELS * REQUESTS_A_ROW >= 10_000_000
     assert len(await reader.buckets("1d", BEGIN, end, group_by=("model",))) == NUM_DAYS * NUM_MODELS
     mine = UsageFilter(accounts=("acct_1",))
-    for ask in (
+
+    async def fetch_days() -> None:
+        async with database.read() as connection:
+            (await connection.execute(select(USAGE["1d"]))).all()
+
+    fetched, *taken = await _taken_s(
+        fetch_days,
         lambda: reader.buckets("1d", BEGIN, end),
         lambda: reader.buckets("1d", BEGIN, end, group_by=("model",)),
         lambda: reader.buckets("1d", BEGIN, end, where=mine, group_by=("model", "key_id")),
         lambda: reader.totals("1d", BEGIN, end, group_by=("key_id",)),
-    ):
-        assert await _taken_s(ask) < MOST_S
+    )
+    assert max(taken) < fetched / 2
