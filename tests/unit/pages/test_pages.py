@@ -19,6 +19,7 @@ from batch.lines import parse_line
 from serve_app.asgi import ROUTES
 from serve_app.cli import main as command_line
 from serve_app.config import ServiceConfig, check_file
+from serve_app.console import routes as console
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.scoring import ScoreRequest
 from tests.bench import __main__ as bench
@@ -168,7 +169,7 @@ def test_measurements_name_commands_that_exist(command: str) -> None:
 
 
 def test_routes_in_the_readme_exist() -> None:
-    paths = {route.path for route in ROUTES}
+    paths = {route.path for route in (*ROUTES, *console.ROUTES)}
     section = pages()["README.md"].split("## What it can do", 1)[1].split("\n## ", 1)[0]
     named = re.findall(r"(?:GET |POST |`)(/[\w/{}.]+)", section)
     assert len(named) > 10
