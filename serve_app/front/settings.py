@@ -82,7 +82,8 @@ class FrontSettings:
     `max_port`. `seeds` are addresses of other fronts, `dashboard` is Ray's: both know more ingress replicas.
     Without `tls` clients speak plain HTTP. Without `region` there is only this one, and requests go nowhere else.
     Without `ingress_tls` ingress replicas are asked in plain HTTP. Where no replica has lived for less than
-    `patience_s` seconds, requests wait for the next one; longer than a node takes to start its replicas anew.
+    `patience_s` seconds, requests wait for the next one: longer than a node takes to start its Ray and its replicas
+    anew, and less than the minute after which load balancers commonly give up.
     """
 
     run_dir: Path
@@ -96,7 +97,7 @@ class FrontSettings:
     num_slots: int = 64
     receive_timeout_s: float = 30.0
     drain_s: float = 120.0
-    patience_s: float = 20.0
+    patience_s: float = 50.0
     seeds: tuple[str, ...] = ()
     dashboard: str | None = None
     tls: TlsFiles | None = None

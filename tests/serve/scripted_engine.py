@@ -66,7 +66,7 @@ class Core:
         Raises:
             EngineDied: the process has ended.
         """
-        if not self.is_living:
+        if not self.is_living or self._stdin.is_closing():
             raise EngineDied("The engine failed while it ran the request.")
         number, end = next(self._numbers), asyncio.get_running_loop().create_future()
         self._running[number] = take, end
@@ -77,9 +77,16 @@ class Core:
             if self._running.pop(number, None) is not None:
                 self._write(number, 0, 0)
 
-    def _write(self, *message: int) -> None:
+    @property
+    def _stdin(self) -> asyncio.StreamWriter:
         assert self._process.stdin is not None
-        self._process.stdin.write(orjson.dumps(message) + b"\n")
+        return self._process.stdin
+
+    def _write(self, *message: int) -> None:
+        if (
+            not self._stdin.is_closing()
+        ):  # The pipe of a dead process closes before its output has been read to the end.
+            self._stdin.write(orjson.dumps(message) + b"\n")
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
