@@ -21,6 +21,7 @@ from deployments.limits.client.left_records import LeftRecords
 from deployments.limits.client.record_journal import open_journal
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.client.stored_keys import StoredKeys
+from deployments.limits.left_elsewhere import RECENT_S, LeftElsewhere
 from deployments.limits.regions.proof import RegionTrust
 from deployments.limits.restoring import share_of
 from deployments.limits.snapshots import used_in_minute
@@ -77,6 +78,7 @@ class Wired:
     presence: Presence
     parts: PartsWatcher
     left_records: LeftRecords
+    left_elsewhere: LeftElsewhere
     front_trust: FrontTrust
     regions: RegionWatcher | None
     region: str
@@ -93,6 +95,7 @@ class Wired:
             self.renewal.watch()
         self.parts.watch()
         self.left_records.watch()
+        self.left_elsewhere.watch()
         if self.regions is not None:
             self.regions.watch()
         if self.indexer is not None:
@@ -160,6 +163,7 @@ async def wire(
     ingresses = IngressRegister(database, region=state.region_name)
     renewal = CertificateRenewal(config.tls.certificate, config.tls.key) if config.tls is not None else None
     presence = Presence(ingresses, partial(own_address, ray.util.get_node_ip_address()))
+    left_elsewhere = LeftElsewhere(records_dir, presence.own, partial(ingresses.living, RECENT_S))
     parts = PartsWatcher(
         {
             "database": partial(database.read_at_once, lambda connection: connection.execute(select(1))),
@@ -202,6 +206,7 @@ async def wire(
         closing.push_async_callback(renewal.close)
     closing.push_async_callback(parts.close)
     closing.push_async_callback(left_records.close)
+    closing.push_async_callback(left_elsewhere.close)
     if regions is not None:
         closing.push_async_callback(regions.close)
 
@@ -244,6 +249,7 @@ async def wire(
         presence,
         parts,
         left_records,
+        left_elsewhere,
         trust,
         regions,
         state.region_name,

@@ -38,6 +38,10 @@ class Presence(Watch):
         """Return where the replicas of the service listen, as far as this one knows."""
         return self._others
 
+    def own(self) -> str | None:
+        """Return where this replica listens, as HOST:PORT, once it is in the register."""
+        return None if self._address is None else str(self._address)
+
     async def close(self) -> None:
         """Sign out."""
         await super().close()

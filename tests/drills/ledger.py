@@ -48,7 +48,7 @@ class Ledger:
         finally:
             await database.close()
 
-    async def read(self, key_id: str, answered: Collection[str], patience_s: float = 30.0) -> Charged:
+    async def read(self, key_id: str, answered: Collection[str], patience_s: float = 60.0) -> Charged:
         """Return what is written about a key, once it has the ids of these requests and no more come."""
         database = await connect(self._url)
         try:

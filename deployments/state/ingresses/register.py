@@ -44,13 +44,13 @@ class IngressRegister:
         async with self._database.write() as connection:
             await connection.execute(delete(table).where(own))
 
-    async def living(self) -> list[str]:
-        """Return where replicas listen.
+    async def living(self, within_s: float = LIVING_S) -> list[str]:
+        """Return where the replicas listen that have signed in within so many seconds, in order.
 
         Raises:
             DBAPIError: the database cannot be reached.
         """
-        since = self._clock() - LIVING_S
+        since = self._clock() - within_s
         living = (table.c.region == self._region) & (table.c.seen_at >= since)
         async with self._database.read() as connection:
             rows = await connection.execute(select(table.c.address).where(living))

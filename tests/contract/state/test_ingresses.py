@@ -34,6 +34,7 @@ async def test_replicas_are_listed_while_they_sign_in(database: Database) -> Non
     clock.now += LIVING_S
     await register.sign_in(ONE)
     assert await register.living() == [ONE, OTHER]
+    assert await register.living(LIVING_S - 1) == [ONE]
     assert await register.sweep() == 0
     clock.now += 1
     assert await register.living() == [ONE]
@@ -51,7 +52,9 @@ async def test_replica_signs_in_as_soon_as_it_listens_and_out_when_it_goes(
     addresses = iter([None, None, Address("10.0.0.1", 30000)])
     one = Presence(register, lambda: next(addresses))
     one.watch()
+    assert one.own() is None
     await eventually(lambda: one.others() == [ONE, OTHER])
+    assert one.own() == ONE
     await one.close()
     assert await register.living() == [OTHER]
 
