@@ -73,7 +73,8 @@ class LeftElsewhere(Watch):
 
     async def _hand_over_on(self, node: str) -> int:
         there = NodeAffinitySchedulingStrategy(node, soft=False)
-        task = _hand_over.options(scheduling_strategy=there).remote(self._directory, self._gatekeeper)
+        options = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": there}
+        task = ray.remote(hand_over_here).options(**options).remote(self._directory, self._gatekeeper)
         try:
             num_records: int = await asyncio.wait_for(task, _TASK_S)
         except TimeoutError:
@@ -108,13 +109,12 @@ def nodes_without(living: Iterable[str], nodes: Iterable[Mapping[str, Any]]) -> 
     }
 
 
-@ray.remote(num_cpus=0, max_retries=0)
-def _hand_over(directory: Path, gatekeeper: str) -> int:
+def hand_over_here(directory: Path, gatekeeper: str) -> int:
     """Hand over what lies on this node; return how many records that were.
 
     Raises:
         TimeoutError: the gatekeeper does not take them.
-        OSError: the files cannot be read.
+        OSError: the directory cannot be read.
     """
 
     async def hand_over() -> int:

@@ -34,7 +34,7 @@ class LeftRecords(Watch):
         """Hand over what is there now; return how many records that were.
 
         Raises:
-            OSError: the files cannot be read.
+            OSError: the directory cannot be read.
         """
         found = await asyncio.to_thread(lambda: list(take_left_files(self._directory)))
         try:

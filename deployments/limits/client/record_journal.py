@@ -147,11 +147,14 @@ class LeftFile:
 
 
 def take_left_files(directory: Path) -> Iterator[LeftFile]:
-    """Yield the files whose replicas are dead; the caller closes each. Lines that cannot be read are left out."""
+    """Yield the files whose replicas are dead; the caller closes each. What cannot be read is left out, and logged."""
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         try:
             descriptor = os.open(path, os.O_RDWR)
         except FileNotFoundError:  # Another replica has handed it over just now.
+            continue
+        except OSError as error:
+            logger.warning("The request records in %s cannot be read: %s", path, error.strerror)
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
