@@ -46,8 +46,8 @@ SERVER_ERROR_MESSAGE = (
     "The server had an error processing your request. Sorry about that! You can retry your request, or contact the "
     "operator with the request ID from the x-request-id header if the error persists."
 )
-
-
+_NEXT_PRIMARY_S = 15.0
+"""The next primary is there after 20 seconds or little more. Requests are refused after eight: their retry finds it."""
 STORED_FILES_AWAY = "Stored files cannot be reached right now. Please retry your request."
 
 
@@ -397,7 +397,7 @@ class NoPrimary(StoresAway):
         super().__init__(
             "The database takes no writes right now: it has no primary, or this region is cut off from it. What needs "
             "no database goes on. Please retry your request.",
-            retry_after_s=10.0,
+            retry_after_s=_NEXT_PRIMARY_S,
             code="database_without_primary",
         )
 

@@ -90,7 +90,7 @@ async def test_without_a_primary_writes_fail_soon_and_then_at_once_with_a_code(
     assert lacks_primary(caught.value)
     refusal = translate_error(caught.value)
     assert isinstance(refusal, NoPrimary)
-    assert (refusal.status, refusal.code, refusal.headers["retry-after"]) == (503, "database_without_primary", "10")
+    assert (refusal.status, refusal.code, refusal.headers["retry-after"]) == (503, "database_without_primary", "15")
     assert "127.0.0.1" not in refusal.message
     assert not database.has_primary
     begun = time.monotonic()

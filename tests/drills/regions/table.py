@@ -67,7 +67,6 @@ REGION_DRILLS: tuple[RegionDrill, ...] = (
         watch_s=90.0,
         has_limit=True,
         has_batch=False,
-        is_held=False,
     ),
     RegionDrill("region with the primary", lose_region(has_primary=True, away_s=60), _LOST, watch_s=80.0),
     RegionDrill("region without the primary", lose_region(has_primary=False, away_s=40), _LOST, watch_s=60.0),
