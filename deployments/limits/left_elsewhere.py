@@ -21,7 +21,7 @@ from deployments.waiting import Watch, worth_logging
 logger = logging.getLogger(__name__)
 
 RECENT_S = 20.0
-"""A replica that has signed in within so long is there; it signs in every five seconds."""
+"""A replica whose last sign-in is older is dead: replicas sign in every five seconds."""
 _INTERVAL_S = 10.0
 _TASK_S = 60.0
 _HANDING_S = 20.0
@@ -30,7 +30,7 @@ _HANDING_S = 20.0
 class LeftElsewhere(Watch):
     """Looks for such nodes every ten seconds. `directory` is where records lie on each node.
 
-    `own` returns the address of this replica, as HOST:PORT, if it has one; `living` those of all, in order.
+    `own` returns the address of this replica, as HOST:PORT, if it has one; `living` the addresses of all, sorted.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class Presence(Watch):
         return self._others
 
     def own(self) -> str | None:
-        """Return where this replica listens, as HOST:PORT, once it is in the register."""
+        """Return this replica's address as HOST:PORT, None until it listens where other nodes reach it."""
         return None if self._address is None else str(self._address)
 
     async def close(self) -> None:

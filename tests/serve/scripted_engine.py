@@ -83,9 +83,8 @@ class Core:
         return self._process.stdin
 
     def _write(self, *message: int) -> None:
-        if (
-            not self._stdin.is_closing()
-        ):  # The pipe of a dead process closes before its output has been read to the end.
+        # The pipe of a dead process closes before its output has been read to the end.
+        if not self._stdin.is_closing():
             self._stdin.write(orjson.dumps(message) + b"\n")
 
     async def _read(self) -> None:

@@ -45,7 +45,7 @@ class IngressRegister:
             await connection.execute(delete(table).where(own))
 
     async def living(self, within_s: float = LIVING_S) -> list[str]:
-        """Return where the replicas listen that have signed in within so many seconds, in order.
+        """Return the addresses of the replicas whose last sign-in is at most `within_s` seconds old, sorted.
 
         Raises:
             DBAPIError: the database cannot be reached.

@@ -50,7 +50,7 @@ def _used_s() -> float:
 
 
 async def _taken_s(*asks: Callable[[], Awaitable[object]]) -> list[float]:
-    """Return the processor time that each question takes, in seconds: asked in turns, so that all see the same load."""
+    """Return the processor time of each question over all rounds, in seconds. Turns give all of them the same load."""
     taken = [0.0 for _ in asks]
     for _ in range(NUM_ROUNDS):
         for place, ask in enumerate(asks):
