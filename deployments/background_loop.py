@@ -1,10 +1,12 @@
 """An event loop in a thread of its own, for work that must not hold up the calls of the process around it."""
 
 import asyncio
+import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from deployments.waiting import worth_logging
@@ -44,14 +46,7 @@ class BackgroundLoop:
 
     def cancel(self) -> None:
         """Cancel what is running and wait until it has ended."""
-
-        async def cancel_all() -> None:
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-        self.run(cancel_all(), timeout_s=5)
+        self.run(_cancel_others(), timeout_s=5)
 
     def stop(self) -> None:
         """Cancel what is running and end the thread."""
@@ -60,6 +55,29 @@ class BackgroundLoop:
         self._thread.join(timeout=5)
         if not self._thread.is_alive():
             self._loop.close()
+
+
+async def _cancel_others() -> None:
+    """Cancel every task of this loop but this one, and return once all have ended.
+
+    A task that has not begun is let begin first: cancelled before, it would never run, and what closes a connection
+    is such a task (SQLAlchemy shields it).
+    """
+    this, cancelled = asyncio.current_task(), set[asyncio.Task[Any]]()
+    while others := asyncio.all_tasks() - {this}:
+        begun = {task for task in others if _has_begun(task)}
+        for task in begun - cancelled:
+            task.cancel()
+        cancelled |= begun
+        if begun == others:
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(0)
+
+
+def _has_begun(task: asyncio.Task[Any]) -> bool:
+    work = task.get_coro()
+    return not isinstance(work, CoroutineType) or inspect.getcoroutinestate(work) != inspect.CORO_CREATED
 
 
 async def _repeat(name: str, interval_s: float, work: Callable[[], Awaitable[object]]) -> None:
