@@ -75,7 +75,8 @@ class Agent:
         pictures = [self._look(number) for number in range(NUM_PROXIES)]
         self._note_silent(pictures, now)
         living = {slot.address for slots, _ in filter(None, pictures) for slot in slots if slot.is_up}
-        self.table.speak_for(living, now)
+        down = {slot.address for slots, _ in filter(None, pictures) for slot in slots if slot.is_down} - living
+        self._is_changed |= self.table.note_checks(living, down, now)
         for address in self.table.forget(now):
             logger.warning("%s is forgotten: nothing has spoken for it for a while.", address)
             self._is_changed = True
@@ -211,12 +212,13 @@ class Agent:
             for slot in slots:
                 open_requests[slot.address] = open_requests.get(slot.address, 0) + slot.num_sessions
         weights = weigh(servers, open_requests)
+        down = {server.address for server in servers if not server.is_up}
         for number, picture in enumerate(pictures):
             if picture is None:
                 continue
             try:
                 gone = [slot for slot in picture[0] if slot.is_unreachable and slot.address in self._silent_at]
-                self._runtimes[number].send(end_streams(gone) + plan(*picture, weights))
+                self._runtimes[number].send(end_streams(gone) + plan(*picture, weights, down))
             except RuntimeFailed as error:
                 logger.warning("HAProxy %d: %s", number, error)
 

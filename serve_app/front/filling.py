@@ -1,6 +1,6 @@
 """From a table to the commands that bring one HAProxy process to it. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from serve_app.front.addresses import Address
 from serve_app.front.rendering import LAST_RESORT, MAIN, OTHER_WEIGHT, OWN_WEIGHT
@@ -23,11 +23,13 @@ def weigh(servers: Sequence[Server], open_requests: Mapping[Address, int]) -> di
     return {server.address: OWN_WEIGHT if server.is_own or is_full else OTHER_WEIGHT for server in servers}
 
 
-def plan(main: Sequence[Slot], last_resort: Sequence[Slot], weights: Mapping[Address, int]) -> list[str]:
+def plan(
+    main: Sequence[Slot], last_resort: Sequence[Slot], weights: Mapping[Address, int], down: Collection[Address] = ()
+) -> list[str]:
     """Return the commands after which a process has exactly these servers.
 
-    A slot that has one of them keeps it, since moving it would move its health with it. Servers for which no slot is
-    left are not taken in.
+    A slot that has one of them keeps it, since moving it would move its health with it. A new one counts as living
+    until its first check, unless it is known to be `down`. Servers for which no slot is left are not taken in.
     """
     twins = {slot.name: slot for slot in last_resort}
     commands: list[str] = []
@@ -47,6 +49,8 @@ def plan(main: Sequence[Slot], last_resort: Sequence[Slot], weights: Mapping[Add
     missing = [address for address in weights if address not in held]
     for name, address in zip(free, missing, strict=False):
         commands += _fill(name, address, weights[address])
+        if address in down:
+            commands.append(f"set server {MAIN}/{name} health down")
     return commands
 
 

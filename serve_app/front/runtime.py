@@ -47,12 +47,17 @@ class Slot:
     def is_unreachable(self) -> bool:
         """Its node does not answer at all: not even to say that nothing listens there."""
         has_no_way = self.check == "L4CON" and _NO_WAY.search(self.check_says) is not None
-        return self.status.startswith("DOWN") and (self.check == "L4TOUT" or has_no_way)
+        return self.is_down and (self.check == "L4TOUT" or has_no_way)
 
     @property
     def is_up(self) -> bool:
         """Its checks succeed."""
         return self.status.startswith("UP")
+
+    @property
+    def is_down(self) -> bool:
+        """Its checks fail."""
+        return self.status.startswith("DOWN")
 
 
 class Runtime:

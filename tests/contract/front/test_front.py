@@ -99,6 +99,22 @@ async def test_requests_go_on_when_a_haproxy_is_killed_and_both_are_back_within_
         assert min(took_s) < 1.0
 
 
+async def test_haproxy_that_is_started_anew_asks_none_of_the_many_replicas_that_have_died(front: RunningFront) -> None:
+    ports = front.replica_ports[:8]
+    async with replicas(ports[0]) as (living,):
+        async with replicas(*ports[1:]):
+            await front.knows(*ports)
+        await front.knows(living.port)
+        await eventually(lambda: front.saved() == {*ports})
+        async with Load(front) as load:
+            for number in [*range(NUM_PROXIES)] * 3:
+                killed = front.pid_of(number)
+                os.kill(killed, signal.SIGKILL)
+                await front.is_back(number, killed)
+                await front.knows(living.port)
+        assert not load.answers["503"], load.answers  # A request is given to another replica three times.
+
+
 async def test_nothing_is_noticed_when_the_agent_is_killed(front: RunningFront) -> None:
     async with replicas(*front.replica_ports[:2]) as running:
         await front.knows(*[replica.port for replica in running])

@@ -33,6 +33,11 @@ class Process:
         for command in commands:
             if command.startswith("enable health"):
                 continue
+            if failed := re.fullmatch(rf"set server {MAIN}/(\w+) health down", command):
+                old = self.backends[MAIN][failed[1]]
+                assert not old.is_empty, "an empty slot has no health"
+                self.backends[MAIN][failed[1]] = slot(old.name, old.address, "DOWN", old.weight)
+                continue
             found = re.fullmatch(r"set server (\w+)/(\w+) (state|addr|weight) (\S+)(?: port (\d+))?", command)
             assert found is not None, command
             backend, name, what, value, port = found.groups()
@@ -75,6 +80,15 @@ def test_slot_whose_twin_is_elsewhere_is_filled_anew() -> None:
     process.backends[LAST_RESORT]["s0"] = slot("s0")
     process.obey(plan(process.slots(MAIN), process.slots(LAST_RESORT), weights))
     assert process.serving(MAIN).keys() == process.serving(LAST_RESORT).keys() == weights.keys()
+
+
+def test_replica_that_is_known_to_be_down_gets_nothing_before_its_first_check() -> None:
+    process = Process()
+    weights = {OWN.address: OWN_WEIGHT, OTHER.address: OTHER_WEIGHT}
+    process.obey(plan(process.slots(MAIN), process.slots(LAST_RESORT), weights, {OTHER.address}))
+    assert {one.address for one in process.slots(MAIN) if one.is_up} == {OWN.address}
+    assert {one.address for one in process.slots(LAST_RESORT) if one.is_up} == weights.keys()
+    assert plan(process.slots(MAIN), process.slots(LAST_RESORT), weights, {OTHER.address}) == []
 
 
 def test_servers_beyond_the_slots_are_left_out() -> None:

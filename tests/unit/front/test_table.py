@@ -54,6 +54,23 @@ def test_replica_stays_while_anything_speaks_for_it() -> None:
         assert table.forget(float(now)) == []
 
 
+def test_what_the_checks_say_is_news_once_and_outlasts_a_proof() -> None:
+    table = filled()
+    assert not table.note_checks({ONE, OTHER}, set(), 1.0)
+    assert table.note_checks({ONE}, {OTHER, Address("10.0.0.3", 1)}, 2.0)
+    assert not table.note_checks({ONE}, {OTHER}, 3.0)
+    table.add(OTHER, 4.0, is_own=False)  # One that drains proves what it is, and gets no new request.
+    assert [server.is_up for server in table.servers()] == [True, False]
+    assert table.note_checks({ONE, OTHER}, set(), 5.0)
+    assert [server.is_up for server in table.servers()] == [True, True]
+
+
+def test_failed_check_speaks_for_nobody() -> None:
+    table = filled()
+    table.note_checks({ONE}, {OTHER}, 20.0)
+    assert table.forget(FORGET_AFTER_S + 1) == [OTHER]
+
+
 def test_other_program_is_dropped_at_once() -> None:
     table = filled()
     assert table.drop(ONE)
@@ -70,7 +87,9 @@ def test_saved_table_is_loaded_as_it_was(tmp_path_factory, rows: list[tuple[int,
     path = tmp_path_factory.mktemp("table") / "table.json"
     table = Table()
     for port, own, at in rows:
-        table.add(Address("::1" if port % 2 else "127.0.0.1", port), at, is_own=own)
+        address = Address("::1" if port % 2 else "127.0.0.1", port)
+        table.add(address, at, is_own=own)
+        table.note_checks((), {address} if port % 3 else (), at)
     save_table(path, table, 7.0)
     loaded, saved_at = load_table(path)
     assert loaded.servers() == table.servers()
@@ -99,6 +118,22 @@ def test_table_is_only_taken_over_unasked_while_it_is_fresh(tmp_path: Path) -> N
     assert fresh_servers(path, 1000.0 + FRESH_S) == [(ONE, True), (OTHER, False)]
     assert fresh_servers(path, 1001.0 + FRESH_S) == []
     assert fresh_servers(path, 999.0) == []  # A clock that was put back says nothing about its age.
+
+
+def test_new_process_is_told_of_those_that_are_up_and_of_all_when_none_is(tmp_path: Path) -> None:
+    path, table = tmp_path / "table.json", filled()
+    table.note_checks({OTHER}, {ONE}, 1.0)
+    save_table(path, table, 1.0)
+    assert fresh_servers(path, 1.0) == [(OTHER, False)]
+    table.note_checks(set(), {ONE, OTHER}, 2.0)
+    save_table(path, table, 2.0)
+    assert fresh_servers(path, 2.0) == [(ONE, True), (OTHER, False)]
+
+
+def test_table_of_the_version_before_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    path.write_text('{"saved_at": 1.0, "servers": [["127.0.0.1:30000", true, 1.0]]}')
+    assert fresh_servers(path, 1.0) == [(ONE, True)]
 
 
 def test_table_is_written_in_one_step_and_for_this_user_only(tmp_path: Path) -> None:
