@@ -51,6 +51,10 @@ class Replica:
     async def die(self) -> None:
         """End with all connections, as a killed process does."""
         if self._server is not None:
+            for listener in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listener)
+            for _ in range(4):  # A connection that asyncio has accepted, and not begun to serve, would stay open.
+                await asyncio.sleep(0)
             self._server.close()
         for writer in [*self._writers]:
             writer.transport.abort()
