@@ -5,6 +5,7 @@ import threading
 from contextlib import suppress
 
 from tests.contract.batches.runs import Process
+from tests.listening import stop_listening
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -27,7 +28,7 @@ class Relay:
     async def cut(self) -> None:
         """Close what is open and listen no more."""
         assert self._server is not None
-        self._server.close()
+        await stop_listening(self._server)
         for writer in list(self._writers):
             writer.transport.abort()
         await self._server.wait_closed()

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from serve_app.front.trust import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, FrontTrust, is_same
+from tests.listening import stop_listening
 
 TRUST = FrontTrust.from_pepper(b"contract tests of the front " * 2)
 STRANGER = FrontTrust.from_pepper(b"another service's pepper " * 2)
@@ -51,11 +52,7 @@ class Replica:
     async def die(self) -> None:
         """End with all connections, as a killed process does."""
         if self._server is not None:
-            for listener in self._server.sockets:
-                asyncio.get_running_loop().remove_reader(listener)
-            for _ in range(4):  # A connection that asyncio has accepted, and not begun to serve, would stay open.
-                await asyncio.sleep(0)
-            self._server.close()
+            await stop_listening(self._server)
         for writer in [*self._writers]:
             writer.transport.abort()
         await asyncio.sleep(0)
