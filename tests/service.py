@@ -163,9 +163,11 @@ class Service:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def told(self) -> str:
-        """Return what the command printed, and the end of Serve's own output."""
-        log = self.state_dir / "logs" / "serve.log"
-        return self.output_path.read_text() + (log.read_text(errors="replace")[-6000:] if log.exists() else "")
+        """Return what the command printed, and the end of what Serve, Ray's GCS and its raylet wrote."""
+        logs = [self.state_dir / "logs" / "serve.log"]
+        logs += [path for name in ("gcs_server", "raylet") for path in sorted(self.ray_dir.rglob(f"{name}.out"))]
+        ends = [f"{path.name}:\n{path.read_text(errors='replace')[-6000:]}" for path in logs if path.exists()]
+        return "\n".join([self.output_path.read_text(), *ends])
 
     def run_command(self, *arguments: str) -> str:
         """Run another of the operator's commands on this service's state; return what it printed."""
