@@ -34,23 +34,18 @@ class ProcessTree:
             OSError: the command or the file cannot be opened.
         """
         self.log_path = log_path
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._command = command
+        self._environment = {**environment, MARK: mark_of_this_process()}
+        self._start(is_log_kept=is_log_kept)
 
-        def end_with_parent() -> None:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+    def start_again(self) -> None:
+        """End what is left of the command, and start it anew; its output is added to the file.
 
-        with log_path.open("ab" if is_log_kept else "wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                env={**environment, MARK: mark_of_this_process()},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=end_with_parent,  # It only makes two system calls, whatever threads there are.
-            )
+        Raises:
+            OSError: as at first.
+        """
+        self.end()
+        self._start(is_log_kept=True)
 
     @property
     def exit_status(self) -> int | None:
@@ -75,6 +70,25 @@ class ProcessTree:
             end_processes(processes, max(0.0, deadline - time.monotonic()))
         self._process.wait()
         return ended
+
+    def _start(self, *, is_log_kept: bool) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+        def end_with_parent() -> None:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+        with self.log_path.open("ab" if is_log_kept else "wb") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=end_with_parent,  # It only makes two system calls, whatever threads there are.
+            )
 
     def _living(self) -> list[psutil.Process]:
         own = psutil.Process().children(recursive=True)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from serve_app.front.asking import any_certificate, read_ray_token
 
 _DASHBOARD = re.compile(rb"dashboard at.*?(https?://[\w.:-]+)")
+_NODE_FAILED = re.compile(rb'ray/_private/node\.py", line \d+, in __init__')
 _TIMEOUT_S = 2.0
 
 Phase = Literal["starting", "ready", "failed"]
@@ -64,6 +65,15 @@ class ReadinessProbe:
             return None
         applications = json.loads(answered[1]).get("applications") or {}
         return next(iter(applications.values()), None)
+
+
+def ray_has_failed(log_path: Path) -> bool:
+    """Return whether Ray's own node did not start, as its traceback in the log says.
+
+    On a busy machine a part of it may not be ready in the 15 to 30 seconds that Ray gives it, which no setting changes
+    (ray issue 62883).
+    """
+    return _NODE_FAILED.search(log_path.read_bytes()) is not None
 
 
 def _get(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes] | None:

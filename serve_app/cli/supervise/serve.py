@@ -41,7 +41,7 @@ from serve_app.cli.supervise.ports import (
     is_free,
 )
 from serve_app.cli.supervise.process_tree import ProcessTree, abandoned_processes, end_processes, serve_command
-from serve_app.cli.supervise.readiness import Progress, ReadinessProbe
+from serve_app.cli.supervise.readiness import Progress, ReadinessProbe, ray_has_failed
 from serve_app.cli.supervise.welcome import render_welcome
 from serve_app.config import ServiceConfig, check_file
 from serve_app.front.certificate import CertificateFailed, write_copies
@@ -306,8 +306,15 @@ def _wait_until_ready(
     probe = ReadinessProbe(plan.url, tree.log_path)
     started = time.monotonic()
     shown = ""
+    is_again = False
     with console.status("Starting") as status:
-        while tree.exit_status is None and not received:
+        while not received:
+            if tree.exit_status is not None:
+                if is_again or not ray_has_failed(tree.log_path):
+                    break
+                console.print("Ray's node did not start in the time that Ray gives it. It is started once more.")
+                tree.start_again()
+                is_again = True
             front.keep()
             progress = probe.look()
             if progress.phase != "starting":
