@@ -65,9 +65,6 @@ from serve_app.telemetry.ray_metrics import ClusterMetrics
 from serve_app.telemetry.regions import RegionWatcher
 from serve_app.telemetry.tracing import Tracer
 
-_NO_DIGEST = bytes(32)
-"""The digest of no key: any shows whether the gatekeeper answers."""
-
 
 @dataclass(frozen=True, slots=True)
 class Wired:
@@ -168,7 +165,7 @@ async def wire(
         {
             "database": partial(database.read_at_once, lambda connection: connection.execute(select(1))),
             "object store": partial(objects.read, MARKER_KEY, 0, 1),
-            "gatekeeper": partial(transport.identify, _NO_DIGEST),
+            "gatekeeper": transport.shares,
         },
         lambda: {engine.card.id: engine.num_moved for engine in engines},
         cluster_metrics,

@@ -48,7 +48,7 @@ class Quota:
 
 
 class GatekeeperUnavailable(Exception):
-    """The gatekeeper is away and the key is not cached; trying again in a second may help."""
+    """Nobody can tell at the moment whether there is such a key; trying again in a second may help."""
 
 
 class Gatekeeper(Protocol):
@@ -58,8 +58,12 @@ class Gatekeeper(Protocol):
         """Return the holder of a secret; None if it is unknown, revoked or expired.
 
         Raises:
-            GatekeeperUnavailable: the secret is not in this process's cache and the gatekeeper does not answer.
+            GatekeeperUnavailable: the secret is not in this process's cache, and whoever could look it up is away.
         """
+        ...
+
+    async def can_check_keys(self) -> bool:
+        """Return whether keys that were in use before can be checked: by the gatekeeper, or without it."""
         ...
 
     def digest(self, secret: str) -> bytes:

@@ -21,7 +21,7 @@ from deployments.config import ConfigError
 from deployments.limits.core import GatekeeperCore
 from deployments.limits.journal import FileJournal
 from deployments.limits.keyring import Keyring
-from deployments.limits.messages import Identified, Stopping, SyncReply, SyncRequest, TransportDown
+from deployments.limits.messages import Identified, KeysUnread, Stopping, SyncReply, SyncRequest, TransportDown
 from deployments.limits.regions.core import RegionCore
 from deployments.limits.regions.link import RegionClient, RegionLink
 from deployments.limits.regions.messages import parse_request, render
@@ -70,6 +70,7 @@ class GatekeeperProcess:
         self._journal: FileJournal | None = None
         self._database: Database | None = None
         self._next_look_at = 0.0
+        self._can_look = True
         self._next_catch_up_at = 0.0
         self._saving = asyncio.Lock()
         self._records: deque[tuple[str, int, RequestRecord]] = deque()
@@ -84,7 +85,11 @@ class GatekeeperProcess:
             logger.warning("The database does not answer; the gatekeeper goes on trying.")
 
     def identify(self, digest: bytes) -> Identified:
-        """Return the holder of a digest; for an unknown one, read changes of keys first, at most ten times a second."""
+        """Return the holder of a digest; for an unknown one, read changes of keys first, at most ten times a second.
+
+        Raises:
+            KeysUnread: it is unknown, and the database does not answer.
+        """
         core = self._ready()
         identified = core.identify(digest)
         if identified.principal is None:
@@ -94,6 +99,8 @@ class GatekeeperProcess:
                 # After the look, which may cross an ocean: made-up secrets must leave time for others.
                 self._next_look_at = max(self._next_look_at, time.monotonic() + _LOOK_INTERVAL_S)
             identified = core.identify(digest)._replace(is_certain=is_certain)
+            if identified.principal is None and not self._can_look:
+                raise KeysUnread("The key may be new, and the database does not answer.")
         return identified
 
     def sync(self, request: SyncRequest) -> SyncReply:
@@ -165,6 +172,7 @@ class GatekeeperProcess:
         try:
             self._background.run(self._poll_keys(), timeout_s=_LOOK_TIMEOUT_S)
         except Exception as error:  # The background poll tries again and logs the cause.
+            self._can_look = False
             self._next_look_at = time.monotonic() + _LOOK_PAUSE_S
             logger.debug("Keys could not be refreshed: %s", type(error).__name__)
             return False
@@ -218,6 +226,7 @@ class GatekeeperProcess:
     async def _poll_keys(self) -> None:
         core = self._ready()
         revision, changed = await self._store.changes_since(core.keyring.revision)
+        self._can_look = True
         if revision != core.keyring.revision:
             core.apply_keys(revision, changed)
 

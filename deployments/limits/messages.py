@@ -22,6 +22,10 @@ class Stopping(TransportDown):
     """The gatekeeper answered that it is about to stop, for another to start. The call had no effect."""
 
 
+class KeysUnread(TransportDown):
+    """The gatekeeper answered that it does not know a key and cannot look for it: nobody may say that there is none."""
+
+
 class Identified(NamedTuple):
     """The holder of a digest as of `revision`; None if there is none.
 

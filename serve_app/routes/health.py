@@ -6,11 +6,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from deployments.limits.contract import GatekeeperUnavailable
 from serve_app.routes.access import json_response, services_of
 from serve_app.routes.contract import answers
 
-_PROBE_SECRET = "sk-manta-readiness-probe"  # noqa: S105 - names no key; any secret shows whether the gatekeeper answers.
 _PROBE_TIMEOUT_S = 2.0
 
 
@@ -22,11 +20,11 @@ async def report_liveness(request: Request) -> Response:
 
 @answers(dict[str, Any], statuses=(200, 503), needs_key=False)
 async def report_readiness(request: Request) -> Response:
-    """Say whether requests can be served: 200 when the gatekeeper answers and a model can, else 503."""
+    """Say whether requests can be served: 200 when keys can be checked and a model can answer, else 503."""
     services = services_of(request)
     startup = services.startup
     checks = {
-        "gatekeeper": await _gatekeeper_answers(request),
+        "gatekeeper": await _can_check_keys(request),
         "models": bool(services.directory.cards()) and startup.is_ready,
     }
     is_ready = all(checks.values())
@@ -40,13 +38,12 @@ async def report_health(request: Request) -> Response:
     return await report_readiness(request)
 
 
-async def _gatekeeper_answers(request: Request) -> bool:
+async def _can_check_keys(request: Request) -> bool:
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
-            await services_of(request).gatekeeper.identify(_PROBE_SECRET)
-    except (GatekeeperUnavailable, TimeoutError):
+            return await services_of(request).gatekeeper.can_check_keys()
+    except TimeoutError:
         return False
-    return True
 
 
 @answers(str, media_type="text/plain", needs_key=False)

@@ -54,6 +54,9 @@ class MemoryGatekeeper:
         self._identified[secret] = principal
         return principal
 
+    async def can_check_keys(self) -> bool:
+        return not self.unavailable
+
     def digest(self, secret: str) -> bytes:
         return digest_of(secret, self.pepper)
 

@@ -67,10 +67,15 @@ class GatekeeperClient:
         """Return the holder of a secret; None if it is unknown, revoked or expired.
 
         Raises:
-            GatekeeperUnavailable: the gatekeeper has been away for too long, or it is away and so is the database, and
-                the key is not cached.
+            GatekeeperUnavailable: the gatekeeper has been away for too long; or the key is not cached, the gatekeeper
+                is away or does not know it, and the database is away.
         """
         return await self.identify_digest(self._keys.digest(secret)) if can_be_secret(secret) else None
+
+    async def can_check_keys(self) -> bool:
+        """Return whether the gatekeeper answers; without it, whether the database does."""
+        await self._sync_loop.sync()
+        return self._sync_loop.away_since is None or await self._keys.can_read_stored()
 
     def digest(self, secret: str) -> bytes:
         """Return the 32 bytes under which a secret is known; they do not tell it."""

@@ -14,6 +14,7 @@ from deployments.state.identity.principal import Principal
 
 TRUST_S = 0.6
 RETRY_S = 0.05
+_MAX_RETRY_S = 0.4
 AWAY_AFTER_S = 1.4
 """After how many seconds without an answer the gatekeeper counts as away. Requests wait so long; a gatekeeper that was
 killed is back sooner, one whose node was lost is not."""
@@ -24,6 +25,8 @@ _LOOKS = 4
 _LOOK_AGAIN_S = 0.1
 _MAX_UNKNOWN = 10_000
 _MAX_KNOWN = 100_000
+_NO_DIGEST = bytes(32)
+"""The digest of no key: any shows whether keys can be read."""
 
 
 class StoredKeys(Protocol):
@@ -103,6 +106,10 @@ class KeyCache:
             look.add_done_callback(lambda _: self._looking.pop(digest, None))
         return await asyncio.shield(look)
 
+    async def can_read_stored(self) -> bool:
+        """Return whether the database answers."""
+        return await self._find_stored(_NO_DIGEST) is not None
+
     async def _look_up(self, digest: bytes, timeout_s: float, is_away: bool) -> Principal | None:
         stored = await self._find_stored(digest) if is_away else None
         return self._take(digest, stored or await self._ask(digest, timeout_s))
@@ -112,7 +119,7 @@ class KeyCache:
 
     async def _ask(self, digest: bytes, timeout_s: float) -> Identified:
         deadline = self._clock() + timeout_s
-        num_looks = 0
+        num_looks, retry_s = 0, RETRY_S
         while True:
             try:
                 identified = await self._transport.identify(digest)
@@ -120,9 +127,11 @@ class KeyCache:
                 stored = await self._find_stored(digest)
                 if stored is not None:
                     return stored
-                if self._clock() >= deadline:
-                    raise GatekeeperUnavailable("The gatekeeper is away and the API key is not known here.") from None
-                await self._sleep(RETRY_S)
+                left_s = deadline - self._clock()
+                if left_s <= 0:
+                    raise GatekeeperUnavailable("Nobody can tell at the moment whether there is this key.") from None
+                await self._sleep(min(retry_s, left_s))
+                retry_s = min(2 * retry_s, _MAX_RETRY_S)  # Made-up secrets must leave time for others.
                 continue
             num_looks += 1
             if not identified.is_certain and num_looks < _LOOKS:

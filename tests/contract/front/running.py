@@ -82,6 +82,10 @@ class RunningFront:
         """Return the ports in the table that was saved."""
         return {address.port for address in load_table(self.settings.table_path)[0].addresses()}
 
+    def saved_as_up(self) -> set[int]:
+        """Return the ports of those that are up by the table that was saved."""
+        return {server.address.port for server in load_table(self.settings.table_path)[0].servers() if server.is_up}
+
     def pid_of(self, number: int) -> int:
         """Return the id of a HAProxy process that lives; 0 while there is none."""
         try:

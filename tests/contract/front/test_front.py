@@ -105,7 +105,8 @@ async def test_haproxy_that_is_started_anew_asks_none_of_the_many_replicas_that_
         async with replicas(*ports[1:]):
             await front.knows(*ports)
         await front.knows(living.port)
-        await eventually(lambda: front.saved() == {*ports})
+        await eventually(lambda: front.saved_as_up() == {living.port})  # The agent's next round writes it down.
+        assert front.saved() == {*ports}
         async with Load(front) as load:
             for number in [*range(NUM_PROXIES)] * 3:
                 killed = front.pid_of(number)

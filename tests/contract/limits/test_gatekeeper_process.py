@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
-from deployments.limits.contract import Granted
+from deployments.limits.client.stored_keys import StoredKeys
+from deployments.limits.contract import GatekeeperUnavailable, Granted
 from deployments.limits.gatekeeper import GatekeeperProcess, Intervals, fingerprint
 from deployments.limits.messages import Ask, Posting, Stopping, SyncReply, SyncRequest, TransportDown
 from deployments.state.config import ResolvedState
@@ -117,6 +118,39 @@ async def test_a_key_is_accepted_far_from_the_primary_as_soon_as_it_is_made(post
         assert num_looks <= 1 + took_s / (0.1 + 0.15)
         await asyncio.to_thread(gatekeeper.stop)
         await database.close()
+
+
+async def test_a_key_that_nobody_can_look_for_is_not_said_to_be_unknown(postgres_url: str, tmp_path: Path) -> None:
+    async with far_away(postgres_url) as (url, server):
+        state = resolved(url, tmp_path / "state")
+        gatekeeper = await asyncio.to_thread(GatekeeperProcess, state)
+        near, far = await connect(postgres_url), await connect(url)
+        store, stored_keys = KeyStore(near, state.pepper), StoredKeys(KeyStore(far, state.pepper))
+        transport = DirectTransport(gatekeeper)
+        client = GatekeeperClient(transport, state.pepper, stored_keys=stored_keys, background=False)
+        _, known = await store.create(NewKey())
+        assert await client.identify(known) is not None
+        server.link.clear()
+        _, new = await store.create(NewKey())
+        assert await asyncio.gather(_found(client, new), _found(client, "sk-manta-made-up")) == ["nobody can tell"] * 2
+        other = GatekeeperClient(transport, state.pepper, stored_keys=stored_keys, background=False)
+        assert await other.identify(known) is not None
+        assert await other.can_check_keys()
+        server.link.set()
+        async with asyncio.timeout(30):
+            while await _found(client, new) != "found":  # noqa: ASYNC110 - what is awaited is in a thread.
+                await asyncio.sleep(0.1)
+        assert await _found(client, "sk-manta-made-up") == "none"
+        await asyncio.to_thread(gatekeeper.stop)
+        await near.close()
+        await far.close()
+
+
+async def _found(client: GatekeeperClient, secret: str) -> str:
+    try:
+        return "none" if await client.identify(secret) is None else "found"
+    except GatekeeperUnavailable:
+        return "nobody can tell"
 
 
 async def test_the_account_is_exact_after_a_kill(service: Service) -> None:

@@ -66,6 +66,7 @@ async def world(database_url: str, tmp_path: Path) -> AsyncIterator[World]:
 async def test_a_key_that_no_replica_knows_is_accepted_from_the_database(world: World) -> None:
     key, secret = await world.keys.create(NewKey())
     assert await world.let_in(secret) == key.key_id
+    assert await world.client.can_check_keys()
 
 
 async def test_the_database_refuses_what_the_gatekeeper_would(world: World) -> None:
@@ -114,6 +115,7 @@ async def test_without_the_database_a_key_that_nobody_knows_is_unavailable(world
     world.keys.find = _fail  # type: ignore[method-assign]  # A closed SQLite engine would open its file again.
     with pytest.raises(GatekeeperUnavailable):
         await world.let_in(secret)
+    assert not await world.client.can_check_keys()
 
 
 async def _fail(digest: bytes) -> tuple[int, None]:

@@ -8,11 +8,16 @@ from sqlalchemy.engine import make_url
 
 
 class FarServer:
-    """What a proxy has carried. `num_trips` counts how often a client spoke that had been spoken to before."""
+    """What a proxy has carried. `num_trips` counts how often a client spoke that had been spoken to before.
+
+    While `link` is cleared nothing is carried; it comes later, as over a network that loses packets.
+    """
 
     def __init__(self, port: int, one_way_s: float) -> None:
         self.num_trips = 0
         self.num_connections = 0
+        self.link = asyncio.Event()
+        self.link.set()
         self._port = port
         self._one_way_s = one_way_s
         self._carrying: set[asyncio.Task[None]] = set()
@@ -50,6 +55,7 @@ class FarServer:
             except ConnectionError:
                 data = b""
             await asyncio.sleep(self._one_way_s)
+            await self.link.wait()
             await carried(data)
 
     @staticmethod

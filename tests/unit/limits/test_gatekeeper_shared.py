@@ -176,6 +176,12 @@ async def test_keys_do_not_share_their_minute(subject: Subject) -> None:
     assert isinstance(await subject.gatekeeper.admit(large), Granted)
 
 
+async def test_keys_can_be_checked_until_the_gatekeeper_is_away(subject: Subject) -> None:
+    assert await subject.gatekeeper.can_check_keys()
+    subject.go_away()
+    assert not await subject.gatekeeper.can_check_keys()
+
+
 async def test_a_key_that_was_seen_is_known_while_the_gatekeeper_is_away(subject: Subject) -> None:
     await identified(subject, "small")
     subject.go_away()

@@ -76,10 +76,10 @@ async def test_readiness_wants_a_model_that_can_answer_and_counts_those_that_sta
 
 
 async def test_readiness_does_not_wait_for_ever(http, world, monkeypatch):
-    async def hang(secret):
+    async def hang():
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(world.gatekeeper, "identify", hang)
+    monkeypatch.setattr(world.gatekeeper, "can_check_keys", hang)
     monkeypatch.setattr(health, "_PROBE_TIMEOUT_S", 0.01)
     assert (await http.get("/readyz")).status_code == 503
 
