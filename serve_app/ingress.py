@@ -20,6 +20,7 @@ from serve_app.asgi import create_asgi_app
 from serve_app.config import ServiceConfig
 from serve_app.front.door import FrontDoor
 from serve_app.front.limits_door import LimitsDoor
+from serve_app.http.keep_alive import end_timers_of_lost_connections
 from serve_app.http.request_ids import OwnRequestIds
 from serve_app.telemetry.log import log_to
 from serve_app.wiring import wire
@@ -55,6 +56,7 @@ class Ingress:
         `batch_handles` are those of the models that have replicas of their own for batches.
         """
         keep_handlers_open()
+        end_timers_of_lost_connections()
         await asyncio.to_thread(start_gatekeeper, state)
         wake_batches = await asyncio.to_thread(coordinator.start, {**handles, **batch_handles}, tools)
         self._wired = await wire(config, state, handles, tools, wake_batches)
