@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +66,14 @@ class Replica:
     replica_id: str
     pid: int
     state: str
+
+
+def staying(replicas: Iterable[Replica]) -> set[str]:
+    """Return the ids of the replicas that were not told to leave.
+
+    Whoever waits for one to leave asks who stays: on a busy machine it may come to its end between two looks.
+    """
+    return {replica.replica_id for replica in replicas if replica.state != "STOPPING"}
 
 
 def eventually(look: Callable[[], T], timeout_s: float, what: str, every_s: float = 0.25) -> T:

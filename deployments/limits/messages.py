@@ -23,7 +23,7 @@ class Stopping(TransportDown):
 
 
 class KeysUnread(TransportDown):
-    """The gatekeeper answered that it does not know a key and cannot look for it: nobody may say that there is none."""
+    """The gatekeeper does not know the key and cannot read the database. The key may exist."""
 
 
 class Identified(NamedTuple):

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from openai import APIStatusError, AsyncOpenAI
 
-from tests.service import LONG, SMALL, Replica, Service, eventually, is_living
+from tests.service import LONG, SMALL, Replica, Service, eventually, is_living, staying
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
 
@@ -119,9 +119,7 @@ async def test_load_brings_replicas_full_queues_say_so_and_streams_outlive_the_w
     deadline = time.monotonic() + SCALE_S
     while not is_shrinking.is_set():
         replicas = await asyncio.to_thread(service.replicas, SMALL)
-        staying = {replica.replica_id for replica in replicas if replica.state != "STOPPING"}
-        # On a busy machine it may have come to its end between two looks.
-        if (replicas and grown - staying) or time.monotonic() > deadline:
+        if (replicas and grown - staying(replicas)) or time.monotonic() > deadline:
             is_shrinking.set()
         await asyncio.sleep(0.3)
     assert time.monotonic() < deadline, "no replica leaves"

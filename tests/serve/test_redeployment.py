@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from openai import OpenAI
 
-from tests.service import CHAT, SMALL, Service, eventually
+from tests.service import CHAT, SMALL, Service, eventually, staying
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(900)]
 
@@ -52,9 +52,8 @@ def test_streams_finish_and_requests_go_on_while_everything_is_replaced(
     def is_replaced() -> bool:
         nonlocal were_open
         now = {name: service.replicas(name) for name in before}
-        staying = {one.replica_id for ones in now.values() for one in ones if one.state != "STOPPING"}
-        # On a busy machine one may have come to its end between two looks.
-        if not is_leaving.is_set() and all(now.values()) and (before[SMALL] | before[CHAT]) - staying:
+        are_leaving = all(now.values()) and any(before[name] - staying(now[name]) for name in (SMALL, CHAT))
+        if not is_leaving.is_set() and are_leaving:
             were_open = sum(not stream.done() for stream in streams)
             is_leaving.set()
         return all(ones and not {one.replica_id for one in ones} & before[name] for name, ones in now.items())

@@ -19,6 +19,7 @@ from deployments.state.identity.keys import NewKey
 from deployments.state.identity.principal import Principal
 from tests.contract.state.far_server import far_away
 from tests.contract.state.processes import DirectTransport, kill, resolved, start
+from tests.waiting import eventually
 
 
 @dataclass
@@ -137,9 +138,11 @@ async def test_a_key_that_nobody_can_look_for_is_not_said_to_be_unknown(postgres
         assert await other.identify(known) is not None
         assert await other.can_check_keys()
         server.link.set()
-        async with asyncio.timeout(30):
-            while await _found(client, new) != "found":  # noqa: ASYNC110 - what is awaited is in a thread.
-                await asyncio.sleep(0.1)
+
+        async def is_found() -> bool:
+            return await _found(client, new) == "found"
+
+        await eventually(is_found)
         assert await _found(client, "sk-manta-made-up") == "none"
         await asyncio.to_thread(gatekeeper.stop)
         await near.close()

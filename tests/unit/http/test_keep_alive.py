@@ -5,6 +5,7 @@ import gc
 import socket
 import struct
 import weakref
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -50,9 +51,8 @@ async def num_held(wait_s: float) -> int:
     for _ in range(NUM_REQUESTS):
         await ask_and_reset(port)
     await eventually(lambda: len(held) == NUM_REQUESTS and not server.server_state.connections)
-    deadline = asyncio.get_running_loop().time() + wait_s
-    while _num_alive(held) and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - the collector's work.
-        await asyncio.sleep(0.05)
+    with suppress(TimeoutError):
+        await eventually(lambda: not _num_alive(held), wait_s)
     server.should_exit = True
     await serving
     return _num_alive(held)
