@@ -32,6 +32,7 @@ from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
 from tests.ports import free_port
+from tests.serve.gatekeepers import answering_gatekeeper
 
 pytestmark = pytest.mark.serve
 
@@ -77,7 +78,7 @@ def pid_of(actor: ray.actor.ActorHandle) -> int:
 async def gatekeeping(ray_cluster: None, tmp_path: Path) -> AsyncIterator[Gatekeeping]:
     state = resolve_state(StateConfig(state_dir=tmp_path), {})
     database = await connect(state.database_url)
-    actor = await asyncio.to_thread(start_gatekeeper, state, NAME)
+    actor = await answering_gatekeeper(state, NAME)
     yield Gatekeeping(state, KeyStore(database, state.pepper), UsageStore(database), actor, database)
     await asyncio.to_thread(stop_gatekeeper, NAME)
     await database.close()
@@ -227,7 +228,7 @@ async def test_other_regions_are_answered_through_the_actor(ray_cluster: None, t
     name = "gatekeeper-of-a-region"
     here = ResolvedRegion("us", {"asia": f"http://127.0.0.1:{free_port()}"})
     state = replace(resolve_state(StateConfig(state_dir=tmp_path), {}), region=here)
-    await asyncio.to_thread(start_gatekeeper, state, name)
+    await answering_gatekeeper(state, name)
     try:
         transport = RayTransport(name)
         request = LoanRequest(["asia", "us"], "asia", "asia:1", "", 1, 2.0, [], [], {})

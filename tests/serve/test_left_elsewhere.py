@@ -10,13 +10,14 @@ import pytest
 import ray
 
 from deployments.limits import left_elsewhere
-from deployments.limits.actor import start_gatekeeper, stop_gatekeeper
+from deployments.limits.actor import stop_gatekeeper
 from deployments.limits.client.record_journal import RecordJournal
 from deployments.limits.left_elsewhere import LeftElsewhere
 from deployments.state.config import StateConfig, resolve_state
 from deployments.state.database.connection import connect
 from deployments.state.usage.store import UsageStore
 from tests.contract.state.records import record
+from tests.serve.gatekeepers import answering_gatekeeper
 
 pytestmark = pytest.mark.serve
 
@@ -52,7 +53,7 @@ class Node:
 async def node(ray_cluster: None, tmp_path: Path) -> AsyncIterator[Node]:
     state = resolve_state(StateConfig(state_dir=tmp_path), {})
     database = await connect(state.database_url)
-    await asyncio.to_thread(start_gatekeeper, state, NAME)
+    await answering_gatekeeper(state, NAME)
     node = Node(tmp_path / "records", UsageStore(database))
     node.leave_records()
     yield node

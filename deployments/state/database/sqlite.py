@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -89,7 +89,10 @@ def create_sqlite(path: Path) -> None:
     The file remembers that it has a log. One process at a time: of two that turn it on, SQLite refuses one at once.
     """
     with migration_lock(path):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        # Only a new file is opened by hand. To close one gives up the locks that SQLite holds on it in this process:
+        # another process may then delete the log that is still written to (sqlite.org/howtocorrupt.html, 2.2).
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(_BUSY_TIMEOUT)
             connection.execute("PRAGMA journal_mode=WAL")

@@ -34,6 +34,7 @@ from deployments.state.database.sqlite import create_sqlite
 from deployments.state.database.tables import metadata
 from tests.contract.state.postgres import PostgresServer
 
+PROJECT = Path(__file__).parents[3]
 MIGRATIONS = Path(database_module.__file__).parent / "migrations"
 
 
@@ -96,8 +97,7 @@ def test_several_processes_may_start_at_once(database_url: str) -> None:
         "sys.stdin.read()\n"
         "asyncio.run(main())\n"
     )
-    root = Path(__file__).parents[3]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     pipe = subprocess.PIPE
     with ExitStack() as running:
         processes = [
@@ -127,6 +127,40 @@ def test_many_that_create_a_file_at_once_wait_for_each_other(tmp_path: Path) -> 
     with ThreadPoolExecutor(6) as threads:
         for _ in threads.map(create, range(300)):
             pass
+
+
+async def test_a_process_that_opens_a_file_again_keeps_its_locks(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'manta.db'}"
+    first = await connect(url)
+    await count_up(first)
+    await (await connect(url)).close()
+    assert await value_elsewhere(url) == 1  # The other process does not take itself for the last, and leaves the log.
+    await count_up(first)
+    assert await value_elsewhere(url) == 2
+    await first.close()
+
+
+async def count_up(database: Database) -> None:
+    async with database.write() as connection:
+        await connection.execute(text("UPDATE revisions SET value = value + 1"))
+
+
+async def value_elsewhere(url: str) -> int:
+    """Return the value that another process reads, which opens the database and closes it."""
+    code = (
+        "import asyncio, sys\n"
+        "from sqlalchemy import text\n"
+        "from deployments.state.database.connection import connect\n"
+        "async def main():\n"
+        "    database = await connect(sys.argv[1])\n"
+        "    async with database.read() as connection:\n"
+        "        print(await connection.scalar(text('SELECT value FROM revisions')))\n"
+        "    await database.close()\n"
+        "asyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", code, url]
+    asked = await asyncio.to_thread(subprocess.run, command, stdout=subprocess.PIPE, check=True, cwd=PROJECT)
+    return int(asked.stdout)
 
 
 async def test_a_database_of_a_newer_version_is_refused(database_url: str) -> None:
