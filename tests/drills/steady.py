@@ -70,10 +70,14 @@ def sample_all(stage: Stage, samples: dict[str, list[Sample]], now: float) -> No
 
 
 def trend_of(name: str, samples: Sequence[Sample], settled_s: float) -> Trend:
-    """Return the trend of a process by least squares, of the samples after the settling."""
+    """Return the trend of a process by least squares, of the samples after the settling.
+
+    Open files are counted where they are fewest in each half: clients' connections come and go, and what is never
+    closed raises that count too.
+    """
     kept = [sample for sample in samples if sample.at >= settled_s]
     half = len(kept) // 2
-    files = [max(sample.open_files for sample in part) for part in (kept[:half], kept[half:])]
+    files = [min(sample.open_files for sample in part) for part in (kept[:half], kept[half:])]
     slope = slope_of([sample.at for sample in kept], [sample.resident_mb for sample in kept])
     return Trend(name, kept[0].resident_mb, kept[-1].resident_mb, slope * 3600, files[1] - files[0])
 

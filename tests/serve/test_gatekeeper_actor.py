@@ -216,6 +216,7 @@ class GatekeeperBefore:
 async def test_a_gatekeeper_of_the_version_before_takes_records_with_more_fields(ray_cluster: None) -> None:
     name = "gatekeeper-of-the-version-before"
     actor = GatekeeperBefore.options(name=name, namespace=NAMESPACE).remote()  # type: ignore[attr-defined]
+    await actor.record.remote("client", 0, [])  # It has started.
     log = ShippedRequestLog(RayTransport(name), background=False)
     usual = ("req_1", time.time(), "key_1", "acme", "free", "POST", "/v1/responses", "m", 200, None, False, 3, 2, 0)
     log.record(RequestRecord(*usual, None, 0.1, web_search_calls=2))

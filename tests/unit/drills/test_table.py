@@ -111,6 +111,8 @@ def test_memory_that_grows_and_files_that_stay_open_are_seen() -> None:
     assert (round(trend.mb_per_hour, 6), trend.more_files, trend.is_growing) == (5.0, 1, True)
     still = trend_of("p", [Sample(at, 100.0, 10) for at in range(0, 100, 10)], settled_s=20)
     assert (still.mb_per_hour, still.is_growing) == (0.0, False)
+    busy = [Sample(at, 100.0, 10 + at // 10 % 3 * (at > 50)) for at in range(0, 100, 10)]
+    assert trend_of("p", busy, settled_s=20).more_files == 0
 
 
 def test_connections_are_those_that_came_to_a_process() -> None:
