@@ -7,7 +7,7 @@ import ray
 from deployments.limits.actor import RayTransport, start_gatekeeper
 from deployments.limits.messages import TransportDown
 from deployments.state.config import ResolvedState
-from deployments.state.database.connection import connect
+from tests.waiting import eventually
 
 
 async def answering_gatekeeper(state: ResolvedState, name: str) -> ray.actor.ActorHandle:
@@ -15,16 +15,15 @@ async def answering_gatekeeper(state: ResolvedState, name: str) -> ray.actor.Act
 
     On a busy machine its first answer may take longer than requests wait for one.
     """
-    await (await connect(state.database_url)).close()  # It finds its tables.
     handle = await asyncio.to_thread(start_gatekeeper, state, name)
     transport = RayTransport(name)
-    try:
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    await transport.refresh_keys()
-                    return handle
-                except TransportDown:
-                    await asyncio.sleep(0.1)
-    finally:
-        transport.close()
+
+    async def answers() -> bool:
+        try:
+            await transport.refresh_keys()
+        except TransportDown:
+            return False
+        return True
+
+    await eventually(answers, 60)
+    return handle

@@ -34,7 +34,6 @@ from deployments.state.database.sqlite import create_sqlite
 from deployments.state.database.tables import metadata
 from tests.contract.state.postgres import PostgresServer
 
-PROJECT = Path(__file__).parents[3]
 MIGRATIONS = Path(database_module.__file__).parent / "migrations"
 
 
@@ -77,8 +76,7 @@ def test_the_head_is_what_alembic_takes_for_it() -> None:
 async def test_opening_again_changes_nothing(database_url: str) -> None:
     for _ in range(2):
         database = await connect(database_url)
-        async with database.write() as connection:
-            await connection.execute(text("UPDATE revisions SET value = value + 1"))
+        await count_up(database)
         await database.close()
     database = await connect(database_url)
     async with database.read() as connection:
@@ -97,7 +95,8 @@ def test_several_processes_may_start_at_once(database_url: str) -> None:
         "sys.stdin.read()\n"
         "asyncio.run(main())\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
     pipe = subprocess.PIPE
     with ExitStack() as running:
         processes = [
@@ -130,13 +129,14 @@ def test_many_that_create_a_file_at_once_wait_for_each_other(tmp_path: Path) -> 
 
 
 async def test_a_process_that_opens_a_file_again_keeps_its_locks(tmp_path: Path) -> None:
-    url = f"sqlite+aiosqlite:///{tmp_path / 'manta.db'}"
+    path = tmp_path / "manta.db"
+    url = f"sqlite+aiosqlite:///{path}"
     first = await connect(url)
     await count_up(first)
     await (await connect(url)).close()
-    assert await value_elsewhere(url) == 1  # The other process does not take itself for the last, and leaves the log.
+    assert await value_elsewhere(path) == 1  # The other process does not take itself for the last, and leaves the log.
     await count_up(first)
-    assert await value_elsewhere(url) == 2
+    assert await value_elsewhere(path) == 2
     await first.close()
 
 
@@ -145,22 +145,16 @@ async def count_up(database: Database) -> None:
         await connection.execute(text("UPDATE revisions SET value = value + 1"))
 
 
-async def value_elsewhere(url: str) -> int:
-    """Return the value that another process reads, which opens the database and closes it."""
+async def value_elsewhere(path: Path) -> int:
+    """Return the value that another process reads, which opens the file and closes it."""
     code = (
-        "import asyncio, sys\n"
-        "from sqlalchemy import text\n"
-        "from deployments.state.database.connection import connect\n"
-        "async def main():\n"
-        "    database = await connect(sys.argv[1])\n"
-        "    async with database.read() as connection:\n"
-        "        print(await connection.scalar(text('SELECT value FROM revisions')))\n"
-        "    await database.close()\n"
-        "asyncio.run(main())\n"
+        "import sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1])\n"
+        "print(*connection.execute('SELECT value FROM revisions').fetchone())\n"
+        "connection.close()\n"
     )
-    command = [sys.executable, "-c", code, url]
-    asked = await asyncio.to_thread(subprocess.run, command, stdout=subprocess.PIPE, check=True, cwd=PROJECT)
-    return int(asked.stdout)
+    command = [sys.executable, "-c", code, str(path)]
+    return int(await asyncio.to_thread(subprocess.check_output, command))
 
 
 async def test_a_database_of_a_newer_version_is_refused(database_url: str) -> None:
