@@ -123,7 +123,7 @@ class SyncLoop:
         self._waiting.append(PendingAsk(state, ask, asyncio.get_running_loop().create_future()))
 
     async def sync(self) -> None:
-        """Wait for a sync that starts after this call."""
+        """Wait for a sync that starts after this call, or until the gatekeeper is found to be away."""
         done = asyncio.get_running_loop().create_future()
         self._syncing.append(done)
         self._start()
@@ -159,6 +159,8 @@ class SyncLoop:
                 try:
                     await self._sync_once()
                 finally:
+                    if self.away_since is not None:  # Whoever came during the try would wait for another.
+                        syncing, self._syncing = syncing + self._syncing, []
                     for done in syncing:
                         if not done.done():
                             done.set_result(None)

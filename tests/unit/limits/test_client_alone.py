@@ -61,6 +61,25 @@ async def test_nobody_waits_for_a_gatekeeper_that_says_that_it_stops() -> None:
     assert world.core.ledger.standing("key", world.clock()).used_requests == 10
 
 
+async def test_who_came_while_the_gatekeeper_was_tried_does_not_wait_for_another_try() -> None:
+    num_tries = []
+    for has_second in (False, True):
+        world, client, principal = await with_client(10)
+        world.is_down = True
+        world.clock.advance(1)
+        before = world.num_syncs
+        first = asyncio.create_task(client.identify(secret_of("key")))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert world.num_syncs > before
+        assert client.counts["times_away"] == 0
+        if has_second:
+            assert await client.identify(secret_of("key")) == principal
+        assert await first == principal
+        num_tries.append(world.num_syncs - before)
+    assert num_tries[0] == num_tries[1]
+
+
 async def test_what_was_granted_alone_is_told_when_the_gatekeeper_is_back() -> None:
     world, client, principal = await with_client(10, 1_000)
     world.is_down = True
