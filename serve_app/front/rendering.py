@@ -49,6 +49,9 @@ _HSTS = '    http-after-response set-header strict-transport-security "max-age=3
 # A replica that refuses a connection is left out at once, so that a request whose replicas have all died together
 # still reaches the last server: another region, or the place to wait.
 _OBSERVED = " observe layer4 error-limit 1 on-error mark-down"
+# A request that a dead replica refuses waits as long, too, before another one gets it (HAProxy's manual, `retries`).
+_CONNECT_MS = 500
+_HANDSHAKE_MS = 1000  # With TLS the replica itself takes part, and may be busy.
 _CORES_PER_THREAD = 4
 _MAX_THREADS = 4
 
@@ -64,7 +67,7 @@ global
 {script}
 defaults
     mode http
-    timeout connect 1s
+    timeout connect {connect_ms}ms
     timeout queue 1s
     timeout client 1h
     timeout server 1h
@@ -153,6 +156,7 @@ def render_config(
         threads=min(_MAX_THREADS, max(1, (os.cpu_count() or 1) // _CORES_PER_THREAD)),
         buffer_bytes=_BUFFER_BYTES,
         hot_bytes=_HOT_BUFFERS * _BUFFER_BYTES,
+        connect_ms=_CONNECT_MS if settings.ingress_tls is None else _HANDSHAKE_MS,
         receive_timeout_s=max(1, round(settings.receive_timeout_s)),
         error_files="\n".join(f"    errorfile {status} {path}" for status, path in answers.items()),
         bind=_render_bind(settings),

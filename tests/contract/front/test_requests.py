@@ -137,6 +137,22 @@ async def test_second_request_of_a_client_is_given_to_another_replica_too(
         assert (await http.post(CHAT, content=b"{}")).status_code == 200
 
 
+async def test_request_that_a_dead_replica_refuses_soon_goes_to_another(front: RunningFront) -> None:
+    async def ask() -> float:
+        async with httpx2.AsyncClient(base_url=front.url, timeout=30) as http:  # By either process of the front.
+            began = time.monotonic()
+            assert (await http.post(CHAT, content=b"{}")).status_code == 200
+            return time.monotonic() - began
+
+    async with replicas(*front.replica_ports[:2]) as (dying, staying):
+        await front.knows(dying.port, staying.port)
+        await dying.die()
+        waits_s = await asyncio.gather(*[ask() for _ in range(8)])
+        refused = [wait_s for wait_s in waits_s if wait_s > 0.4]
+        assert 0 < len(refused) < 8
+        assert min(refused) < 0.9
+
+
 async def test_stream_is_cut_at_once_when_its_replica_dies(front: RunningFront, http: httpx2.AsyncClient) -> None:
     async def begin(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\nfirst\n\r\n")
