@@ -36,7 +36,11 @@ def build(args: ServiceConfig) -> Application:
         max_ongoing_requests=config.ingress.max_ongoing_requests,
         max_surge_percent=100,  # New replicas start before old ones go.
         autoscaling_config=config.ingress.autoscaling_config,
-        ray_actor_options={"num_cpus": config.ingress.num_cpus},
+        ray_actor_options={
+            "num_cpus": config.ingress.num_cpus,
+            # By default the C library keeps a heap for each of many threads, and these never cease to grow.
+            "runtime_env": {"env_vars": {"MALLOC_ARENA_MAX": "1"}},
+        },
         graceful_shutdown_timeout_s=config.ingress.drain_s,
         logging_config={"enable_access_log": False},  # The request log says more, and is ours to keep free of content.
     )
