@@ -16,7 +16,9 @@ import httpx2
 import pytest
 import yaml
 
-from serve_app.front.rendering import MAX_REPEATED_BYTES
+from serve_app.front.rendering import MAIN, MAX_REPEATED_BYTES
+from serve_app.front.runtime import Runtime
+from serve_app.front.settings import NUM_PROXIES
 from tests.contract.front.replicas import Replica, Request, replicas, say_port, write
 from tests.contract.front.running import RunningFront, running_front
 from tests.waiting import eventually
@@ -146,6 +148,10 @@ async def test_request_that_a_dead_replica_refuses_soon_goes_to_another(front: R
 
     async with replicas(*front.replica_ports[:2]) as (dying, staying):
         await front.knows(dying.port, staying.port)
+        for number in range(NUM_PROXIES):  # A check must not find out before a request does.
+            runtime = Runtime(front.settings.socket_path(number))
+            slots = [slot for slot in runtime.slots(MAIN) if slot.address.port == dying.port]
+            runtime.send([f"disable health {MAIN}/{slot.name}" for slot in slots])
         await dying.die()
         waits_s = await asyncio.gather(*[ask() for _ in range(8)])
         refused = [wait_s for wait_s in waits_s if wait_s > 0.4]
