@@ -80,8 +80,7 @@ _INGRESS = Promise(may_fail="begun")
 _RAY = Promise(may_fail="ray", extra_wait_s=2.0)
 """The gatekeeper may have been there, too."""
 _NO_BREAK = Promise(extra_wait_s=3.0)
-_NODE = Promise(may_fail="node", extra_wait_s=3.1)
-"""Three seconds until a node that says nothing counts as gone, a tenth until a whole answer runs again elsewhere."""
+_NODE = Promise(may_fail="node", extra_wait_s=3.0)
 _ONLY_NODE = Promise(may_fail="only node", extra_wait_s=None)
 """A raylet ends when one of its agents does, and all of Ray on its node with it."""
 _HEAD = Promise(extra_wait_s=1.0)
