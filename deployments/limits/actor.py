@@ -20,7 +20,7 @@ from deployments.state.config import ResolvedState
 ACTOR_NAME = "manta-gatekeeper"
 _CALL_TIMEOUT_S = 2.0
 _SYNC_TIMEOUT_S = 0.7
-"""Less than the time after which the gatekeeper counts as away, so that one that is slow once is tried again."""
+"""Two tries fit into the time after which the gatekeeper counts as away."""
 _STOP_S = 15.0
 _NOTICE_S = 0.6
 """How long a gatekeeper that moves says so: every client with traffic syncs meanwhile, and then waits for nobody."""
