@@ -1,4 +1,4 @@
-"""`make drills`: runs the drills of `table.py`, prints the table and writes it into `results/`.
+"""`make drills`: runs the drills of `table.py`, prints the table. What was played so far is in `results/`.
 
     python -m tests.drills [--rounds 5] [--only PATTERN] [--quick] [--list]
     python -m tests.drills --chaos 30 --lines 20000
@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import count, groupby
@@ -49,6 +50,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder that the table is written into")
     options = parser.parse_args(arguments)
     options.rounds = options.rounds or (1 if options.quick else 5)
+    options.record = options.results / time.strftime("%Y-%m-%d-%H-%M", time.gmtime())
     options.command = f"make drills ARGS='{' '.join(arguments)}'"
     return options
 
@@ -68,8 +70,8 @@ def _cluster_of(drill: Drill) -> tuple[str, int, bool]:
     return drill.engine, drill.num_workers, drill.needs_former
 
 
-async def play_all(drills: Sequence[Drill], rounds: int, folder: Path, played: list[Played]) -> None:
-    """Play every drill so many times, in turns, each cluster after the other; adds the rounds to `played`."""
+async def play_all(drills: Sequence[Drill], rounds: int, folder: Path, keep: Callable[[Played], None]) -> None:
+    """Play every drill so many times, in turns, each cluster after the other; keeps each round once it is played."""
     for (engine, num_workers, needs_former), of_cluster in groupby(drills, _cluster_of):
         turns = deque(_turns(list(of_cluster), rounds))
         code = versions.unpack(folder / "code") if needs_former else ROOT
@@ -80,18 +82,18 @@ async def play_all(drills: Sequence[Drill], rounds: int, folder: Path, played: l
             cluster = Cluster(folder / f"{name}-{num_workers}-{number}", num_workers, engine, code)
             try:
                 await asyncio.to_thread(cluster.start)
-                await _play_turns(Stage(cluster), turns, played)
+                await _play_turns(Stage(cluster), turns, keep)
             finally:
                 await asyncio.to_thread(cluster.remove)
 
 
-async def _play_turns(stage: Stage, turns: deque[Drill], played: list[Played]) -> None:
+async def _play_turns(stage: Stage, turns: deque[Drill], keep: Callable[[Played], None]) -> None:
     """Play the drills until none is left, the service does not come to rest, or it has moved to another version."""
     await stage.warm_up()
     while turns and await stage.is_ready():
-        played.append(await stage.play(turns.popleft()))
-        print(describe_round(judge_all(played)[-1]), flush=True)
-        if played[-1].drill.needs_former:
+        drill = turns.popleft()
+        keep(await stage.play(drill))
+        if drill.needs_former:
             return
 
 
@@ -132,12 +134,19 @@ def run_drills(options: argparse.Namespace, folder: Path) -> int:
         left_out += [(drill.name, reason) for drill in drills if drill.needs_former]
         drills = [drill for drill in drills if not drill.needs_former]
     played: list[Played] = []
+
+    def keep(one: Played) -> None:
+        played.append(one)
+        verdicts = judge_all(played)
+        print(describe_round(verdicts[-1]), flush=True)
+        write_results(options.record, verdicts, options.command, left_out)
+
     try:
-        asyncio.run(play_all(drills, options.rounds, folder, played))
+        asyncio.run(play_all(drills, options.rounds, folder, keep))
     finally:
         verdicts = judge_all(played)
         print(render_table(verdicts, left_out))
-        print(write_results(options.results, verdicts, options.command, left_out))
+        print(options.record.with_suffix(".md"))
     return int(any(one.is_held and not one.is_green for one in verdicts))
 
 

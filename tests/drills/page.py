@@ -1,6 +1,7 @@
 """Puts runs into the page for operators: `python -m tests.drills.page tests/drills/results/RUN.json...`.
 
-Of a row that several runs have, the last run wins. Rows of the page that none of them has stay as they are.
+Of a row that several runs have, the rounds of all runs of the last commit count. Rows of the page that none of them has
+stay as they are.
 """
 
 import json
@@ -26,11 +27,14 @@ def fill(text: str, records: Sequence[Mapping[str, Any]]) -> str:
     """Return the page with the rows of these runs, each with its date and commit, and the last run's machine."""
     before, _, rest = text.partition(BEGIN)
     table, _, after = rest.partition(END)
-    rows = read_rows(table)
+    rows, rounds_of, commit_of = read_rows(table), dict[Key, list[Verdict]](), dict[Key, str]()
     for record in sorted(records, key=lambda one: str(one["machine"]["date"])):
         machine = record["machine"]
-        grouped = group(_as_listed(Verdict(**one)) for one in record["rounds"])
-        rows |= {key: f"{render_row(rounds)} {machine['date'][:16]}, {machine['commit']} |" for key, rounds in grouped}
+        for key, rounds in group(_as_listed(Verdict(**one)) for one in record["rounds"]):
+            if commit_of.get(key) != machine["commit"]:
+                commit_of[key], rounds_of[key] = machine["commit"], []
+            rounds_of[key] += rounds
+            rows[key] = f"{render_row(rounds_of[key])} {machine['date'][:16]}, {machine['commit']} |"
     lines = "\n".join(rows[key] for key in sorted(rows, key=_place))
     return f"{before}{BEGIN}\n{_HEAD}{lines}\n\nOn {machine['cpu']}, {machine['memory']}.\n\n{END}{after}"
 

@@ -1,7 +1,6 @@
 """The table of a run, and its record: `results/DATE.json` has every verdict, `results/DATE.md` the table."""
 
 import json
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -84,17 +83,15 @@ def _list(numbers: Iterable[int]) -> str:
     return str(found[0]) if len({*found}) == 1 else ", ".join(map(str, found))
 
 
-def write_results(folder: Path, verdicts: Sequence[Verdict], command: str, left_out: Sequence[tuple[str, str]]) -> Path:
-    """Write a run down in the folder; return the path of its table."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write_results(record: Path, verdicts: Sequence[Verdict], command: str, left_out: Sequence[tuple[str, str]]) -> None:
+    """Write what a run has played so far: every verdict into `record`.json, the table into `record`.md."""
+    record.parent.mkdir(parents=True, exist_ok=True)
     machine = describe_machine()
-    stem = folder / time.strftime("%Y-%m-%d-%H-%M", time.gmtime())
-    record = {"command": command, "machine": machine, "left_out": left_out, "rounds": [asdict(one) for one in verdicts]}
-    stem.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
+    rounds = [asdict(one) for one in verdicts]
+    text = json.dumps({"command": command, "machine": machine, "left_out": left_out, "rounds": rounds}, indent=1)
+    record.with_suffix(".json").write_text(text + "\n")
     about = ", ".join(f"{name} {value}" for name, value in machine.items())
-    text = f"`{command}`\n\n{about}\n\n{render_table(verdicts, left_out)}"
-    stem.with_suffix(".md").write_text(text)
-    return stem.with_suffix(".md")
+    record.with_suffix(".md").write_text(f"`{command}`\n\n{about}\n\n{render_table(verdicts, left_out)}")
 
 
 def describe_round(verdict: Verdict) -> str:

@@ -124,15 +124,15 @@ def test_connections_are_those_that_came_to_a_process() -> None:
             assert (client.getsockname()[1], port) not in accepted_by(os.getpid())
 
 
-def run_of(date: str, **fields: Any) -> dict[str, Any]:
-    machine = {"date": f"{date} UTC", "commit": "abc", "cpu": "2 cores", "memory": "25 GB"}
+def run_of(date: str, commit: str = "abc", **fields: Any) -> dict[str, Any]:
+    machine = {"date": f"{date} UTC", "commit": commit, "cpu": "2 cores", "memory": "25 GB"}
     return {"machine": machine, "rounds": [asdict(verdict(**fields))]}
 
 
-def test_page_has_the_last_run_of_each_row_in_the_order_of_the_drills() -> None:
+def test_page_has_the_last_commit_of_each_row_in_the_order_of_the_drills() -> None:
     first, second, third = DRILLS[0], DRILLS[1], DRILLS[-1]
     page = fill(f"before\n{BEGIN}{END}after\n", [run_of("2026-11-24 22:00", name=third.name, setting=third.setting)])
-    earlier = run_of("2026-11-24 23:00", name=first.name, setting=first.setting, failed=7)
+    earlier = run_of("2026-11-24 23:00", "former", name=first.name, setting=first.setting, failed=7)
     later = run_of("2026-11-24 23:30", name=first.name, setting=first.setting, failed=3)
     page = fill(page, [later, run_of("2026-11-24 23:10", name=second.name, setting=second.setting), earlier])
     page = fill(page, [run_of("2026-11-24 22:30", name="undisturbed", setting=first.setting)])
@@ -142,6 +142,12 @@ def test_page_has_the_last_run_of_each_row_in_the_order_of_the_drills() -> None:
     assert [row.split(" | ")[0][2:] for row in rows] == ["undisturbed", first.name, second.name, third.name]
     assert "| 9 | 3 |" in rows[1]
     assert rows[1].endswith("| 2026-11-24 23:30, abc |")
+
+
+def test_page_counts_the_rounds_of_all_runs_of_a_commit() -> None:
+    runs = [run_of(f"2026-11-24 22:0{failed}", failed=failed) for failed in (1, 3)]
+    page = fill(f"{BEGIN}{END}", runs)
+    assert "| 2 | 18 | 1, 3 |" in page
 
 
 def test_page_for_operators_has_a_place_for_the_table() -> None:
