@@ -20,7 +20,10 @@ from deployments.state.config import ResolvedState
 ACTOR_NAME = "manta-gatekeeper"
 _CALL_TIMEOUT_S = 2.0
 _SYNC_TIMEOUT_S = 0.7
-"""Two tries fit into the time after which the gatekeeper counts as away."""
+"""Less than the time after which the gatekeeper counts as away, so that one that is slow once is tried again."""
+_IDENTIFY_TIMEOUT_S = 0.5
+"""The database tells as well."""
+_FIND_S = 0.3
 _STOP_S = 15.0
 _NOTICE_S = 0.6
 """How long a gatekeeper that moves says so: every client with traffic syncs meanwhile, and then waits for nobody."""
@@ -74,11 +77,12 @@ class RayTransport:
     def __init__(self, name: str = ACTOR_NAME) -> None:
         self._name = name
         self._handle: Any = None
+        self._finding: set[asyncio.Task[Address]] = set()
         self._sync = SyncClient(self._find_channel)
 
     async def identify(self, digest: bytes) -> Identified:
         """Return the holder of a digest."""
-        identified: Identified = await self._call("identify", digest)
+        identified: Identified = await self._call("identify", digest, timeout_s=_IDENTIFY_TIMEOUT_S)
         return identified
 
     async def sync(self, request: SyncRequest) -> SyncReply:
@@ -116,16 +120,29 @@ class RayTransport:
     def close(self) -> None:
         """Close the channel."""
         self._sync.close()
+        for call in self._finding:
+            call.cancel()
 
     async def _find_channel(self) -> Address:
-        address: Address = await self._call("channel")
-        return address
+        """Return the gatekeeper's address, by a new call or by one of before that was not answered yet.
 
-    async def _call(self, method: str, *args: object) -> Any:
+        Ray notices only after a second or two that a call is lost which was under way when the gatekeeper died. A new
+        call reaches the gatekeeper as soon as it is back; where it is slow, one of before is answered first.
+        """
+        call = asyncio.create_task(self._call("channel"))
+        call.add_done_callback(_forget_error)
+        self._finding.add(call)
+        done, self._finding = await asyncio.wait(self._finding, timeout=_FIND_S, return_when=asyncio.FIRST_COMPLETED)
+        for call in done:
+            if call.exception() is None:
+                return call.result()
+        raise TransportDown("The gatekeeper is not found.")
+
+    async def _call(self, method: str, *args: object, timeout_s: float = _CALL_TIMEOUT_S) -> Any:
         try:
             if self._handle is None:
                 self._handle = await asyncio.to_thread(ray.get_actor, self._name, NAMESPACE)
-            return await asyncio.wait_for(getattr(self._handle, method).remote(*args), _CALL_TIMEOUT_S)
+            return await asyncio.wait_for(getattr(self._handle, method).remote(*args), timeout_s)
         except TransportDown:
             raise
         except RayTaskError as error:
@@ -138,3 +155,9 @@ class RayTransport:
             raise TransportDown(f"The gatekeeper is away: {type(error).__name__}.") from None
         except (RayError, TimeoutError) as error:
             raise TransportDown(f"The gatekeeper does not answer: {type(error).__name__}.") from None
+
+
+def _forget_error(call: asyncio.Task[Address]) -> None:
+    """Read the error of a call that nobody may wait for any more; else it is logged."""
+    if not call.cancelled():
+        call.exception()

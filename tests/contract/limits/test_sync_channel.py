@@ -5,12 +5,14 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.channel.client import Address
+from deployments.limits.actor import RayTransport
 from deployments.limits.messages import Ask, Lease, Posting, Standing, Stopping, SyncReply, SyncRequest, TransportDown
 from deployments.limits.sync_channel import (
     SyncClient,
@@ -181,3 +183,31 @@ async def test_nobody_waits_for_one_that_cannot_be_found() -> None:
 
     with pytest.raises(TransportDown, match="ActorUnavailable"):
         await SyncClient(find).sync(REQUEST, TIMEOUT_S)
+
+
+@pytest.mark.parametrize(
+    ("answer_after_s", "num_calls"),
+    [
+        pytest.param([None, 0.0], 2, id="a call that is lost"),
+        pytest.param([0.45, None, None], 2, id="a gatekeeper that is slow"),
+    ],
+)
+async def test_the_gatekeeper_is_found_by_whichever_call_is_answered(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch, answer_after_s: list[float | None], num_calls: int
+) -> None:
+    calls: list[float | None] = []
+
+    async def address() -> Address:
+        calls.append(answer_after_s[len(calls)])
+        after_s = calls[-1]
+        await asyncio.sleep(60 if after_s is None else after_s)
+        return scripted.listener.address
+
+    handle = SimpleNamespace(channel=SimpleNamespace(remote=address))
+    monkeypatch.setattr("deployments.limits.actor.ray.get_actor", lambda name, namespace: handle)
+    transport = RayTransport()
+    with pytest.raises(TransportDown):
+        await transport.sync(REQUEST)
+    assert await transport.sync(REQUEST) == REPLY
+    assert len(calls) == num_calls
+    transport.close()

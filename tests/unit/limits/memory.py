@@ -73,6 +73,7 @@ class World:
         self.journal = MemoryJournal()
         self.core = self._core(Ledger(self.journal))
         self.is_down = False
+        self.silent_s = 0.0
         self.is_stopping = False
         self.loses_replies = False
         self.latency_s = 0.0
@@ -109,6 +110,7 @@ class World:
         await asyncio.sleep(0)
         self.clock.advance(self.latency_s)
         if self.is_down:
+            self.clock.advance(self.silent_s)
             raise TransportDown("switched off")
         answer = call()
         self.clock.advance(self.latency_s)

@@ -61,6 +61,20 @@ async def test_nobody_waits_for_a_gatekeeper_that_says_that_it_stops() -> None:
     assert world.core.ledger.standing("key", world.clock()).used_requests == 10
 
 
+@pytest.mark.parametrize(("silent_s", "num_tries", "waited_s"), [(0.0, None, 0.8), (0.3, 3, 1.0)])
+async def test_a_gatekeeper_that_refuses_is_given_up_sooner_than_one_that_is_silent(
+    silent_s: float, num_tries: int | None, waited_s: float
+) -> None:
+    world, client, principal = await with_client(10)
+    world.is_down, world.silent_s = True, silent_s
+    world.clock.advance(1)
+    began, before = world.clock(), world.num_syncs
+    assert await admit(client, principal) == [True]
+    assert world.clock() - began == pytest.approx(waited_s, abs=0.06)
+    assert client.counts["times_away"] == 1
+    assert num_tries is None or world.num_syncs - before == num_tries
+
+
 async def test_who_came_while_the_gatekeeper_was_tried_does_not_wait_for_another_try() -> None:
     num_tries = []
     for has_second in (False, True):
