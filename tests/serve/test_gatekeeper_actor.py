@@ -94,15 +94,15 @@ async def test_a_killed_gatekeeper_comes_back_without_an_error_and_with_its_acco
     holder, free = await client.identify(large), await client.identify(small)
     assert holder is not None
     assert free is not None
-    for _ in range(4):
+    for _ in range(6):
         assert isinstance(await client.admit(free), Granted)
     _, unseen = await gatekeeping.keys.create(NewKey())
     await asyncio.sleep(0.5)
     before = gatekeeping.pid()
+    assert isinstance(await client.admit(holder), Granted)
     os.kill(before, signal.SIGKILL)
-    began = time.monotonic()
-    assert await client.identify(unseen) is not None
-    unseen_s = time.monotonic() - began
+    last_room = asyncio.create_task(client.admit(free))
+    newcomer = asyncio.create_task(_seconds_to_identify(client, unseen))
     slowest_s, deadline = 0.0, time.monotonic() + 6
     while time.monotonic() < deadline:
         begin = time.monotonic()
@@ -113,12 +113,19 @@ async def test_a_killed_gatekeeper_comes_back_without_an_error_and_with_its_acco
         client.settle(holder, granted=granted, reserved=100, used=50)
         slowest_s = max(slowest_s, time.monotonic() - begin)
         await asyncio.sleep(0.005)
+    unseen_s = await newcomer
     print(f"while the gatekeeper restarted: slowest request {slowest_s:.2f} s, key not seen before {unseen_s:.2f} s")
     assert gatekeeping.pid() != before
-    assert client.counts["times_away"] <= 1  # A slow machine takes longer to start it than requests wait.
-    assert max(slowest_s, unseen_s) < AWAY_AFTER_S + 1.0
-    assert [isinstance(await client.admit(free), Granted) for _ in range(7)] == [True] * 6 + [False]
+    assert max(slowest_s, unseen_s) < AWAY_AFTER_S + 1.5
+    assert isinstance(await last_room, Granted)
+    assert [isinstance(await client.admit(free), Granted) for _ in range(4)] == [True] * 3 + [False]
     await client.close()
+
+
+async def _seconds_to_identify(client: GatekeeperClient, secret: str) -> float:
+    began = time.monotonic()
+    assert await client.identify(secret) is not None
+    return time.monotonic() - began
 
 
 async def test_many_clients_at_once_get_the_limit_and_no_more(gatekeeping: Gatekeeping) -> None:

@@ -194,7 +194,9 @@ class GatekeeperClient:
             self._start_ticking()
         sync_loop = self._sync_loop
         if sync_loop.away_since is not None:
-            return sync_loop.decide_alone(state, requests, tokens)
+            decision = sync_loop.decide_alone(state, requests, tokens)
+            if decision is not None:
+                return decision
         if tokens and state.tokens.left:
             state.release("tokens")
             sync_loop.unreported.add(state)

@@ -15,9 +15,11 @@ from deployments.state.identity.principal import Principal
 TRUST_S = 0.6
 RETRY_S = 0.05
 _MAX_RETRY_S = 0.4
-AWAY_AFTER_S = 0.8
-"""After how many seconds without an answer the gatekeeper counts as away, at the end of a try. Requests wait so long
-where it refuses connections, and for a try longer where it is silent. One that was killed is back after about one."""
+AWAY_AFTER_S = 0.3
+"""How many seconds after a first try failed, with no later one answered, the gatekeeper counts as away."""
+PATIENCE_S = 1.1
+"""How long it may then still be back in a moment, and is waited for where that matters. One that was killed is back
+after about one second, one whose node was lost is not."""
 LOOK_UP_S = 5.0
 """How long a key is looked for that nobody can tell of: there is nothing else to go by."""
 _UNKNOWN_S = 1.0

@@ -1,12 +1,20 @@
-"""A replica's view of its region's share of every limit, less loans to other regions; each sync renews it."""
+"""A replica's view of its region's share of every limit, less loans to other regions; each sync renews it.
+
+While the gatekeeper is away, the replica decides within its part of the share.
+"""
 
 from collections.abc import Callable, Mapping
 
+from deployments.limits.client.key_cache import PATIENCE_S
+from deployments.limits.client.leases import KeyLeases
+from deployments.limits.contract import Decision, Denied, Granted
 from deployments.limits.messages import Standing
 from deployments.limits.shares import Share
 from deployments.state.identity.principal import Principal
 
 _NOTHING = Standing(0, 0.0, 0, 0.0)
+_FRESH_S = 2.0
+"""How old a standing may be for what others were granted since to be little."""
 
 
 class OwnShare:
@@ -17,25 +25,52 @@ class OwnShare:
         self._share = share
         self._clock = clock
         self._lent: dict[str, tuple[Standing, float]] = {}
+        self._num_clients = 1
 
-    def note(self, lent: Mapping[str, Standing]) -> None:
-        """Take what a reply says was lent of some keys."""
+    def note(self, lent: Mapping[str, Standing], num_clients: int) -> None:
+        """Take what a reply says: what was lent of some keys, and how many replicas there are."""
         now = self._clock()
+        self._num_clients = num_clients
         self._lent.update({key_id: (standing, now) for key_id, standing in lent.items()})
 
     def of(self, principal: Principal) -> tuple[int, int]:
         """Return the share of a key's requests and of its tokens per minute, lent or not."""
         return self._share.of(principal.requests_per_minute), self._share.of(principal.tokens_per_minute)
 
-    def part_of(self, principal: Principal, num_clients: int) -> tuple[int, int]:
-        """Return one replica's part of the requests and tokens left; each is at least one unless none are left."""
-        left = [share - lent for share, lent in zip(self.of(principal), self._lent_of(principal.key_id), strict=True)]
-        requests, tokens = (max(0, min(room, max(1, room // num_clients))) for room in left)
-        return requests, tokens
+    def decide(self, state: KeyLeases, requests: int, tokens: int, now_at: float, away_since: float) -> Decision | None:
+        """Decide without the gatekeeper, within this replica's part of the share; what it was granted before counts.
+
+        Returns None while the gatekeeper may be back in a moment, unless the request fits and the key had used no more
+        than half of its minute: nearly all of the minute may have been granted to others otherwise.
+        """
+        is_early = self._clock() - away_since < PATIENCE_S
+        if is_early and not self._has_plenty(state, away_since):
+            return None
+        taken = state.take_alone(requests, tokens, now_at, self._part_of(state.principal))
+        if isinstance(taken, Granted):
+            return taken
+        if is_early:
+            return None
+        limit = self.of(state.principal)[taken.dimension == "tokens"]
+        used = max(0, min(limit, limit - taken.limit + taken.used))
+        wait_s = PATIENCE_S if taken.retry_after_s is None else taken.retry_after_s
+        return Denied(taken.dimension, limit, used, taken.requested, wait_s)
+
+    def _has_plenty(self, state: KeyLeases, away_since: float) -> bool:
+        if state.standing is None or away_since - state.standing_at > _FRESH_S:
+            return False
+        requests, tokens = self.of(state.principal)
+        return 2 * state.standing.used_requests <= requests and 2 * state.standing.used_tokens <= tokens
 
     def forget(self) -> None:
         """Drop the keys of which nothing is lent any more."""
         self._lent = {key_id: known for key_id, known in self._lent.items() if any(self._lent_of(key_id))}
+
+    def _part_of(self, principal: Principal) -> tuple[int, int]:
+        """Return one replica's part of the requests and tokens left; each is at least one unless none are left."""
+        left = [share - lent for share, lent in zip(self.of(principal), self._lent_of(principal.key_id), strict=True)]
+        requests, tokens = (max(0, min(room, max(1, room // self._num_clients))) for room in left)
+        return requests, tokens
 
     def _lent_of(self, key_id: str) -> tuple[int, int]:
         lent, at = self._lent.get(key_id, (_NOTHING, 0.0))

@@ -74,7 +74,6 @@ class SyncLoop:
         self._syncing: list[asyncio.Future[None]] = []
         self._running: asyncio.Task[None] | None = None
         self._offset: float | None = None
-        self._num_clients = 1
 
     @property
     def has_unreported(self) -> bool:
@@ -135,18 +134,14 @@ class SyncLoop:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
 
-    def decide_alone(self, state: KeyLeases, requests: int, tokens: int) -> Decision:
-        """Decide within this process's part of the share, less what is lent of that; earlier grants count."""
-        self.counts["decided_alone"] += 1
-        parts = self.own_share.part_of(state.principal, self._num_clients)
-        taken = state.take_alone(requests, tokens, self.now_at(), parts)
-        if isinstance(taken, Granted):
+    def decide_alone(self, state: KeyLeases, requests: int, tokens: int) -> Decision | None:
+        """Decide while the gatekeeper is away; None where it is to be waited for. See `OwnShare.decide`."""
+        assert self.away_since is not None
+        decision = self.own_share.decide(state, requests, tokens, self.now_at(), self.away_since)
+        self.counts["decided_alone"] += decision is not None
+        if isinstance(decision, Granted):
             self.unreported.add(state)
-            return taken
-        limit = self.own_share.of(state.principal)[taken.dimension == "tokens"]
-        used = max(0, min(limit, limit - taken.limit + taken.used))
-        wait_s = AWAY_AFTER_S if taken.retry_after_s is None else taken.retry_after_s
-        return Denied(taken.dimension, limit, used, taken.requested, wait_s)
+        return decision
 
     def _start(self) -> None:
         if self._running is None:
@@ -164,6 +159,8 @@ class SyncLoop:
                     for done in syncing:
                         if not done.done():
                             done.set_result(None)
+                if self.away_since is not None and self._waiting:
+                    await self._sleep(RETRY_S)
         finally:
             self._running = None
 
@@ -181,7 +178,7 @@ class SyncLoop:
             except TransportDown as error:
                 self._waiting = waiting + self._waiting
                 is_stopping = isinstance(error, Stopping)
-            failing_since = sent_at if failing_since is None else failing_since
+            failing_since = self._clock() if failing_since is None else failing_since
             if is_stopping or self.away_since is not None or self._clock() - failing_since >= AWAY_AFTER_S:
                 self._unanswered = message._replace(asks=[]) if refunds or charges else None
                 self._go_on_alone()
@@ -217,11 +214,10 @@ class SyncLoop:
         if self.away_since is not None:
             logger.info("The gatekeeper is back after %.1f s.", self._clock() - self.away_since)
             self.away_since = None
-        self._num_clients = reply.num_clients
         self._adapt(self._clock() - sent_at)
         self._offset = reply.now - sent_at  # Measured from sending: late rather than early.
         self._keys.update(reply, sent_at)
-        self.own_share.note(reply.lent)
+        self.own_share.note(reply.lent, reply.num_clients)
 
     def _adapt(self, round_trip_s: float) -> None:
         """Set the validity of leases to several round trips; a slow one counts for a few syncs.
@@ -279,16 +275,20 @@ class SyncLoop:
             self.counts["replays"] += 1
 
     def _go_on_alone(self) -> None:
-        """Decide the waiting asks in this process."""
+        """Decide the waiting asks in this process, but for those that wait on."""
         if self.away_since is None:
             self.away_since = self._clock()
             self.counts["times_away"] += 1
             logger.warning("The gatekeeper is away; this process decides within its share of the limits.")
         waiting, self._waiting = self._waiting, []
         for one in waiting:
-            one.state.is_asking = False
             if not one.answer.done():
-                one.decide(self.decide_alone(one.state, one.ask.requests, one.ask.tokens))
+                decision = self.decide_alone(one.state, one.ask.requests, one.ask.tokens)
+                if decision is None:
+                    self._waiting.append(one)
+                    continue
+                one.decide(decision)
+            one.state.is_asking = False
 
     def _refund(self, pending: PendingAsk, decision: Decision | Crossing) -> None:
         """Refund what was granted to a request that can no longer use it."""

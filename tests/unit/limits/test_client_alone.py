@@ -4,24 +4,29 @@ import asyncio
 
 import pytest
 
-from deployments.limits.client.key_cache import LOOK_UP_S
+from deployments.limits.client.key_cache import AWAY_AFTER_S, LOOK_UP_S, PATIENCE_S
 from deployments.limits.contract import Denied, GatekeeperUnavailable, Granted
 from tests.unit.limits.memory import World, admit, principal_of, secret_of, with_client
 
 
-async def test_a_short_absence_is_waited_out() -> None:
-    world, client, principal = await with_client(10)
-    await admit(client, principal, 3)
-    world.is_down = True
+async def test_a_short_absence_is_waited_out_where_room_is_short() -> None:
+    world = World(principal_of("key", 10))
+    one, other = world.client(), world.client()
+    for client in (one, other):
+        principal = await client.identify(secret_of("key"))
+    assert await admit(one, principal, 6) == [True] * 6
+    assert await admit(other, principal) == [True]
     world.clock.advance(1)
-    waiting = asyncio.create_task(client.admit(principal))
+    world.is_down = True
+    waiting = [asyncio.create_task(client.admit(principal)) for client in (one, other)]
     for _ in range(20):
         await asyncio.sleep(0)
+    assert (one.counts["times_away"], other.counts["times_away"]) == (1, 1)
     world.is_down = False
     world.kill()
-    assert isinstance(await waiting, Granted)
-    assert await admit(client, principal, 7) == [True] * 6 + [False]
-    assert client.counts["times_away"] == 0
+    assert [isinstance(await one, Granted) for one in waiting] == [True, True]
+    assert await admit(one, principal, 2) == [True, False]
+    assert one.counts["decided_alone"] + other.counts["decided_alone"] == 0
 
 
 async def test_a_known_key_keeps_to_this_process_share_while_the_gatekeeper_is_away() -> None:
@@ -45,15 +50,19 @@ async def test_a_known_key_keeps_to_this_process_share_while_the_gatekeeper_is_a
     assert clients[0].counts["decided_alone"] >= 9
 
 
-async def test_nobody_waits_for_a_gatekeeper_that_says_that_it_stops() -> None:
+async def test_nobody_waits_for_a_gatekeeper_that_says_that_it_stops_but_for_the_last_room() -> None:
     world, client, principal = await with_client(10)
     await admit(client, principal, 3)
     world.clock.advance(1)
     world.is_stopping = True
     began = world.clock()
     assert await client.identify(secret_of("key")) == principal
-    assert await admit(client, principal, 8) == [True] * 7 + [False]
+    assert await admit(client, principal, 7) == [True] * 7
     assert world.clock() == began
+    assert await admit(client, principal) == [False]
+    assert world.clock() - began == pytest.approx(PATIENCE_S, abs=0.06)
+    assert await admit(client, principal) == [False]
+    assert world.clock() - began == pytest.approx(PATIENCE_S, abs=0.06)
     world.is_stopping = False
     world.kill()
     world.clock.advance(1)
@@ -61,18 +70,28 @@ async def test_nobody_waits_for_a_gatekeeper_that_says_that_it_stops() -> None:
     assert world.core.ledger.standing("key", world.clock()).used_requests == 10
 
 
-@pytest.mark.parametrize(("silent_s", "num_tries", "waited_s"), [(0.0, None, 0.8), (0.3, 3, 1.0)])
-async def test_a_gatekeeper_that_refuses_is_given_up_sooner_than_one_that_is_silent(
-    silent_s: float, num_tries: int | None, waited_s: float
-) -> None:
+@pytest.mark.parametrize(("silent_s", "num_tries", "waited_s"), [(0.0, 7, 0.3), (0.7, 2, 1.45)])
+async def test_a_request_waits_until_a_second_try_fails(silent_s: float, num_tries: int, waited_s: float) -> None:
     world, client, principal = await with_client(10)
+    await admit(client, principal, 3)
     world.is_down, world.silent_s = True, silent_s
-    world.clock.advance(1)
+    world.clock.advance(0.5)
     began, before = world.clock(), world.num_syncs
     assert await admit(client, principal) == [True]
     assert world.clock() - began == pytest.approx(waited_s, abs=0.06)
     assert client.counts["times_away"] == 1
-    assert num_tries is None or world.num_syncs - before == num_tries
+    assert abs(world.num_syncs - before - num_tries) <= 1
+
+
+@pytest.mark.parametrize(("num_before", "idle_s"), [(6, 0.5), (1, 10.0)])
+async def test_a_request_waits_longer_where_others_may_have_the_room(num_before: int, idle_s: float) -> None:
+    world, client, principal = await with_client(10)
+    await admit(client, principal, num_before)
+    world.is_down = True
+    world.clock.advance(idle_s)
+    began = world.clock()
+    assert await admit(client, principal) == [True]
+    assert world.clock() - began == pytest.approx(AWAY_AFTER_S + PATIENCE_S, abs=0.11)
 
 
 async def test_who_came_while_the_gatekeeper_was_tried_does_not_wait_for_another_try() -> None:
