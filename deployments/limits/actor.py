@@ -20,9 +20,8 @@ from deployments.state.config import ResolvedState
 ACTOR_NAME = "manta-gatekeeper"
 _CALL_TIMEOUT_S = 2.0
 _SYNC_TIMEOUT_S = 0.7
-"""Less than the time after which the gatekeeper counts as away, so that one that is slow once is tried again."""
 _IDENTIFY_TIMEOUT_S = 0.5
-"""The database tells as well."""
+"""Then the database is asked."""
 _FIND_S = 0.3
 _STOP_S = 15.0
 _NOTICE_S = 0.6

@@ -56,15 +56,15 @@ class OwnShare:
         wait_s = PATIENCE_S if taken.retry_after_s is None else taken.retry_after_s
         return Denied(taken.dimension, limit, used, taken.requested, wait_s)
 
+    def forget(self) -> None:
+        """Drop the keys of which nothing is lent any more."""
+        self._lent = {key_id: known for key_id, known in self._lent.items() if any(self._lent_of(key_id))}
+
     def _has_plenty(self, state: KeyLeases, away_since: float) -> bool:
         if state.standing is None or away_since - state.standing_at > _FRESH_S:
             return False
         requests, tokens = self.of(state.principal)
         return 2 * state.standing.used_requests <= requests and 2 * state.standing.used_tokens <= tokens
-
-    def forget(self) -> None:
-        """Drop the keys of which nothing is lent any more."""
-        self._lent = {key_id: known for key_id, known in self._lent.items() if any(self._lent_of(key_id))}
 
     def _part_of(self, principal: Principal) -> tuple[int, int]:
         """Return one replica's part of the requests and tokens left; each is at least one unless none are left."""
