@@ -93,14 +93,14 @@ async def _play_turns(stage: Stage, turns: deque[Drill], keep: Callable[[Played]
     while turns and await stage.is_ready():
         drill = turns.popleft()
         keep(await stage.play(drill))
-        if drill.needs_former:
+        if drill.needs_former and drill.name != UNDISTURBED:
             return
 
 
 def _turns(drills: Sequence[Drill], rounds: int) -> Iterator[Drill]:
     first = drills[0]
     for _ in range(rounds):
-        yield undisturbed(first.num_workers, first.engine)
+        yield undisturbed(first.num_workers, first.engine, needs_former=first.needs_former)
         yield from drills
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import httpx2
 
@@ -150,6 +150,8 @@ class Stage:
         gone = before - replicas_of(self.cluster)
         await self.is_ready()  # What a killed ingress has written down is handed over by the next one on its node.
         charged = await self.read(key_id, history)
+        if drill.needs_former and drill.name == UNDISTURBED:
+            charged = replace(charged, usage_tokens=None)  # It keeps usage in another table.
         return Played(drill, history, self.answers, charged, scene, back_s, rest_s, unrest, len(gone), problem, said)
 
     async def begin(self, account: str) -> tuple[str, Load]:

@@ -65,9 +65,9 @@ class Drill:
 
     @property
     def setting(self) -> str:
-        """The nodes and the engine, in words."""
+        """The nodes and the engine, in words; and whether it begins with the version before."""
         nodes = {0: "one node", 1: "two nodes"}.get(self.num_workers, f"head + {self.num_workers}")
-        return f"{nodes}, {self.engine}"
+        return f"{nodes}, {self.engine}{', version before' if self.needs_former else ''}"
 
 
 UNDISTURBED = "undisturbed"
@@ -85,9 +85,9 @@ _ONLY_NODE = Promise(may_fail="only node", extra_wait_s=None)
 _HEAD = Promise(extra_wait_s=1.0)
 
 
-def undisturbed(num_workers: int, engine: Literal["scripted", "vllm"]) -> Drill:
+def undisturbed(num_workers: int, engine: Literal["scripted", "vllm"], *, needs_former: bool = False) -> Drill:
     """Return the round with which the others of a cluster are compared."""
-    return Drill(UNDISTURBED, nothing, _NOTHING_FAILS, num_workers, engine)
+    return Drill(UNDISTURBED, nothing, _NOTHING_FAILS, num_workers, engine, needs_former=needs_former)
 
 
 def _away(name: str, action: Action, promise: Promise, watch_s: float, *, is_held: bool = True) -> Drill:
