@@ -123,10 +123,10 @@ class RayTransport:
             call.cancel()
 
     async def _find_channel(self) -> Address:
-        """Return the gatekeeper's address, by a new call or by one of before that was not answered yet.
+        """Return the gatekeeper's address, by a new call or by an earlier one that is still pending.
 
-        Ray notices only after a second or two that a call is lost which was under way when the gatekeeper died. A new
-        call reaches the gatekeeper as soon as it is back; where it is slow, one of before is answered first.
+        A call that is pending when the gatekeeper dies fails only one to two seconds later. A new call reaches the
+        gatekeeper as soon as it is back. Where the gatekeeper is slow, an earlier call is answered first.
         """
         call = asyncio.create_task(self._call("channel"))
         call.add_done_callback(_forget_error)
@@ -157,6 +157,6 @@ class RayTransport:
 
 
 def _forget_error(call: asyncio.Task[Address]) -> None:
-    """Read the error of a call that nobody may wait for any more; else it is logged."""
+    """Mark the error of a call as read: asyncio logs the error of a task that nobody awaits."""
     if not call.cancelled():
         call.exception()

@@ -135,7 +135,7 @@ class SyncLoop:
             await asyncio.gather(self._running, return_exceptions=True)
 
     def decide_alone(self, state: KeyLeases, requests: int, tokens: int) -> Decision | None:
-        """Decide while the gatekeeper is away; None where it is to be waited for. See `OwnShare.decide`."""
+        """Return this process's own decision; None if the request waits for the gatekeeper. See `OwnShare.decide`."""
         assert self.away_since is not None
         decision = self.own_share.decide(state, requests, tokens, self.now_at(), self.away_since)
         self.counts["decided_alone"] += decision is not None
