@@ -35,6 +35,7 @@ def _demo_model() -> dict[str, Any]:
     model: dict[str, Any] = read_config("local.yaml")["applications"][0]["args"]["models"][0]
     model["placement_group_config"] = {"bundles": [{"CPU": 0.5}]}
     model["drain_s"] = 60
+    model["max_surge_percent"] = 0  # Ray gives a replica the emptiest node: a full one must be left first.
     model["env"] |= {"VLLM_CPU_KVCACHE_SPACE": "1"}
     model["engine_kwargs"] |= {"max_model_len": 1024, "max_num_batched_tokens": 1024}
     return model
