@@ -4,13 +4,14 @@ Only this module and `submit` use parts of the engine's interface that are not p
 """
 
 import asyncio
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from ray.serve.llm.deployment import LLMServer
 
 from deployments.channel.server import Runner
 from deployments.models.config import ModelConfig
+from deployments.models.contract.errors import Overloaded
 from deployments.operations import ENGINE_OPERATIONS
 from deployments.replica.adapters import adapters_of
 from deployments.replica.engine_metrics import gather_engine_metrics
@@ -39,6 +40,7 @@ class ReplicaEngine:
         self._engine = server.engine  # Ray's engine holds vLLM's serving classes under these names.
         self._watch = StallWatch(self._engine._engine_client, model.stall_s)
         self._schemas: SchemaCompiler | None = None
+        self._schemas_start: asyncio.Task[None] | None = None
         self.runners: dict[str, Runner] = {}
         prepare_short_at_once(self._engine._engine_client.renderer)
         preparing = Preparing(notice)
@@ -49,6 +51,15 @@ class ReplicaEngine:
         for operation in ENGINE_OPERATIONS:
             if (runner := create_runner(operation, context)) is not None:
                 self.runners[operation] = runner
+
+    async def until_warm(self) -> None:
+        """Return when a first request with a schema need not wait for the process that tries it out.
+
+        Where that process does not start, such a request starts it again, and is told if that fails too.
+        """
+        if self._schemas_start is not None:
+            with suppress(Overloaded):
+                await self._schemas_start
 
     async def check_health(self) -> None:
         """Raise when the engine must be replaced."""
@@ -78,7 +89,7 @@ class ReplicaEngine:
             any_whitespace=not config.structured_outputs_config.disable_any_whitespace,
             cpu_s=SCHEMA_CPU_S,
         )
-        self._schemas_start = asyncio.create_task(self._schemas.start())  # Takes seconds; the first schema waits.
+        self._schemas_start = asyncio.create_task(self._schemas.start())
         return self._schemas
 
 
@@ -95,7 +106,9 @@ async def start_engine(model: ModelConfig) -> ReplicaEngine:
     memory = keep_freed_memory() if model.device == "cpu" else nullcontext()
     with Notice.offer() as notice, memory:
         await server.engine.start()
-    return ReplicaEngine(server, model, notice)
+    engine = ReplicaEngine(server, model, notice)
+    await engine.until_warm()
+    return engine
 
 
 def _tuned(engine_class: type[Any], in_one_process: bool) -> type[Any]:

@@ -45,7 +45,6 @@ def main() -> None:
     """Serve until the input ends."""
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     config = json.loads(source.readline())
-    os.nice(5)  # Generating goes first.
     import xgrammar  # Slow, and wanted in this process only.
 
     if config["tokenizer_info"] is None:
@@ -56,6 +55,7 @@ def main() -> None:
         tokenizer = xgrammar.TokenizerInfo.deserialize_json(config["tokenizer_info"])
     white = [token for token, text in enumerate(tokenizer.decoded_vocab) if text.isspace()]
     _try(tokenizer, white, "json", '{"type": "object"}', any_whitespace=True)
+    os.nice(5)  # Generating goes first. A replica that starts waits for all that is above.
     _say(sink, "ready")
     _serve(source, sink, config, partial(_try, tokenizer, white))
     os._exit(0)  # Taking the interpreter down takes most of a second, and nothing is left to do.
