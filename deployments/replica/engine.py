@@ -4,14 +4,13 @@ Only this module and `submit` use parts of the engine's interface that are not p
 """
 
 import asyncio
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any
 
 from ray.serve.llm.deployment import LLMServer
 
 from deployments.channel.server import Runner
 from deployments.models.config import ModelConfig
-from deployments.models.contract.errors import Overloaded
 from deployments.operations import ENGINE_OPERATIONS
 from deployments.replica.adapters import adapters_of
 from deployments.replica.engine_metrics import gather_engine_metrics
@@ -26,6 +25,7 @@ from deployments.replica.submit import StallWatch
 
 # CPU time per new schema: length bounds over a vocabulary of 100,000 tokens take 2 s, hostile schemas far more.
 SCHEMA_CPU_S = 5
+WARM_S = 60.0
 
 _SCHEDULER = "deployments.replica.scheduling.scheduler.InteractiveFirst"
 _ASYNC_SCHEDULER = "deployments.replica.scheduling.scheduler.AsyncInteractiveFirst"
@@ -55,11 +55,10 @@ class ReplicaEngine:
     async def until_warm(self) -> None:
         """Return when a first request with a schema need not wait for the process that tries it out.
 
-        Where that process does not start, such a request starts it again, and is told if that fails too.
+        Where that process does not start, or takes too long, such a request starts it again or waits for it.
         """
         if self._schemas_start is not None:
-            with suppress(Overloaded):
-                await self._schemas_start
+            await asyncio.wait({self._schemas_start}, timeout=WARM_S)
 
     async def check_health(self) -> None:
         """Raise when the engine must be replaced."""
