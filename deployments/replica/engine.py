@@ -25,7 +25,8 @@ from deployments.replica.submit import StallWatch
 
 # CPU time per new schema: length bounds over a vocabulary of 100,000 tokens take 2 s, hostile schemas far more.
 SCHEMA_CPU_S = 5
-WARM_S = 60.0
+# How long a replica that starts waits for what tries schemas out: two to ten seconds, more on a machine that is busy.
+_WARM_S = 60.0
 
 _SCHEDULER = "deployments.replica.scheduling.scheduler.InteractiveFirst"
 _ASYNC_SCHEDULER = "deployments.replica.scheduling.scheduler.AsyncInteractiveFirst"
@@ -58,7 +59,7 @@ class ReplicaEngine:
         Where that process does not start, or takes too long, such a request starts it again or waits for it.
         """
         if self._schemas_start is not None:
-            await asyncio.wait({self._schemas_start}, timeout=WARM_S)
+            await asyncio.wait({self._schemas_start}, timeout=_WARM_S)
 
     async def check_health(self) -> None:
         """Raise when the engine must be replaced."""

@@ -1,16 +1,12 @@
 """Scores and rankings beside vLLM's own, from an embedding model and from a cross-encoder, and what they take."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from deployments.models.contract.errors import RequestRejected
 from deployments.operations import Operation
-from tests.contract.engine.conftest import running_engine
+from tests.contract.engine.conftest import run_apart, running_engine
 from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
@@ -163,11 +159,5 @@ if __name__ == "__main__":
 
 
 def test_a_replica_starts_a_cross_encoder_with_every_operation_of_its_task(cross_encoder, tmp_path):
-    # Apart: what a replica makes of vLLM's metrics and of the log would stay for the tests after this one.
-    program = tmp_path / "starts.py"
-    program.write_text(STARTS)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "RAY_ADDRESS": "local"}
-    done = subprocess.run(
-        [sys.executable, program], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run_apart(STARTS, tmp_path)
     assert "all its operations" in done.stdout, done.stderr[-2000:]

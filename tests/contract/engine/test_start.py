@@ -1,11 +1,10 @@
 """What is ready once `start_engine` has returned: a replica takes requests from then on."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+
+from tests.contract.engine.conftest import run_apart
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -32,18 +31,6 @@ if __name__ == "__main__":
 
 
 def test_a_ready_replica_has_what_tries_schemas_out_warm(tmp_path):
-    # Apart: what a replica makes of vLLM's metrics and of the log would stay for the tests after this one.
-    program = tmp_path / "starts.py"
-    program.write_text(STARTS)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[3]),
-        "RAY_ADDRESS": "local",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    }
-    done = subprocess.run(
-        [sys.executable, program], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run_apart(STARTS, tmp_path)
     warm = os.nice(0) + 5  # The process gives way to the engine once it is warm, not before.
     assert f"priorities [{warm}]" in done.stdout, done.stderr[-2000:]
