@@ -11,7 +11,7 @@ from openai import OpenAI
 from tests.serve.batch_calls import finish, output_of
 from tests.service import ADAPTERS, SMALL, Service
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 12, "temperature": 0}
 

@@ -6,7 +6,7 @@ from openai import OpenAI
 from tests.serve.batch_calls import finish, line, output_of, submit
 from tests.service import CANARY, CHAT, EMBED, SMALL
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 
 def test_models_mix_and_failures_stand_in_their_place(client: OpenAI) -> None:

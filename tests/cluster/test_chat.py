@@ -8,7 +8,7 @@ from openai import BadRequestError, NotFoundError, OpenAI
 
 from tests.service import CHAT, COLOUR, EMBED, SMALL, Service
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 ASKED: list[Any] = [{"role": "user", "content": "Tell me about the river and the hills behind it."}]
 TOOLS: list[Any] = [

@@ -10,7 +10,7 @@ from tests.service import TRAINED
 from tests.twins.interpreter import sandbox_host
 from tests.twins.legal import fold, split
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from openai import BadRequestError, OpenAI
 
 from tests.service import CHAT
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 PROMPT = "The river runs"
 

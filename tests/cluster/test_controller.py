@@ -11,7 +11,7 @@ import pytest
 
 from tests.service import CHAT, EMBED, SMALL, TRAINED, Service, deployment_of, eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 NAMES = (CHAT, SMALL, TRAINED, EMBED, "ingress", "tool:code_interpreter")
 KEPT = {CHAT: 1, SMALL: 1, TRAINED: 2, EMBED: 1, "ingress": 2, "tool:code_interpreter": 1}

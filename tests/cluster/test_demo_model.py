@@ -11,7 +11,7 @@ from openai import OpenAI
 
 from tests.service import TRAINED
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 WEATHER = {
     "name": "get_weather",

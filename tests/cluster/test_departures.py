@@ -11,7 +11,7 @@ from openai import APITimeoutError, OpenAI
 from tests.serve.records import only_record
 from tests.service import CHAT, Service, eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 SPIN_S = 1.0
 """How long the processes of vLLM's engine look for new work before they sleep."""

@@ -10,7 +10,7 @@ from openai import BadRequestError, OpenAI
 
 from tests.service import CHAT, EMBED
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 SENTENCES = [
     "A cat sleeps on the warm window sill.",

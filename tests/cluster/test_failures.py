@@ -13,7 +13,7 @@ import pytest
 
 from tests.service import CANARY, CHAT, EMBED, SMALL, Replica, Service, describe, eventually, is_living
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 RECOVERY_S = 180.0
 REFUSALS = (

@@ -5,7 +5,7 @@ from openai import OpenAI
 
 from tests.service import TRAINED, Service
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 DOCUMENTS = {
     "pets.md": "A cat sleeps on the warm window sill all afternoon, and wakes when somebody opens a tin.",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.service import CHAT, EMBED, SMALL, Service
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 MESSAGES = [{"role": "user", "content": "Hello."}]
 

@@ -9,7 +9,7 @@ from openai import AsyncOpenAI, BadRequestError, RateLimitError
 
 from tests.service import LONG, Service, eventually, is_living
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 SHORT = [{"role": "user", "content": "Hello."}]
 

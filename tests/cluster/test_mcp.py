@@ -12,7 +12,7 @@ from openai import OpenAI
 from tests.ports import free_port
 from tests.service import CANARY, ROOT, TRAINED, Service, eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

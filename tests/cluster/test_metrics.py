@@ -7,7 +7,7 @@ import pytest
 
 from tests.service import CHAT, Service
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 
 def test_metrics_of_service_and_engine_are_shown(service: Service, http: httpx2.Client) -> None:

@@ -12,7 +12,7 @@ from openai import OpenAI
 
 from tests.service import CANARY, CHAT, EMBED, SMALL, Service, describe
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 TOKENS = [733, 1201, 347, 911, 1033, 577, 1409]
 SCHEMA = {

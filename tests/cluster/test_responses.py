@@ -13,7 +13,7 @@ from tests.service import CHAT, COLOUR, Service
 from tests.twins.legal import fold, split
 
 __all__ = ["two"]
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 PAINT: Any = {"type": "function", "name": "paint", "strict": True, "parameters": COLOUR}
 

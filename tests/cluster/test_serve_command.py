@@ -18,11 +18,11 @@ from tests.pages.blocks import programs
 from tests.ports import free_port
 from tests.service import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "import typer; from serve_app.cli.supervise.serve import serve; typer.run(serve)"]
-START_S = 400
+START_S = 900
 
 
 @pytest.fixture(scope="module")

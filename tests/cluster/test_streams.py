@@ -8,7 +8,7 @@ import pytest
 from tests.service import TRAINED, Service, eventually
 from tests.streams import Kind, ask_all, usage_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 PERSON = {
     "type": "object",

@@ -6,7 +6,7 @@ from openai import OpenAI
 
 from tests.service import CHAT, EMBED
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 MESSAGES = [{"role": "user", "content": "What is a batch?"}]
 DOCUMENTS = ["Central banks raised interest rates again.", "Cats eat mice and fish.", "Rain is expected tomorrow."]

@@ -6,7 +6,7 @@ from openai import OpenAI
 from tests.service import TRAINED
 from tests.twins.web import SITES, Web
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 
 def test_the_model_searches_and_cites_the_page(client: OpenAI, web: Web) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import ray
+from ray.exceptions import ActorUnavailableError
 
 from deployments.detached import NAMESPACE
 from deployments.limits.actor import RayTransport, start_gatekeeper, stop_gatekeeper
@@ -67,12 +68,20 @@ class Gatekeeping:
                     return client, principal
                 await client.close()
 
-    def pid(self) -> int:
-        return pid_of(self.actor)
+    async def pid(self) -> int:
+        return await pid_of(self.actor)
 
 
-def pid_of(actor: ray.actor.ActorHandle) -> int:
-    return ray.get(actor.__ray_call__.remote(lambda _: os.getpid()))
+async def pid_of(actor: ray.actor.ActorHandle) -> int:
+    """Return the id of an actor's process, once it has one: it may restart just now."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                pid: int = await actor.__ray_call__.remote(lambda _: os.getpid())
+            except ActorUnavailableError:
+                await asyncio.sleep(0.1)
+            else:
+                return pid
 
 
 @pytest.fixture
@@ -98,7 +107,7 @@ async def test_a_killed_gatekeeper_comes_back_without_an_error_and_with_its_acco
         assert isinstance(await client.admit(free), Granted)
     _, unseen = await gatekeeping.keys.create(NewKey())
     await asyncio.sleep(0.5)
-    before = gatekeeping.pid()
+    before = await gatekeeping.pid()
     assert isinstance(await client.admit(holder), Granted)
     os.kill(before, signal.SIGKILL)
     last_room = asyncio.create_task(client.admit(free))
@@ -115,7 +124,7 @@ async def test_a_killed_gatekeeper_comes_back_without_an_error_and_with_its_acco
         await asyncio.sleep(0.005)
     unseen_s = await newcomer
     print(f"while the gatekeeper restarted: slowest request {slowest_s:.2f} s, key not seen before {unseen_s:.2f} s")
-    assert gatekeeping.pid() != before
+    assert await gatekeeping.pid() != before
     assert max(slowest_s, unseen_s) < AWAY_AFTER_S + 1.5
     assert isinstance(await last_room, Granted)
     assert [isinstance(await client.admit(free), Granted) for _ in range(4)] == [True] * 3 + [False]
@@ -198,7 +207,7 @@ async def test_another_configuration_starts_the_gatekeeper_anew_with_its_account
     tiers = Tiers.model_validate({"free": {"requests_per_minute": 3, "tokens_per_minute": 3}})
     changed = replace(gatekeeping.state, config=gatekeeping.state.config.model_copy(update={"tiers": tiers}))
     same = await asyncio.to_thread(start_gatekeeper, gatekeeping.state, NAME)
-    assert pid_of(same) == gatekeeping.pid()
+    assert await pid_of(same) == await gatekeeping.pid()
     await asyncio.to_thread(start_gatekeeper, changed, NAME)
     client, principal = await gatekeeping.identified(secret)
     assert principal.requests_per_minute == 3
@@ -223,7 +232,7 @@ async def test_request_records_are_counted_once_though_the_gatekeeper_is_killed(
         )
         if number == 100:
             await asyncio.sleep(0.7)
-            os.kill(gatekeeping.pid(), signal.SIGKILL)
+            os.kill(await gatekeeping.pid(), signal.SIGKILL)
         await asyncio.sleep(0.002)
     deadline = time.monotonic() + 60
     while await gatekeeping.usage.count() < 200 and time.monotonic() < deadline:  # noqa: ASYNC110 - so it is here.

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import fields
 from operator import attrgetter
 
@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 MAX_KEPT = 100_000
 _INTERVAL_S = 0.5
+CLOSE_S = 15.0
+"""How long a replica that ends goes on for records that are not in the database: a gatekeeper restarts meanwhile."""
+_CLOSE_INTERVAL_S = 0.2
 _BATCH = 1_000
 _fields_of = attrgetter(*RequestRecord.__slots__)
 _NUM_USUAL = RequestRecord.__slots__.index("service_tier")
@@ -38,14 +41,12 @@ class ShippedRequestLog:
         transport: Transport,
         *,
         journal: RecordJournal | None = None,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         background: bool = True,
     ) -> None:
         self.num_dropped = 0
         self._client_id = secrets.token_hex(8)
         self._transport = transport
         self._journal = journal
-        self._sleep = sleep
         self._background = background
         self._kept: deque[tuple[object, ...]] = deque()
         self._first = 0
@@ -101,12 +102,21 @@ class ShippedRequestLog:
                 return True
 
     async def close(self) -> None:
-        """Hand over the remaining records, and stop."""
+        """Hand over the remaining records and wait until the database has them, for CLOSE_S at the most; then stop.
+
+        Another replica hands over what is left in the journal, unless the node is gone.
+        """
         if self._shipping is not None:
             self._shipping.cancel()
             await asyncio.gather(self._shipping, return_exceptions=True)
-        if self._kept and not await self.ship():
-            logger.warning("%d request records could not be handed over.", len(self._kept))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                while self._kept:
+                    await self.ship()
+                    if self._kept:
+                        await asyncio.sleep(_CLOSE_INTERVAL_S)
+        if self._kept:
+            logger.warning("%d request records are not in the database yet.", len(self._kept))
         if self._journal is not None:
             self._journal.close(is_handed_over=self.is_empty)
 
@@ -120,7 +130,7 @@ class ShippedRequestLog:
     async def _ship_until_empty(self) -> None:
         try:
             while self._kept:
-                await self._sleep(_INTERVAL_S)
+                await asyncio.sleep(_INTERVAL_S)
                 await self.ship()
         finally:
             self._shipping = None

@@ -50,6 +50,8 @@ from serve_app.front.settings import FrontSettings, TlsFiles
 _OFFLINE_SOURCES = ("demo:", "package:", "/", "./", "../")
 _POLL_S = 0.5
 _LOG_LINES = 40
+_RAY_STARTS = 3
+"""How often Ray may be started: on a machine that is very busy its node fails more than once."""
 
 
 @dataclass(frozen=True)
@@ -306,15 +308,15 @@ def _wait_until_ready(
     probe = ReadinessProbe(plan.url, tree.log_path)
     started = time.monotonic()
     shown = ""
-    is_again = False
+    num_starts = 1
     with console.status("Starting") as status:
         while not received:
             if tree.exit_status is not None:
-                if is_again or not ray_has_failed(tree.log_path):
+                if num_starts == _RAY_STARTS or not ray_has_failed(tree.log_path):
                     break
                 console.print("Ray's node did not start in the time that Ray gives it. It is started once more.")
                 tree.start_again()
-                is_again = True
+                num_starts += 1
             front.keep()
             progress = probe.look()
             if progress.phase != "starting":

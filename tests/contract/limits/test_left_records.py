@@ -139,7 +139,25 @@ async def test_records_whose_ids_the_database_may_have_forgotten_are_left_out(se
     assert [*service.directory.iterdir()] == []
 
 
-async def test_replica_that_ends_in_peace_leaves_what_the_database_does_not_have_yet(service: Service) -> None:
+async def test_replica_that_ends_while_the_gatekeeper_restarts_waits_until_its_records_are_kept(
+    service: Service,
+) -> None:
+    log = ShippedRequestLog(service.transport, journal=RecordJournal(service.directory), background=False)
+    log.record(record(1, at=service.at))
+    await asyncio.to_thread(kill, service.transport.gatekeeper)
+    closing = asyncio.create_task(log.close())
+    await asyncio.sleep(0.5)
+    assert not closing.done()
+    service.transport.gatekeeper = await asyncio.to_thread(start, service.state)
+    await closing
+    assert await service.num_counted() == 1
+    assert [*service.directory.iterdir()] == []
+
+
+async def test_replica_that_ends_in_peace_leaves_what_the_database_does_not_have_yet(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deployments.limits.client.request_log.CLOSE_S", 0.5)
     log = ShippedRequestLog(service.transport, journal=RecordJournal(service.directory), background=False)
     log.record(record(1, at=service.at))
     kill(service.transport.gatekeeper)
