@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "import typer; from serve_app.cli.supervise.serve import serve; typer.run(serve)"]
-START_S = 900
+START_S = 600
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,12 @@ class ProcessTree:
         """What the command ended with; None while it runs."""
         return self._process.poll()
 
+    def output(self) -> bytes:
+        """Return what the command has written since it was started last."""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read()
+
     def interrupt(self) -> None:
         """Ask the command to stop, as Ctrl-C would."""
         self.send(signal.SIGINT)
@@ -80,6 +86,7 @@ class ProcessTree:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
         with self.log_path.open("ab" if is_log_kept else "wb") as log:
+            self._log_start = log.tell()
             self._process = subprocess.Popen(
                 self._command,
                 env=self._environment,

@@ -2,16 +2,16 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from serve_app.front.asking import any_certificate, read_ray_token
 
 _DASHBOARD = re.compile(rb"dashboard at.*?(https?://[\w.:-]+)")
-_NODE_FAILED = re.compile(rb'ray/_private/node\.py", line \d+, in __init__')
+_RAY_FAILED = re.compile(rb'ray/_private/node\.py", line \d+, in __init__|Failed to start the dashboard')
 _TIMEOUT_S = 2.0
 
 Phase = Literal["starting", "ready", "failed"]
@@ -28,10 +28,12 @@ class Progress:
 
 @dataclass(slots=True)
 class ReadinessProbe:
-    """Asks one service, whose start writes to `log_path`, how far it is. Ray's dashboard is asked with its token."""
+    """Asks one service how far it is. `read_output` returns what its start has written, where the dashboard's address
+    is; Ray's dashboard is asked with its token.
+    """
 
     url: str
-    log_path: Path
+    read_output: Callable[[], bytes]
     _dashboard: str | None = field(default=None, init=False)
 
     def look(self) -> Progress:
@@ -54,7 +56,7 @@ class ReadinessProbe:
 
     def _application(self) -> dict[str, Any] | None:
         if self._dashboard is None:
-            found = _DASHBOARD.search(self.log_path.read_bytes())
+            found = _DASHBOARD.search(self.read_output())
             self._dashboard = found[1].decode() if found else None
         if self._dashboard is None:
             return None
@@ -67,13 +69,13 @@ class ReadinessProbe:
         return next(iter(applications.values()), None)
 
 
-def ray_has_failed(log_path: Path) -> bool:
-    """Return whether Ray's own node did not start, as its traceback in the log says.
+def ray_has_failed(output: bytes) -> bool:
+    """Return whether Ray's own node did not start, or started without its dashboard, as the output says.
 
     On a busy machine a part of it may not be ready in the 15 to 30 seconds that Ray gives it, which no setting changes
-    (ray issue 62883).
+    (ray issue 62883). Without its dashboard, Ray goes on, and nobody could ask how far the service is.
     """
-    return _NODE_FAILED.search(log_path.read_bytes()) is not None
+    return _RAY_FAILED.search(output) is not None
 
 
 def _get(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes] | None:

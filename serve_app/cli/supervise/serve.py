@@ -203,6 +203,8 @@ def serving_environment(environ: Mapping[str, str], plan: ServePlan) -> dict[str
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "3",
         # Ray's head keeps the last 100,000 calls between actors to show them, in 300 MB that fill within hours.
         "RAY_task_events_max_num_task_in_gcs": "5000",
+        # A busy machine needs longer than Ray's minute, and Ray would go on without.
+        "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "300",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
         "RAY_AUTH_MODE": "token",
@@ -305,18 +307,19 @@ def _run(
 def _wait_until_ready(
     tree: ProcessTree, front: Front, plan: ServePlan, received: list[int], console: Console, timeout_s: float
 ) -> Progress:
-    probe = ReadinessProbe(plan.url, tree.log_path)
+    probe = ReadinessProbe(plan.url, tree.output)
     started = time.monotonic()
     shown = ""
     num_starts = 1
     with console.status("Starting") as status:
         while not received:
-            if tree.exit_status is not None:
-                if num_starts == _RAY_STARTS or not ray_has_failed(tree.log_path):
-                    break
-                console.print("Ray's node did not start in the time that Ray gives it. It is started once more.")
+            has_failed = ray_has_failed(tree.output())
+            if has_failed and num_starts < _RAY_STARTS:
+                console.print("Ray did not start in the time that it gives itself. It is started once more.")
                 tree.start_again()
                 num_starts += 1
+            elif has_failed or tree.exit_status is not None:
+                break
             front.keep()
             progress = probe.look()
             if progress.phase != "starting":

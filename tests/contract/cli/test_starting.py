@@ -1,4 +1,4 @@
-"""`manta serve` starts Ray anew, twice, where its node did not start; what else ends is not started again."""
+"""`manta serve` starts Ray anew, twice, where its node or its dashboard did not start; what else ends stays so."""
 
 import os
 import subprocess
@@ -9,8 +9,10 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 NO_NODE = '  File "/lib/python3.11/site-packages/ray/_private/node.py", line 440, in __init__'
+NO_DASHBOARD = "2026-11-26 20:54:08,763\tERROR services.py:1431 -- Failed to start the dashboard"
+OTHER = "ValueError: the configuration is wrong"
 
-# Ends as often as it is told to with some last words, then runs on.
+# Fails as often as it is told to with some words, after which it ends or runs on; then it runs.
 COMMAND = """
 import sys, time
 from pathlib import Path
@@ -18,8 +20,11 @@ starts = Path(sys.argv[1])
 with starts.open("a") as file:
     file.write(".")
 if len(starts.read_text()) <= int(sys.argv[2]):
-    sys.exit(sys.argv[3])
-print("runs", flush=True)
+    print(sys.argv[3], flush=True)
+    if sys.argv[4] == "ends":
+        sys.exit(1)
+else:
+    print("runs", flush=True)
 time.sleep(600)
 """
 
@@ -34,26 +39,29 @@ from serve_app.cli.supervise.process_tree import ProcessTree
 log = Path(sys.argv[1]) / "serve.log"
 tree = ProcessTree([sys.executable, "-c", sys.argv[2], sys.argv[1] + "/starts", *sys.argv[3:]], dict(os.environ), log)
 plan, front = SimpleNamespace(url="http://127.0.0.1:9", log_path=log), SimpleNamespace(keep=lambda: None)
-progress = serve._wait_until_ready(tree, front, plan, [], Console(stderr=True), 3.0)
+progress = serve._wait_until_ready(tree, front, plan, [], Console(stderr=True), 10.0)
 print(progress.problem or "ended")
 tree.end(0.5)
 """
 
 
 @pytest.mark.parametrize(
-    ("num_ends", "words", "num_starts", "outcome"),
+    ("num_failures", "words", "then", "num_starts", "outcome"),
     [
-        (1, NO_NODE, 2, "Not ready after 3 seconds."),
-        (2, NO_NODE, 3, "Not ready after 3 seconds."),
-        (3, NO_NODE, 3, "ended"),
-        (1, "ValueError: the configuration is wrong", 1, "ended"),
+        (1, NO_NODE, "ends", 2, "Not ready after 10 seconds."),
+        (2, NO_NODE, "ends", 3, "Not ready after 10 seconds."),
+        (3, NO_NODE, "ends", 3, "ended"),
+        (2, NO_DASHBOARD, "runs on", 3, "Not ready after 10 seconds."),
+        (3, NO_DASHBOARD, "runs on", 3, "ended"),
+        (1, OTHER, "ends", 1, "ended"),
+        (1, OTHER, "runs on", 1, "Not ready after 10 seconds."),
     ],
 )
 def test_ray_is_started_anew_where_its_node_did_not_start(
-    tmp_path: Path, num_ends: int, words: str, num_starts: int, outcome: str
+    tmp_path: Path, num_failures: int, words: str, then: str, num_starts: int, outcome: str
 ) -> None:
     completed = subprocess.run(
-        [sys.executable, "-c", OPERATOR, str(tmp_path), COMMAND, str(num_ends), words],
+        [sys.executable, "-c", OPERATOR, str(tmp_path), COMMAND, str(num_failures), words, then],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -63,6 +71,6 @@ def test_ray_is_started_anew_where_its_node_did_not_start(
     assert completed.stdout.startswith(outcome), completed.stderr
     assert (tmp_path / "starts").read_text() == "." * num_starts
     log = (tmp_path / "serve.log").read_text()
-    assert log.count(words) == num_ends  # The log of the first start is kept.
-    assert ("runs" in log) == (outcome != "ended")
+    assert log.count(words) == num_failures  # The log of the first start is kept.
+    assert ("runs" in log) == (num_starts > num_failures)
     assert completed.stderr.replace("\n", " ").count("started once more") == num_starts - 1

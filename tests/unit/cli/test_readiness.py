@@ -30,10 +30,9 @@ class Answers:
 
 
 @pytest.fixture
-def probe(tmp_path: Path) -> ReadinessProbe:
-    log = tmp_path / "serve.log"
-    log.write_text("... View the dashboard at \x1b[1m\x1b[32mhttp://127.0.0.1:8265 \x1b[39m\x1b[22m\n")
-    return ReadinessProbe("http://127.0.0.1:8000", log)
+def probe() -> ReadinessProbe:
+    output = b"... View the dashboard at \x1b[1m\x1b[32mhttp://127.0.0.1:8265 \x1b[39m\x1b[22m\n"
+    return ReadinessProbe("http://127.0.0.1:8000", lambda: output)
 
 
 def look(probe: ReadinessProbe, monkeypatch: pytest.MonkeyPatch, answers: Answers) -> Progress:
@@ -41,10 +40,9 @@ def look(probe: ReadinessProbe, monkeypatch: pytest.MonkeyPatch, answers: Answer
     return probe.look()
 
 
-def test_ray_is_waited_for_when_it_has_not_said_where_it_is(tmp_path: Path) -> None:
-    log = tmp_path / "serve.log"
-    log.write_text("Running config file\n")
-    assert ReadinessProbe("http://127.0.0.1:8000", log).look() == Progress("starting", ("Ray",))
+def test_ray_is_waited_for_when_it_has_not_said_where_it_is() -> None:
+    probe = ReadinessProbe("http://127.0.0.1:8000", lambda: b"Running config file\n")
+    assert probe.look() == Progress("starting", ("Ray",))
 
 
 def test_service_is_starting_when_there_is_no_application(
