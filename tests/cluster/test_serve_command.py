@@ -16,13 +16,12 @@ import pytest
 
 from tests.pages.blocks import programs
 from tests.ports import free_port
-from tests.service import eventually
+from tests.service import START_S, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "import typer; from serve_app.cli.supervise.serve import serve; typer.run(serve)"]
-START_S = 600
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ logger = logging.getLogger(__name__)
 MAX_AGE_S = 86_400.0
 """Older records are left out: the database keeps the ids of requests for a day at least, and knows no older ones."""
 _INTERVAL_S = 3.0
-_ASK_AGAIN_S = 0.5
 
 
 class LeftRecords(Watch):
@@ -48,10 +47,7 @@ class LeftRecords(Watch):
         records = [one for one in file.records if one.at > self._clock() - MAX_AGE_S]
         for record in records:
             log.record(record)
-        while records:
-            if await log.ship() and log.is_empty:
-                break
-            await asyncio.sleep(_ASK_AGAIN_S)
+        await log.until_kept()
         file.delete()
         return len(records)
 

@@ -23,7 +23,6 @@ MAX_KEPT = 100_000
 _INTERVAL_S = 0.5
 CLOSE_S = 15.0
 """How long a replica that ends goes on for records that are not in the database: a gatekeeper restarts meanwhile."""
-_CLOSE_INTERVAL_S = 0.2
 _BATCH = 1_000
 _fields_of = attrgetter(*RequestRecord.__slots__)
 _NUM_USUAL = RequestRecord.__slots__.index("service_tier")
@@ -101,6 +100,13 @@ class ShippedRequestLog:
             if self._next_to_send >= self._first + len(self._kept):
                 return True
 
+    async def until_kept(self) -> None:
+        """Hand over the remaining records, again and again, until the database has them all."""
+        while self._kept:
+            await self.ship()
+            if self._kept:
+                await asyncio.sleep(_INTERVAL_S)
+
     async def close(self) -> None:
         """Hand over the remaining records and wait until the database has them, for CLOSE_S at the most; then stop.
 
@@ -111,10 +117,7 @@ class ShippedRequestLog:
             await asyncio.gather(self._shipping, return_exceptions=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
-                while self._kept:
-                    await self.ship()
-                    if self._kept:
-                        await asyncio.sleep(_CLOSE_INTERVAL_S)
+                await self.until_kept()
         if self._kept:
             logger.warning("%d request records are not in the database yet.", len(self._kept))
         if self._journal is not None:
