@@ -15,6 +15,7 @@ from deployments.state.identity.keys import StoredKey
 
 MAX_VALID_S = 5.0
 RECOVERY_S = 1.0
+"""How long a gatekeeper that has just started waits for what clients were granted, or have granted alone."""
 _CLIENT_SEEN_S = 5.0
 _CLIENT_REMEMBERED_S = 180.0
 _REPEATED_S = 1.0
@@ -22,10 +23,11 @@ _REPEATED_S = 1.0
 
 
 class _Client:
-    __slots__ = ("has_replayed", "seen_at", "serial")
+    __slots__ = ("first_serial", "has_replayed", "seen_at", "serial")
 
     def __init__(self) -> None:
         self.serial = 0
+        self.first_serial: int | None = None
         self.seen_at = 0.0
         self.has_replayed = False
 
@@ -34,7 +36,8 @@ class GatekeeperCore:
     """Answers the messages of clients.
 
     If charges since `lost_since` are missing, it grants nothing for RECOVERY_S seconds, in which every client reports
-    what it was granted since.
+    what it was granted since. If none are missing, it grants nothing until every client that it remembers has reported
+    what it granted alone, for as long at most: one that does not know yet that the gatekeeper is back goes on granting.
     """
 
     def __init__(
@@ -54,6 +57,8 @@ class GatekeeperCore:
         self._lost_since = lost_since
         self._recovering_until = 0.0 if lost_since is None else clock() + RECOVERY_S
         self._clients: dict[str, _Client] = {}
+        self._unreported: set[str] = set()
+        self._reports_until = 0.0
         for key_id in ledger.key_ids():
             self._set_limits(key_id)
 
@@ -66,11 +71,11 @@ class GatekeeperCore:
         """Apply refunds and charges, grant leases, and return them with the changes of keys."""
         with self.lock:
             now = self.clock()
-            client = self._clients.setdefault(message.client_id, _Client())
+            client = self._clients.get(message.client_id) or self._new_client(message.client_id)
             before, client.seen_at = client.seen_at, now
             self._apply_postings(client, message, now)
-            is_recovering = now < self._recovering_until
-            answers = None if is_recovering else self._answer(message, now)
+            self._note_report(client, message)
+            answers = None if self._waits_for_clients(now) else self._answer(message, now)
             if self._journal is not None:
                 self._journal.flush()
             return SyncReply(
@@ -80,7 +85,7 @@ class GatekeeperCore:
                 answers=answers,
                 standings=self._standings(message, now),
                 num_clients=self._num_clients(now),
-                replay_after=self._lost_since if is_recovering and not client.has_replayed else None,
+                replay_after=self._lost_since if now < self._recovering_until and not client.has_replayed else None,
                 lent=self._lent_since(before - _REPEATED_S, now),
             )
 
@@ -102,13 +107,38 @@ class GatekeeperCore:
 
     def serials(self) -> dict[str, int]:
         """Return the last serial applied for each client."""
-        return {client_id: client.serial for client_id, client in self._clients.items() if client.serial}
+        return {client_id: client.serial for client_id, client in self._clients.items()}
 
     def restore_serials(self, serials: dict[str, int]) -> None:
-        """Continue from the serials that a journal holds."""
+        """Continue from the serials that a journal holds, and wait for the reports of its clients."""
+        now = self.clock()
         for client_id, serial in serials.items():
             client = self._clients.setdefault(client_id, _Client())
-            client.serial, client.seen_at = serial, self.clock() - _CLIENT_SEEN_S
+            client.serial, client.seen_at = serial, now
+        self._unreported.update(serials)
+        self._reports_until = now + RECOVERY_S
+
+    def _waits_for_clients(self, now: float) -> bool:
+        return now < self._recovering_until or (bool(self._unreported) and now < self._reports_until)
+
+    def _note_report(self, client: _Client, message: SyncRequest) -> None:
+        """Count a client as reported once its second message is here.
+
+        The first may be an old one, sent again. It tells the client that the gatekeeper is back: nothing is granted
+        alone after its reply, and all that was before is in the second.
+        """
+        if message.client_id not in self._unreported or message.is_replay:
+            return
+        if client.first_serial is None:
+            client.first_serial = message.serial
+        elif message.serial > client.first_serial:
+            self._unreported.discard(message.client_id)
+
+    def _new_client(self, client_id: str) -> _Client:
+        client = self._clients[client_id] = _Client()
+        if self._journal is not None:
+            self._journal.note_serial(client_id, 0)  # A restart waits for its report.
+        return client
 
     def _apply_postings(self, client: _Client, message: SyncRequest, now: float) -> None:
         """Apply refunds and charges once, even if the client repeats a message whose reply was lost."""

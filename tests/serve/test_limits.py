@@ -164,6 +164,7 @@ async def test_killed_gatekeeper_forgets_nothing_and_nobody_notices(service: Ser
     before = service.process_named("ray::Gatekeeper")
     assert before is not None
     async with httpx2.AsyncClient(timeout=60) as http:
+        began = time.monotonic()
         first = [await ask(http, urls[number % len(urls)], secret) for number in range(6)]
         assert {answer.status_code for answer in first} == {200}
         before.kill()
@@ -176,5 +177,5 @@ async def test_killed_gatekeeper_forgets_nothing_and_nobody_notices(service: Ser
         assert after is not None
         assert after.pid != before.pid
         rest = [await ask(http, urls[number % len(urls)], secret) for number in range(12)]
+        assert time.monotonic() - began < 55, "the minute has slid on: nothing can be said"
         assert Counter(answer.status_code for answer in rest) == {200: 4, 429: 8}
-        assert time.monotonic() - started < 50, "the minute has slid on: nothing can be said"

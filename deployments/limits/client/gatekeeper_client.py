@@ -23,7 +23,7 @@ TICK_S = 0.1
 _SYNC_INTERVAL_S = 0.25
 _AWAY_GRACE_S = 300.0
 """How long a cached key is accepted while the gatekeeper is away."""
-_ALONE_RETRY_S = 0.5
+_ALONE_RETRY_S = 0.2
 _SPARE = 2
 """A lease has room for at least this many further requests, so that single requests seldom wait."""
 _RENEW_S = 1.0
@@ -148,7 +148,7 @@ class GatekeeperClient:
         if sync_loop.away_since is not None:
             is_due = elapsed >= _ALONE_RETRY_S
         else:
-            is_due = sync_loop.has_waiting or sync_loop.has_unreported or elapsed >= _SYNC_INTERVAL_S - TICK_S / 2
+            is_due = sync_loop.is_due or elapsed >= _SYNC_INTERVAL_S - TICK_S / 2
         if is_due:
             await sync_loop.sync()
 

@@ -58,6 +58,7 @@ class SyncLoop:
         self.live: set[KeyLeases] = set()
         self.unreported: set[KeyLeases] = set()
         self.away_since: float | None = None
+        self._is_awaited = False
         self.counts: Counter[str] = Counter()
         self.tried_at = float("-inf")
         self._transport = transport
@@ -81,9 +82,9 @@ class SyncLoop:
         return bool(self.unreported) or self._unanswered is not None
 
     @property
-    def has_waiting(self) -> bool:
-        """Whether asks wait for the next sync."""
-        return bool(self._waiting)
+    def is_due(self) -> bool:
+        """Whether the next sync is waited for: by asks, by what is to be reported, or by a gatekeeper that is back."""
+        return bool(self._waiting) or self.has_unreported or self._is_awaited
 
     def now_at(self) -> float:
         """Return the estimated time on the gatekeeper's clock."""
@@ -187,6 +188,7 @@ class SyncLoop:
         self._take_reply(reply, sent_at)
         if reply.replay_after is not None:
             await self._replay(reply.replay_after)
+        self._is_awaited = reply.answers is None
         if reply.answers is None:
             self._waiting = waiting + self._waiting
             await self._sleep(RETRY_S)
@@ -236,7 +238,9 @@ class SyncLoop:
         for one, answer in zip(waiting, answers, strict=True):
             one.state.is_asking = False
             if isinstance(answer, Shortage):
-                self._refuse(one, Denied(*answer), now)
+                denied = Denied(*answer)
+                one.state.remember(denied, now)
+                one.decide(denied)
                 continue
             if isinstance(answer, Crossing):
                 one.decide(answer)
@@ -252,10 +256,6 @@ class SyncLoop:
                 one.decide(granted, until)
             if one.state.refunds:
                 self.unreported.add(one.state)  # The rest of the previous lease.
-
-    def _refuse(self, one: PendingAsk, denied: Denied, now: float) -> None:
-        one.state.remember(denied, now)
-        one.decide(denied)
 
     def _note_standings(self, reply: SyncReply) -> None:
         now = self._clock()
@@ -283,8 +283,7 @@ class SyncLoop:
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             if not one.answer.done():
-                decision = self.decide_alone(one.state, one.ask.requests, one.ask.tokens)
-                if decision is None:
+                if (decision := self.decide_alone(one.state, one.ask.requests, one.ask.tokens)) is None:
                     self._waiting.append(one)
                     continue
                 one.decide(decision)

@@ -224,14 +224,13 @@ class RegionCore(GatekeeperCore):
 
     def _lend(self, request: LoanRequest, now: float) -> LoanReply:
         ledger, region = self.ledger, request.region
-        is_recovering = now < self._recovering_until
-        if not is_recovering:  # Until then charges may be unknown.
+        if now >= self._recovering_until:  # Until then charges may be unknown.
             for posting in request.refunds:
                 ledger.refund_lent(posting, now)
         at = now + request.valid_s + MARGIN_S
         lent: list[Lent] = []
         returned: list[Posting] = []
-        for ask in request.asks if not is_recovering else []:
+        for ask in request.asks if not self._waits_for_clients(now) else []:
             if ledger.knows(ask.key_id) or self._set_limits(ask.key_id):
                 loan, back = ledger.lend(ask, region, now, at)
                 lent.append(loan)

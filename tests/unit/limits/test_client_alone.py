@@ -6,6 +6,7 @@ import pytest
 
 from deployments.limits.client.key_cache import AWAY_AFTER_S, LOOK_UP_S, PATIENCE_S
 from deployments.limits.contract import Denied, GatekeeperUnavailable, Granted
+from deployments.limits.core import RECOVERY_S
 from tests.unit.limits.memory import World, admit, principal_of, secret_of, with_client
 
 
@@ -127,6 +128,28 @@ async def test_what_was_granted_alone_is_told_when_the_gatekeeper_is_back() -> N
     other = world.client()
     await other.identify(secret_of("key"))
     assert await admit(other, principal, 7) == [True] * 6 + [False]
+
+
+async def test_a_gatekeeper_that_is_back_waits_for_each_client_that_it_remembers_but_not_for_long() -> None:
+    world = World(principal_of("key", 10, 1_000))
+    one, other = world.client(), world.client()
+    for client in (one, other):
+        principal = await client.identify(secret_of("key"))
+        assert await admit(client, principal) == [True]
+
+    world.kill()
+    began = world.clock()
+    asking = asyncio.create_task(one.admit(principal))
+    while not asking.done():
+        await asyncio.sleep(0)
+        await other.tick()
+    assert isinstance(await asking, Granted)
+    assert world.clock() - began < 0.5
+
+    world.kill()  # The other is gone, too.
+    began = world.clock()
+    assert await admit(one, principal) == [True]
+    assert world.clock() - began == pytest.approx(RECOVERY_S, abs=0.06)
 
 
 async def test_an_unknown_key_is_unavailable_while_the_gatekeeper_is_away() -> None:

@@ -122,6 +122,47 @@ def test_no_minute_holds_more_than_the_limits(
     assert sum(client.counts["times_away"] for client in run.clients) == 0
 
 
+async def admit_beside(run: Run, index: int) -> None:
+    """Admit a request while every client ticks, as they do in the background."""
+    asking = asyncio.create_task(admit(run, index))
+    while not asking.done():
+        await asyncio.sleep(0)
+        for client in run.clients:
+            await client.tick()
+
+
+@settings(max_examples=50)
+@example([], [1], [0, 0, 0, 0, 0, 1, 1], False)  # Client 1 still grants its part when client 0 takes all that is left.
+@given(
+    st.sets(st.integers(0, 2 * NUM_CLIENTS - 1)).map(lambda each: [one % NUM_CLIENTS for one in sorted(each)]),
+    st.lists(st.integers(0, NUM_CLIENTS - 1), max_size=12),
+    st.lists(st.integers(0, NUM_CLIENTS - 1), min_size=1, max_size=20),
+    st.booleans(),
+)
+def test_no_minute_holds_more_when_the_gatekeeper_is_back_and_not_all_know_it_yet(
+    before: list[int], alone: list[int], after: list[int], is_cut_off: bool
+) -> None:
+    """Before it went away, no client was granted more than its part: a third of the limit."""
+
+    async def go_away_and_come_back() -> Run:
+        run = await simulate(9, 50_000, [("admit", index, 1) for index in [0, 1, 2, *before]])
+        for _ in range(2):
+            run.world.clock.advance(0.3)
+            for client in run.clients:
+                await client.tick()
+        run.world.is_down = True
+        for index in alone:
+            await admit(run, index)
+        run.world.is_down = False
+        run.world.loses_replies = is_cut_off
+        run.world.kill()
+        for index in after:
+            await admit_beside(run, index)
+        return run
+
+    assert len(asyncio.run(go_away_and_come_back()).requests) <= 9
+
+
 @settings(max_examples=50)
 @given(st.sampled_from([10, 600]), st.sampled_from([50_000, 2_000_000]), st.lists(OPERATIONS, max_size=30))
 def test_everything_is_free_again_after_an_idle_minute(
