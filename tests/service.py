@@ -115,6 +115,9 @@ class Service:
             "DASHBOARD_METRIC_PORT": str(free_port()),  # cluster has them: its metrics would be taken for ours.
             "MANTA_FRONT_STATS_PORT": str(free_row().start),
             "COLUMNS": "200",
+            # Ray's own processes go first, also those of a cluster that starts beside this one: a node whose agents do
+            # not start within 15 s ends itself (ray issue 65983).
+            "RAY_worker_niceness": "10",
             **(environment or {}),
         }
         self._mark = ""

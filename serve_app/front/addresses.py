@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-_LISTENING = "0A"
+_LISTENING = " 0A "
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
@@ -43,9 +43,10 @@ def listening_on(first_port: int, last_port: int, tables: tuple[Path, ...] = _TA
         except OSError:
             continue
         for line in lines:
-            _, local, _, state, *_ = line.split()
-            host, _, port = local.partition(":")
-            if state == _LISTENING and first_port <= int(port, 16) <= last_port:
+            if _LISTENING not in line:  # Nearly all are connections, and there may be tens of thousands.
+                continue
+            host, _, port = line.split()[1].partition(":")
+            if first_port <= int(port, 16) <= last_port:
                 found.add(Address(_reachable(host), int(port, 16)))
     return found
 

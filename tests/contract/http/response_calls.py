@@ -49,9 +49,9 @@ def calls(*wanted: tuple[str, dict[str, Any]], words: tuple[str, ...] = ()) -> l
     return calling(*told, words=words)
 
 
-def token_by_token(name: str, arguments: str, reason: str = "tool_calls"):
-    """Return the events of a model that writes one call, three characters a token."""
-    tokens = [arguments[start : start + 3] for start in range(0, len(arguments), 3)]
+def token_by_token(name: str, arguments: str, reason: str = "tool_calls", length: int = 3):
+    """Return the events of a model that writes one call, `length` characters a token."""
+    tokens = [arguments[start : start + length] for start in range(0, len(arguments), length)]
     told = [[ToolArgumentsDelta("tool_arguments", 0, 0, token)] for token in tokens]
     return [[ToolCallStart("tool_call", 0, 0, "call_0", name)], *told, [Finished("finished", 0, reason)]]
 

@@ -153,9 +153,11 @@ class PostgresServer:
             self._psql.communicate()
         if self._process is not None and self._process.poll() is None:
             self.resume()
-            self._process.send_signal(signal.SIGINT)  # Which waits for nobody who is still connected.
+            self._process.send_signal(signal.SIGQUIT)  # Which waits for nobody, and writes nothing more.
             self._process.wait(timeout=30)
-        shutil.rmtree(self._home, ignore_errors=True)
+        subprocess.run(
+            ["rm", "-rf", str(self._home)], check=False
+        )  # Hundreds of databases: seconds, not half a minute.
 
     def _processes(self) -> list[psutil.Process]:
         assert self._process is not None

@@ -137,7 +137,7 @@ async def test_code_is_run_once_and_its_files_are_cited(world, interpreter):
     program = orjson.dumps({"code": "n = globals().get('n', 0) + 1\nopen('n.txt', 'w').write(str(n))\nprint(n)"})
     link = "[It](sandbox:/mnt/data/n.txt)"
     generations = [
-        [*thought("Hm."), *token_by_token("code_interpreter", program.decode())],
+        [*thought("Hm."), *token_by_token("code_interpreter", program.decode(), length=12)],
         token_by_token("code_interpreter", '{"code":"print(n)"}'),
         said("Here: ", link, "."),
     ]

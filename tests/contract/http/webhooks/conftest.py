@@ -27,17 +27,18 @@ LOOPBACK = AddressRules((IPv4Network("127.0.0.0/8"),))
 
 @dataclass
 class Receiver:
-    """What came, and how it is answered: with `statuses` in turn, then with 200."""
+    """What came, and how it is answered: with `statuses` in turn, then with 200; not at all before `over` if silent."""
 
     url: str = ""
     got: list[tuple[bytes, dict[str, str]]] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     is_silent: bool = False
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: Request) -> Response:
         self.got.append((await request.body(), dict(request.headers)))
         if self.is_silent:
-            await asyncio.sleep(60)
+            await self.over.wait()
         status = self.statuses.pop(0) if self.statuses else 200
         return RedirectResponse("/other", 307) if status == 307 else Response(status_code=status)
 
@@ -60,6 +61,7 @@ async def receiver() -> AsyncIterator[Receiver]:
     async with serve(app) as address:
         made.url = f"{address}/hook"
         yield made
+        made.over.set()
 
 
 @dataclass
