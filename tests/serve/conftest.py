@@ -89,9 +89,9 @@ def service() -> Iterator[Service]:
 def ray_cluster() -> Iterator[None]:
     """A Ray cluster in this process, for actors without a service.
 
-    Started up to three times, as `manta serve` does: a raylet whose agents take longer than 15 s ends itself.
+    Started up to five times, as `manta serve` does: a raylet whose agents take longer than 15 s ends itself.
     """
-    for num_left in (2, 1, 0):
+    for num_left in (4, 3, 2, 1, 0):
         try:
             ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
             break

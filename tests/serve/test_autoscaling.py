@@ -14,7 +14,7 @@ from openai import APIStatusError, AsyncOpenAI
 
 from tests.service import LONG, SMALL, Replica, Service, eventually, is_living, staying
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 SCALE_S = 240.0
 

@@ -25,7 +25,7 @@ from tests.contract.batches.runs import Runs
 from tests.contract.http.answers import MODEL, answer
 from tests.twins.engine import MemoryDirectory, Script, ScriptedEngine, model_card
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 NAME = "batches-under-test"
 POISON = 9

@@ -17,7 +17,7 @@ from openai.types import Batch
 from tests.serve.batch_calls import ENDED, SAID, check_complete, finish, line, output_of, submit, until_half_done
 from tests.service import CANARY, EMBED, SMALL, Service, eventually, is_living
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 COORDINATOR, WORKER, JOB_WORKER = (
     "ray::BatchCoordinator",

@@ -8,7 +8,7 @@ from deployments.tools.code_interpreter.replica import DEPLOYMENT
 from tests.service import Service, eventually
 from tests.twins.interpreter import sandbox_host
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(autouse=True)

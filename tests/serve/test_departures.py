@@ -8,7 +8,7 @@ import pytest
 from tests.serve.records import only_record
 from tests.service import CHAT, Service, eventually
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 LONG_ANSWER: dict[str, Any] = {
     "model": CHAT,

@@ -19,7 +19,7 @@ from tests.serve.conftest import ENVIRONMENT, scripted, service_config
 from tests.service import CHAT, EMBED, Service, running_service
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 TIER = "counted"
 """The tier of the account that is added up, and of no other: metrics tell tiers apart, not accounts."""

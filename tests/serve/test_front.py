@@ -15,7 +15,7 @@ import pytest
 from deployments.state.usage.record import RequestRecord
 from tests.service import CHAT, Service, describe, eventually, is_living
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 NUM_STREAMS, NUM_WHOLE = 12, 8
 NUM_TOKENS = 100

@@ -12,7 +12,7 @@ from deployments.state.identity.keys import KeyChange
 from tests.serve.ingress import serving
 from tests.service import CHAT, EMBED, Service, eventually
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 TRIES = 3
 """What holds within a second where the machine has the time for it must have held in one of these."""

@@ -14,7 +14,7 @@ from tests.certificates import Authority
 from tests.serve.conftest import ENVIRONMENT, scripted, service_config
 from tests.service import CHAT, Service, running_service
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from openai import AsyncOpenAI, NotFoundError
 
 from tests.service import CHAT, EMBED, Service, eventually
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 
 async def test_requests_and_usage_are_kept_for_the_account_holder(service: Service) -> None:

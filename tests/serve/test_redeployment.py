@@ -11,7 +11,7 @@ from openai import OpenAI
 
 from tests.service import CHAT, SMALL, Service, eventually, staying
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 
 def test_streams_finish_and_requests_go_on_while_everything_is_replaced(

@@ -19,7 +19,7 @@ from tests.serve.test_front import records_of, two_ingress_replicas
 from tests.service import CHAT, Service, running_service
 
 __all__ = ["postgres_server"]
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 NUM_TOKENS = 8
 _LOCK = 20_261_125

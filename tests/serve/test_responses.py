@@ -20,7 +20,7 @@ from tests.service import CHAT, Service, eventually
 from tests.twins.legal import fold
 
 __all__ = ["two"]
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 
 def test_a_background_response_is_followed_and_cancelled_from_the_other_replica(two: list[Ingress]) -> None:

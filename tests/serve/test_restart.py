@@ -22,7 +22,7 @@ from tests.service import CANARY, CHAT, Service, eventually
 from tests.twins.legal import fold
 
 __all__ = ["postgres_server", "postgres_url"]
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1800)]
 
 NUM_LINES, NUM_TOKENS = 600, 2000
 MINUTE_S = 45

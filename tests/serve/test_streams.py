@@ -12,7 +12,7 @@ from tests.service import CHAT, SMALL, Service, eventually, running_service
 from tests.streams import Kind, ask_all, usage_of
 
 __all__ = ["key"]
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 NUM_TOKENS = 300
 STREAM = {"stream": True, "stream_options": {"include_usage": True}}

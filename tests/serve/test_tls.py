@@ -14,7 +14,7 @@ from tests.serve.conftest import ENVIRONMENT, scripted, service_config
 from tests.service import CHAT, Service, running_service
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 
 class Files:
