@@ -23,11 +23,10 @@ _REPEATED_S = 1.0
 
 
 class _Client:
-    __slots__ = ("first_serial", "has_replayed", "seen_at", "serial")
+    __slots__ = ("has_replayed", "seen_at", "serial")
 
     def __init__(self) -> None:
         self.serial = 0
-        self.first_serial: int | None = None
         self.seen_at = 0.0
         self.has_replayed = False
 
@@ -57,7 +56,7 @@ class GatekeeperCore:
         self._lost_since = lost_since
         self._recovering_until = 0.0 if lost_since is None else clock() + RECOVERY_S
         self._clients: dict[str, _Client] = {}
-        self._unreported: set[str] = set()
+        self._unreported: dict[str, int | None] = {}  # Each with the serial of its first message.
         self._reports_until = 0.0
         for key_id in ledger.key_ids():
             self._set_limits(key_id)
@@ -74,7 +73,7 @@ class GatekeeperCore:
             client = self._clients.get(message.client_id) or self._new_client(message.client_id)
             before, client.seen_at = client.seen_at, now
             self._apply_postings(client, message, now)
-            self._note_report(client, message)
+            self._note_report(message)
             answers = None if self._waits_for_clients(now) else self._answer(message, now)
             if self._journal is not None:
                 self._journal.flush()
@@ -106,7 +105,7 @@ class GatekeeperCore:
                     del self._clients[client_id]
 
     def serials(self) -> dict[str, int]:
-        """Return the last serial applied for each client."""
+        """Return the last serial applied for each client, 0 if none was."""
         return {client_id: client.serial for client_id, client in self._clients.items()}
 
     def restore_serials(self, serials: dict[str, int]) -> None:
@@ -115,13 +114,13 @@ class GatekeeperCore:
         for client_id, serial in serials.items():
             client = self._clients.setdefault(client_id, _Client())
             client.serial, client.seen_at = serial, now
-        self._unreported.update(serials)
+        self._unreported = dict.fromkeys(serials)
         self._reports_until = now + RECOVERY_S
 
     def _waits_for_clients(self, now: float) -> bool:
         return now < self._recovering_until or (bool(self._unreported) and now < self._reports_until)
 
-    def _note_report(self, client: _Client, message: SyncRequest) -> None:
+    def _note_report(self, message: SyncRequest) -> None:
         """Count a client as reported once its second message is here.
 
         The first may be an old one, sent again. It tells the client that the gatekeeper is back: nothing is granted
@@ -129,10 +128,11 @@ class GatekeeperCore:
         """
         if message.client_id not in self._unreported or message.is_replay:
             return
-        if client.first_serial is None:
-            client.first_serial = message.serial
-        elif message.serial > client.first_serial:
-            self._unreported.discard(message.client_id)
+        first = self._unreported[message.client_id]
+        if first is None:
+            self._unreported[message.client_id] = message.serial
+        elif message.serial > first:
+            del self._unreported[message.client_id]
 
     def _new_client(self, client_id: str) -> _Client:
         client = self._clients[client_id] = _Client()

@@ -92,7 +92,7 @@ class Runtime:
         try:
             names, *rows = csv.reader(answer.removeprefix("# ").strip().splitlines())
             read = itemgetter(*map(names.index, _COLUMNS))  # Of a hundred columns: a dictionary of each row is slow.
-            slots = [_read_slot(*read(row)) for row in rows if row[names.index("addr")] != _OWN_SOCKET]
+            slots = [_read_slot(name, addr, *rest) for name, addr, *rest in map(read, rows) if addr != _OWN_SOCKET]
         except (IndexError, ValueError, csv.Error):
             raise RuntimeFailed("HAProxy's statistics cannot be read.") from None
         if not slots:

@@ -91,7 +91,7 @@ def ray_cluster() -> Iterator[None]:
 
     Started up to five times, as `manta serve` does: a raylet whose agents take longer than 15 s ends itself.
     """
-    for num_left in (4, 3, 2, 1, 0):
+    for num_left in reversed(range(5)):
         try:
             ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
             break

@@ -58,7 +58,6 @@ class SyncLoop:
         self.live: set[KeyLeases] = set()
         self.unreported: set[KeyLeases] = set()
         self.away_since: float | None = None
-        self._is_awaited = False
         self.counts: Counter[str] = Counter()
         self.tried_at = float("-inf")
         self._transport = transport
@@ -73,6 +72,7 @@ class SyncLoop:
         self._unanswered: SyncRequest | None = None
         self._waiting: list[PendingAsk] = []
         self._syncing: list[asyncio.Future[None]] = []
+        self._is_awaited = False
         self._running: asyncio.Task[None] | None = None
         self._offset: float | None = None
 
@@ -83,7 +83,7 @@ class SyncLoop:
 
     @property
     def is_due(self) -> bool:
-        """Whether the next sync is waited for: by asks, by what is to be reported, or by a gatekeeper that is back."""
+        """Whether an ask, a refund, a charge or a restarted gatekeeper waits for the next sync."""
         return bool(self._waiting) or self.has_unreported or self._is_awaited
 
     def now_at(self) -> float:

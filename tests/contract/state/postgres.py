@@ -155,9 +155,8 @@ class PostgresServer:
             self.resume()
             self._process.send_signal(signal.SIGQUIT)  # Which waits for nobody, and writes nothing more.
             self._process.wait(timeout=30)
-        subprocess.run(
-            ["rm", "-rf", str(self._home)], check=False
-        )  # Hundreds of databases: seconds, not half a minute.
+        # shutil takes half a minute for hundreds of databases.
+        subprocess.run(["rm", "-rf", str(self._home)], check=False)
 
     def _processes(self) -> list[psutil.Process]:
         assert self._process is not None
