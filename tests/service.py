@@ -256,7 +256,7 @@ class Service:
     def engine_of(self, replica: Replica) -> psutil.Process:
         """Return the process in which a replica's engine generates."""
         children = psutil.Process(replica.pid).children(recursive=True)
-        (engine,) = [child for child in children if "EngineCore" in " ".join(child.cmdline())]
+        (engine,) = [child for child in children if "EngineCore" in describe(child)]
         return engine
 
     def process_named(self, title: str) -> psutil.Process | None:
@@ -311,7 +311,7 @@ def is_living(process: psutil.Process) -> bool:
 
 
 def describe(process: psutil.Process) -> str:
-    """Return what a process calls itself."""
+    """Return what a process calls itself, nothing if it has ended."""
     try:
         return " ".join(process.cmdline())
     except psutil.Error:

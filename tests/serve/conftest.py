@@ -96,8 +96,8 @@ def ray_cluster() -> Iterator[None]:
             ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
             break
         except Exception:
-            ray.shutdown()
+            ray.shutdown(wait_for_processes=True)
             if not num_left:
                 raise
     yield
-    ray.shutdown()
+    ray.shutdown(wait_for_processes=True)  # Else one that takes a second to die is left, and no one waits for it.

@@ -13,6 +13,7 @@ from deployments.models.contract.errors import EngineDied
 from tests.contract.engine.replies import Collected
 from tests.serve.conftest import scripted
 from tests.serve.scripted_engine import ScriptedEngine, start_engine
+from tests.service import describe
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.serve
@@ -81,7 +82,7 @@ async def test_what_runs_fails_and_the_engine_is_sick_when_its_process_is_killed
     reply = Collected()
     asking = asyncio.create_task(ask(engine, reply, max_tokens=4000))
     await eventually(lambda: reply.pieces)
-    (core,) = [one for one in psutil.Process().children() if "EngineCore" in one.cmdline()]
+    (core,) = [one for one in psutil.Process().children() if "EngineCore" in describe(one)]
     core.kill()
     with pytest.raises(EngineDied):
         await asking
