@@ -45,6 +45,7 @@ def answers(client: OpenAI) -> bool:
     return True
 
 
+@pytest.mark.timed
 def test_a_small_batch_starts_at_once(service: Service, client: OpenAI) -> None:
     finish(client, submit(client, [line(0)]))  # The worker is there from now on, whatever ran before.
 
@@ -116,6 +117,7 @@ def shared_memory(service: Service) -> Iterator[bytes]:
             yield os.pread(memory.fileno(), end - start, start)
 
 
+@pytest.mark.timed
 def test_a_batch_is_cancelled_within_seconds(service: Service, client: OpenAI) -> None:
     batch = submit(client, [line(number, max_tokens=200) for number in range(400)])
     eventually(lambda: client.batches.retrieve(batch.id).request_counts.completed, 60, "lines are done", 0.1)  # type: ignore[union-attr]

@@ -94,6 +94,7 @@ async def gatekeeping(ray_cluster: None, tmp_path: Path) -> AsyncIterator[Gateke
     await database.close()
 
 
+@pytest.mark.timed
 async def test_a_killed_gatekeeper_comes_back_without_an_error_and_with_its_account(gatekeeping: Gatekeeping) -> None:
     _, large = await gatekeeping.keys.create(
         NewKey(tier="enterprise", requests_per_minute=100_000, tokens_per_minute=10**9)
@@ -160,6 +161,7 @@ async def test_many_clients_at_once_get_the_limit_and_no_more(gatekeeping: Gatek
     await asyncio.gather(*(client.close() for client in clients))
 
 
+@pytest.mark.timed
 async def test_a_revoked_key_is_refused_by_every_client_within_a_second(gatekeeping: Gatekeeping) -> None:
     clients = [gatekeeping.client() for _ in range(3)]
 
