@@ -100,4 +100,4 @@ def ray_cluster() -> Iterator[None]:
             if not num_left:
                 raise
     yield
-    ray.shutdown(wait_for_processes=True)  # Else one that takes a second to die is left, and no one waits for it.
+    ray.shutdown(wait_for_processes=True)  # Else a process that takes over a second to die stays as a zombie.
