@@ -35,12 +35,11 @@ serve: .venv/installed-$(PROFILE) ## Serve the models of CONFIG (configs/local.y
 
 install: .venv/installed-$(PROFILE) ## Make .venv with what CONFIG needs: the CPU or the GPU profile.
 
-test: .venv/installed-dev ## Run the tests in stages: unit, contract, serve, cluster, timed, drills (TESTS: pytest's arguments instead).
+test: .venv/installed-dev ## Run the tests in stages: unit, contract, serve, cluster, drills (TESTS: pytest's arguments instead).
 	$(if $(TESTS),exec $(PYTEST) $(TESTS))
 	$(PYTEST) tests/unit $(SIDE_BY_SIDE)
 	$(PYTEST) tests/contract $(SIDE_BY_SIDE)
-	$(PYTEST) $(wildcard tests/serve tests/cluster) -m 'not timed' --numprocesses 2
-	$(PYTEST) $(wildcard tests/serve tests/cluster) -m timed
+	$(PYTEST) $(wildcard tests/serve tests/cluster)
 	$(if $(wildcard tests/drills),$(PYTEST) tests/drills)
 
 test-all: override PYTEST += --exhaustive

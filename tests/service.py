@@ -77,7 +77,7 @@ def staying(replicas: Iterable[Replica]) -> set[str]:
     return {replica.replica_id for replica in replicas if replica.state != "STOPPING"}
 
 
-def eventually(look: Callable[[], T], timeout_s: float, what: str, every_s: float = 0.25) -> T:
+def eventually(look: Callable[[], T | None], timeout_s: float, what: str, every_s: float = 0.25) -> T:
     """Return the first thing that is true of what `look` returns; fails when there is none in time."""
     deadline = time.monotonic() + timeout_s
     while not (found := look()):

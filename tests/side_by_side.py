@@ -9,10 +9,6 @@ GROUPS = {
     "tests/contract/schemas/test_schema_budget.py": "schemas",  # One process compiles the schemas of all of them.
     "tests/contract/sandbox/": "sandbox",  # Attempts to take more than a sandbox may, one at a time.
     "tests/contract/http/clients/test_node_": "node",  # npm installs into one folder.
-    "tests/serve/test_restart.py::test_all_goes_on_after_a_kill_and": "cluster",  # Or `serve` would take much longer,
-    "tests/serve/test_restart.py::test_all_goes_on_after_a_kill_over": "restart",  # and this goes where there is room.
-    "tests/serve/": "serve",
-    "tests/cluster/": "cluster",
 }
 """The group of the tests whose ids begin so: the first that fits. Its tests run in one process, one after the other;
 the largest group first."""

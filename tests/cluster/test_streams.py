@@ -66,7 +66,7 @@ def kinds() -> list[Kind]:
     ]
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_streams_are_whole_when_an_engine_is_killed(service: Service, number: int) -> None:
     key, asked = service.issue_unlimited(), kinds()
     eventually(lambda: len(service.running(TRAINED)) == 2, 180, "two replicas run")

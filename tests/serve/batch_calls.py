@@ -32,7 +32,7 @@ def finish(client: OpenAI, batch: Batch, timeout_s: float = 300) -> Batch:
         now = client.batches.retrieve(batch.id)
         return now if now.status in ENDED else None
 
-    return eventually(look, timeout_s, f"{batch.id} ends")  # type: ignore[return-value]
+    return eventually(look, timeout_s, f"{batch.id} ends")
 
 
 def output_of(client: OpenAI, batch: Batch) -> list[dict[str, Any]]:
@@ -53,11 +53,11 @@ def check_complete(client: OpenAI, batch: Batch, num_lines: int) -> None:
     assert batch.usage.total_tokens == sum(one["response"]["body"]["usage"]["total_tokens"] for one in output)
 
 
-def until_half_done(client: OpenAI, batch: Batch) -> Batch:
+def until_quarter_done(client: OpenAI, batch: Batch) -> Batch:
     def look() -> Batch | None:
         now = client.batches.retrieve(batch.id)
         assert now.status not in ENDED, now
         counts = now.request_counts
         return now if counts and counts.total and counts.completed >= counts.total // 4 else None
 
-    return eventually(look, 240, f"{batch.id} gets on", 0.1)  # type: ignore[return-value]
+    return eventually(look, 240, f"{batch.id} gets on", 0.1)

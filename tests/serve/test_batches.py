@@ -14,7 +14,7 @@ import pytest
 from openai import InternalServerError, OpenAI
 from openai.types import Batch
 
-from tests.serve.batch_calls import ENDED, SAID, check_complete, finish, line, output_of, submit, until_half_done
+from tests.serve.batch_calls import ENDED, SAID, check_complete, finish, line, output_of, submit, until_quarter_done
 from tests.service import CANARY, EMBED, SMALL, Service, eventually, is_living
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
@@ -45,7 +45,6 @@ def answers(client: OpenAI) -> bool:
     return True
 
 
-@pytest.mark.timed
 def test_a_small_batch_starts_at_once(service: Service, client: OpenAI) -> None:
     finish(client, submit(client, [line(0)]))  # The worker is there from now on, whatever ran before.
 
@@ -117,7 +116,6 @@ def shared_memory(service: Service) -> Iterator[bytes]:
             yield os.pread(memory.fileno(), end - start, start)
 
 
-@pytest.mark.timed
 def test_a_batch_is_cancelled_within_seconds(service: Service, client: OpenAI) -> None:
     batch = submit(client, [line(number, max_tokens=200) for number in range(400)])
     eventually(lambda: client.batches.retrieve(batch.id).request_counts.completed, 60, "lines are done", 0.1)  # type: ignore[union-attr]
@@ -161,9 +159,7 @@ def test_a_large_batch_is_paused_and_goes_on(service: Service, client: OpenAI) -
 
 
 def kill(service: Service, title: str) -> None:
-    process = service.process_named(title)
-    assert process is not None, title
-    process.kill()
+    eventually(lambda: service.process_named(title), 60, f"{title} runs").kill()
 
 
 @pytest.mark.parametrize(
@@ -172,14 +168,14 @@ def kill(service: Service, title: str) -> None:
 )
 def test_a_batch_survives_kills(service: Service, client: OpenAI, num_lines: int, max_tokens: int, victim: str) -> None:
     batch = submit(client, [line(number, max_tokens=max_tokens) for number in range(num_lines)])
-    until_half_done(client, batch)
+    until_quarter_done(client, batch)
     kill(service, victim)
     check_complete(client, finish(client, batch), num_lines)
 
 
 def test_a_batch_survives_a_model_replica_that_is_killed(service: Service, client: OpenAI) -> None:
     batch = submit(client, [line(number, SMALL, max_tokens=64) for number in range(300)])
-    until_half_done(client, batch)
+    until_quarter_done(client, batch)
     service.engine_of(service.running(SMALL)[0]).kill()
     batch = finish(client, batch)
     assert batch.status == "completed"
@@ -197,7 +193,7 @@ def test_a_batch_survives_a_model_replica_that_is_killed(service: Service, clien
 def test_a_batch_survives_an_ingress_replica_that_is_killed(service: Service, client: OpenAI) -> None:
     patient = client.with_options(max_retries=8)  # What the killed replica was just answering is asked again.
     batch = submit(patient, [line(number, max_tokens=96) for number in range(400)])
-    until_half_done(patient, batch)
+    until_quarter_done(patient, batch)
     before = service.running("ingress")
     psutil.Process(before[0].pid).kill()
     check_complete(patient, finish(patient, batch), 400)

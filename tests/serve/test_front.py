@@ -90,7 +90,6 @@ async def slowest_while_killed(service: Service, key: str, words: tuple[str, ...
     return seen.slowest_s
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize(
     "words",
     [

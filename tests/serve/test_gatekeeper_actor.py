@@ -94,7 +94,6 @@ async def gatekeeping(ray_cluster: None, tmp_path: Path) -> AsyncIterator[Gateke
     await database.close()
 
 
-@pytest.mark.timed
 async def test_a_killed_gatekeeper_comes_back_without_an_error_and_with_its_account(gatekeeping: Gatekeeping) -> None:
     _, large = await gatekeeping.keys.create(
         NewKey(tier="enterprise", requests_per_minute=100_000, tokens_per_minute=10**9)
@@ -139,29 +138,31 @@ async def _seconds_to_identify(client: GatekeeperClient, secret: str) -> float:
 
 
 async def test_many_clients_at_once_get_the_limit_and_no_more(gatekeeping: Gatekeeping) -> None:
-    _, secret = await gatekeeping.keys.create(
-        NewKey(tier="enterprise", requests_per_minute=600, tokens_per_minute=10**9)
-    )
-    clients = [(await gatekeeping.identified(secret))[0] for _ in range(4)]
-    admitted = 0
-
-    async def insist(client: GatekeeperClient) -> None:
-        nonlocal admitted
-        deadline = time.monotonic() + 5
+    async def insist(client: GatekeeperClient, secret: str) -> int:
+        admitted, deadline = 0, time.monotonic() + 5
         while time.monotonic() < deadline:
             principal = await client.identify(secret)
             assert principal is not None
-            decision = await client.admit(principal)
-            admitted += isinstance(decision, Granted)
+            admitted += isinstance(await client.admit(principal), Granted)
             await asyncio.sleep(0.001)
+        return admitted
 
-    await asyncio.gather(*(insist(client) for client in clients for _ in range(4)))
+    for _ in range(3):
+        _, secret = await gatekeeping.keys.create(
+            NewKey(tier="enterprise", requests_per_minute=600, tokens_per_minute=10**9)
+        )
+        clients = [(await gatekeeping.identified(secret))[0] for _ in range(4)]
+        admitted = sum(await asyncio.gather(*(insist(client, secret) for client in clients for _ in range(4))))
+        was_away = any(client.counts["times_away"] for client in clients)
+        num_syncs = sum(client.counts["syncs"] for client in clients)
+        await asyncio.gather(*(client.close() for client in clients))
+        if not was_away:  # A client that waits too long for a busy machine decides alone.
+            break
+    assert not was_away, "the gatekeeper was away in every try"
     assert 590 <= admitted <= 600
-    assert sum(client.counts["syncs"] for client in clients) < 600
-    await asyncio.gather(*(client.close() for client in clients))
+    assert num_syncs < 600
 
 
-@pytest.mark.timed
 async def test_a_revoked_key_is_refused_by_every_client_within_a_second(gatekeeping: Gatekeeping) -> None:
     clients = [gatekeeping.client() for _ in range(3)]
 

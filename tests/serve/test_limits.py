@@ -170,12 +170,10 @@ async def test_killed_gatekeeper_forgets_nothing_and_nobody_notices(service: Ser
         before.kill()
         started = time.monotonic()
         meanwhile = []
-        while time.monotonic() - started < 6:
+        while service.process_named("ray::Gatekeeper") in (None, before) or time.monotonic() - started < 6:
             meanwhile.append((await ask(http, urls[len(meanwhile) % len(urls)], key)).status_code)
+            assert time.monotonic() - began < 50, "the gatekeeper is not back"
         assert set(meanwhile) == {200}
-        after = service.process_named("ray::Gatekeeper")
-        assert after is not None
-        assert after.pid != before.pid
         rest = [await ask(http, urls[number % len(urls)], secret) for number in range(12)]
         assert time.monotonic() - began < 55, "the minute has slid on: nothing can be said"
         assert Counter(answer.status_code for answer in rest) == {200: 4, 429: 8}

@@ -15,7 +15,7 @@ from openai.types import Batch
 
 from deployments.state.usage.record import RequestRecord
 from tests.databases import postgres_server, postgres_url
-from tests.serve.batch_calls import check_complete, finish, line, submit, until_half_done
+from tests.serve.batch_calls import check_complete, finish, line, submit, until_quarter_done
 from tests.serve.conftest import scripted, service_config
 from tests.serve.ingress import PROMPT, Ingress, answer_to, text_of
 from tests.service import CANARY, CHAT, Service, eventually
@@ -110,7 +110,7 @@ class Work:
         self._ingress.create(input="One.", conversation=self._talk)
         self._batch = submit(self._client, [line(number, max_tokens=64) for number in range(NUM_LINES)])
         self._begun = self._ingress.create(input=PROMPT, background=True, max_output_tokens=NUM_TOKENS)
-        seen = until_half_done(self._client, self._batch).request_counts
+        seen = until_quarter_done(self._client, self._batch).request_counts
         assert seen is not None
         self._num_done = seen.completed
         assert self._ingress.retrieve(self._begun["id"])["status"] == "in_progress"

@@ -1,11 +1,13 @@
-"""A service whose ingress replicas speak TLS, before which a front stands, and whose certificate changes."""
+"""A service with TLS everywhere: its Ray processes speak it, and its ingress replicas, whose certificate changes."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
+import psutil
 import pytest
 
 from serve_app.front.addresses import listening_on
@@ -18,44 +20,62 @@ pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 
 class Files:
-    """The certificate of the replicas."""
+    """A certificate of an authority of its own, and its key."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *names: str) -> None:
+        folder.mkdir()
+        self._names = names
         self.authority = Authority()
         self.certificate, self.key, self.believed = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
         self.believed.write_text(self.authority.pem)
         self.serial = self.issue()
 
     def issue(self) -> int:
-        return self.authority.issue(self.certificate, self.key, ("manta", "127.0.0.1"))
+        return self.authority.issue(self.certificate, self.key, self._names)
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return Files(tmp_path_factory.mktemp("tls"))
+def of_replicas(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("tls") / "replicas", "manta", "127.0.0.1")
 
 
 @pytest.fixture(scope="module")
-def encrypted(files: Files) -> Iterator[Service]:
-    tls = {"certificate": str(files.certificate), "key": str(files.key), "authority": str(files.believed)}
-    with running_service(service_config([scripted(CHAT)], tls=tls), ENVIRONMENT) as service:
+def of_ray(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("tls") / "ray", "localhost", *_own_addresses())
+
+
+@pytest.fixture(scope="module")
+def encrypted(of_replicas: Files, of_ray: Files) -> Iterator[Service]:
+    """A service of one ingress replica and one model, with TLS turned on as an operator does it."""
+    tls = {
+        "certificate": str(of_replicas.certificate),
+        "key": str(of_replicas.key),
+        "authority": str(of_replicas.believed),
+    }
+    environment = {
+        "RAY_USE_TLS": "1",
+        "RAY_TLS_SERVER_CERT": str(of_ray.certificate),
+        "RAY_TLS_SERVER_KEY": str(of_ray.key),
+        "RAY_TLS_CA_CERT": str(of_ray.believed),
+    }
+    with running_service(service_config([scripted(CHAT)], tls=tls), ENVIRONMENT | environment) as service:
         yield service
 
 
 async def test_requests_reach_replicas_that_speak_tls_and_take_up_a_new_certificate(
-    encrypted: Service, files: Files
+    encrypted: Service, of_replicas: Files
 ) -> None:
     key = await asyncio.to_thread(encrypted.issue_unlimited)
     body = {"model": CHAT, "max_tokens": 10, "messages": [{"role": "user", "content": "Tell me of the sea."}]}
     ports = encrypted.replica_ports
     (replica, *_) = sorted(listening_on(ports.start, ports.stop - 1))
-    context = files.authority.context()
+    context = of_replicas.authority.context()
     async with httpx2.AsyncClient(timeout=60, headers={"authorization": f"Bearer {key}"}) as http:
         assert (await http.post(f"{encrypted.url}/v1/chat/completions", json=body)).status_code == 200
         with pytest.raises(httpx2.TransportError):
             await http.get(f"http://{replica}/-/healthz")
-        assert await _serial_shown(replica.port, context) == files.serial
-        renewed = files.issue()
+        assert await _serial_shown(replica.port, context) == of_replicas.serial
+        renewed = of_replicas.issue()
 
         async def is_shown() -> bool:
             return await _serial_shown(replica.port, context) == renewed
@@ -70,3 +90,39 @@ async def _serial_shown(port: int, context: ssl.SSLContext) -> int:
     writer.close()
     await writer.wait_closed()
     return serial
+
+
+def test_rays_processes_speak_tls(encrypted: Service, of_ray: Files, tmp_path: Path) -> None:
+    certificate, own_key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    of_ray.authority.issue(certificate, own_key)
+    context = ssl.create_default_context(cadata=of_ray.authority.pem)
+    context.check_hostname = False
+    context.load_cert_chain(certificate, own_key)
+    listening = _ports_of(encrypted, ("gcs_server", "raylet"))
+    assert {name for name, _ in listening} == {"gcs_server", "raylet"}
+    assert {name for name, port in listening if _speaks_tls(port, context)} == {"gcs_server", "raylet"}
+
+
+def _own_addresses() -> list[str]:
+    return sorted(
+        {one.address for own in psutil.net_if_addrs().values() for one in own if one.family is socket.AF_INET}
+    )
+
+
+def _ports_of(service: Service, names: tuple[str, ...]) -> list[tuple[str, int]]:
+    """Return where the service's processes of these names listen."""
+    return [
+        (process.name(), connection.laddr.port)
+        for process in service.processes()
+        if process.name() in names
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+
+
+def _speaks_tls(port: int, context: ssl.SSLContext) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 5) as plain, context.wrap_socket(plain):
+            return True
+    except OSError:
+        return False

@@ -186,28 +186,30 @@ async def test_request_of_another_front_is_served_here_although_the_region_is_le
     assert answer.headers["x-request-id"] == ID
 
 
-@pytest.mark.parametrize(
-    "forged",
-    [
-        "asia",
-        f"asia:{ID}:",
-        f"asia:{ID}:{'0' * 64}",
-        signed("asia", ID, STRANGER.request_key),
-        signed("asia", ID).replace("asia", "eu"),
-        signed("asia", ID).replace("0a0a", "0b0b"),
-        signed("asia", ID)[:-1],
-        f"x, {signed('asia', ID)}",
-    ],
+FORGED = (
+    "asia",
+    f"asia:{ID}:",
+    f"asia:{ID}:{'0' * 64}",
+    signed("asia", ID, STRANGER.request_key),
+    signed("asia", ID).replace("asia", "eu"),
+    signed("asia", ID).replace("0a0a", "0b0b"),
+    signed("asia", ID)[:-1],
+    f"x, {signed('asia', ID)}",
 )
-async def test_forged_word_of_another_region_is_stripped(world: World, forged: str) -> None:
-    answer = await world.http.post(CHAT, content=b"{}", headers={FROM_REGION_HEADER: forged})
-    (request,) = world.near.requests
-    assert FROM_REGION_HEADER not in request.headers
-    assert request.request_id == answer.headers["x-request-id"] != ID
+
+
+async def test_forged_word_of_another_region_is_stripped(world: World) -> None:
+    for forged in FORGED:
+        answer = await world.http.post(CHAT, content=b"{}", headers={FROM_REGION_HEADER: forged})
+        request = world.near.requests[-1]
+        assert FROM_REGION_HEADER not in request.headers, forged
+        assert request.request_id == answer.headers["x-request-id"] != ID, forged
+    assert len(world.near.requests) == len(FORGED)
     world.near.is_draining = True
     await world.us.knows()
-    answer = await world.http.post(CHAT, content=b"{}", headers={FROM_REGION_HEADER: forged})
-    assert (answer.status_code, answer.headers[REGION_HEADER]) == (200, "asia")
+    for forged in FORGED:
+        answer = await world.http.post(CHAT, content=b"{}", headers={FROM_REGION_HEADER: forged})
+        assert (answer.status_code, answer.headers[REGION_HEADER]) == (200, "asia"), forged
 
 
 async def test_questions_of_fronts_are_not_sent_on(world: World) -> None:
