@@ -21,6 +21,7 @@ from serve_app.front.settings import NUM_PROXIES, FrontSettings, supervisor_comm
 from serve_app.front.table import load_table
 from tests.contract.front.replicas import TRUST
 from tests.ports import free_port, free_row
+from tests.service import describe
 from tests.waiting import eventually
 
 
@@ -101,9 +102,8 @@ class RunningFront:
     def agent(self) -> psutil.Process:
         """Return the agent's process."""
         assert self.supervisor is not None
-        (agent,) = [
-            one for one in psutil.Process(self.supervisor.pid).children() if "serve_app.front.agent" in one.cmdline()
-        ]
+        children = psutil.Process(self.supervisor.pid).children()
+        (agent,) = [one for one in children if "serve_app.front.agent" in describe(one)]
         return agent
 
     async def kill_supervisor(self) -> None:
