@@ -23,7 +23,6 @@ class Files:
     """A certificate of an authority of its own, and its key."""
 
     def __init__(self, folder: Path, *names: str) -> None:
-        folder.mkdir()
         self._names = names
         self.authority = Authority()
         self.certificate, self.key, self.believed = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
@@ -36,12 +35,12 @@ class Files:
 
 @pytest.fixture(scope="module")
 def of_replicas(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return Files(tmp_path_factory.mktemp("tls") / "replicas", "manta", "127.0.0.1")
+    return Files(tmp_path_factory.mktemp("replicas"), "manta", "127.0.0.1")
 
 
 @pytest.fixture(scope="module")
 def of_ray(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return Files(tmp_path_factory.mktemp("tls") / "ray", "localhost", *_own_addresses())
+    return Files(tmp_path_factory.mktemp("ray"), "localhost", *_own_addresses())
 
 
 @pytest.fixture(scope="module")
