@@ -143,7 +143,7 @@ class Service:
             time.sleep(0.25)
 
     def stop(self) -> None:
-        """Stop the service; asserts that it goes in peace and that none of its processes is left."""
+        """Stop the service; asserts that it and each replica go in peace, and that none of its processes is left."""
         process = self._process
         assert process is not None
         before = self.processes()
@@ -155,6 +155,8 @@ class Service:
             self.kill()
         assert status == 0, self.told()
         assert left == {}
+        logs = sorted(self.ray_dir.rglob("serve/replica_*.log"))
+        assert [path.name for path in logs if "Exception during graceful shutdown" in path.read_text()] == []
 
     def kill(self) -> None:
         """End whatever is left, without ceremony."""

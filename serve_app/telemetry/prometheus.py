@@ -35,7 +35,8 @@ class PrometheusMetrics:
 
     def _adder_of(self, series: Series, values: tuple[str, ...]) -> Callable[[float], None]:
         """Return what counts under these labels, and keep it: looking it up costs more than counting."""
-        child = self._metrics[series].labels(*values)
+        metric = self._metrics[series]
+        child = metric.labels(*values) if values else metric  # One without labels has no children.
         add = child.observe if isinstance(child, Histogram) else child.set if isinstance(child, Gauge) else child.inc
         self._adders[series, values] = add
         return add

@@ -17,7 +17,10 @@ def test_metrics_of_service_and_engine_are_shown(service: Service, http: httpx2.
     pages = "".join(httpx2.get(f"{url}/metrics", timeout=30).text for url in service.ingress_urls())
     assert f'manta_tokens_total{{model="{CHAT}",tier="enterprise",type="completion"}}' in pages
     assert f'gen_ai_server_time_to_first_token_seconds_bucket{{le="0.5",model="{CHAT}"}}' in pages
-    wanted = ("manta_requests_total", "manta_tokens_total", "gen_ai_server_time_to_first_token", "ray_vllm_")
+    assert 'manta_part_up{part="database"} 1.0' in pages
+    assert "manta_webhooks_waiting 0.0" in pages
+    answers = ("manta_requests_total", "manta_tokens_total", "gen_ai_server_time_to_first_token", "ray_vllm_")
+    wanted = (*answers, "manta_part_up", "manta_webhooks_oldest_seconds")
     deadline = time.monotonic() + 120
     while True:  # Ray's agents gather every ten seconds.
         shown = "".join(httpx2.get(f"http://{target}/metrics", timeout=30).text for target in service.metrics_targets())

@@ -27,7 +27,9 @@ class Scene:
     cluster: Cluster
     load: Load
     at: float = 0.0
-    """When the harm was done, in seconds since the round began."""
+    """When the harm began, in seconds since the round began."""
+    gone_at: float = 0.0
+    """When the node was off the network, 0 where none was taken away."""
     ports: set[int] = field(default_factory=set)
     """The clients' ports of the connections that ended with what was killed."""
     num_connections: int = 0
@@ -77,7 +79,7 @@ def lose_worker(back_after_s: float | None = None) -> Action:
 
     async def act(scene: Scene) -> None:
         node = await asyncio.to_thread(_most_needed, scene.cluster)
-        _note_node(scene, node)
+        await _cut_off(scene, node)
         await asyncio.to_thread(node.kill)
         await asyncio.sleep(CHECK_S)
         scene.load.leave(node.name)
@@ -93,8 +95,7 @@ def cut_worker(for_s: float) -> Action:
 
     async def act(scene: Scene) -> None:
         node = await asyncio.to_thread(_most_needed, scene.cluster)
-        _note_node(scene, node)
-        node.cut()
+        await _cut_off(scene, node)
         await asyncio.sleep(CHECK_S)
         scene.load.leave(node.name)
         await asyncio.sleep(for_s - CHECK_S)
@@ -108,7 +109,7 @@ def lose_head(away_s: float, *, is_replaced: bool = False) -> Action:
 
     async def act(scene: Scene) -> None:
         head = scene.cluster.head
-        _note_node(scene, head)
+        await _cut_off(scene, head)
         await asyncio.to_thread(head.kill)
         if head in scene.cluster.doors:
             await asyncio.sleep(CHECK_S)
@@ -125,17 +126,20 @@ def _most_needed(cluster: Cluster) -> Node:
     return (homes or cluster.workers)[0]
 
 
-def _note_node(scene: Scene, node: Node) -> None:
-    """Note what goes with a node. Of what the cluster has one, another has to come elsewhere."""
-    for process in node.processes():
-        _note_connections(scene, process)
+async def _cut_off(scene: Scene, node: Node) -> None:
+    """Take a node off the network. Of what the cluster has one, another has to come elsewhere.
+
+    What takes long runs in a thread: clients whose loop stood still would note first bytes too late.
+    """
     for role in SINGLE:
-        lost = find(scene.cluster, role, node)
+        lost = await asyncio.to_thread(find, scene.cluster, role, node)
         if lost:
             scene.roles_before[role] = 1
             scene.victims |= {process.pid for _, process in lost}
     scene.nodes.add(node.name)
     scene.at = scene.load.now
+    await asyncio.to_thread(node.cut)
+    scene.gone_at = scene.load.now
 
 
 async def deploy_change(scene: Scene) -> None:

@@ -266,7 +266,7 @@ def may_fail(which: str, exchange: Exchange, scene: Scene) -> bool:
     """Return whether a promise lets an exchange fail; see `table.MayFail`."""
     if which == "only node":
         return exchange.status == 503 or exchange.started <= scene.at + LAST_MOMENTS_S
-    dead_at = scene.at + DYING_S.get(which, 0.0)
+    dead_at = max(scene.at, scene.gone_at) + DYING_S.get(which, 0.0)
     if exchange.started > dead_at:
         return which == "node" and exchange.door in scene.nodes
     begun = exchange.first_byte is not None and exchange.first_byte <= dead_at

@@ -42,7 +42,7 @@ def exchange(**fields: Any) -> Exchange:
 
 
 def scene(**fields: Any) -> Any:
-    return SimpleNamespace(**{"at": 5.0, "ports": {7}, "nodes": {"worker-1"}, **fields})
+    return SimpleNamespace(**{"at": 5.0, "gone_at": 0.0, "ports": {7}, "nodes": {"worker-1"}, **fields})
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,12 @@ def scene(**fields: Any) -> Any:
 )
 def test_promise_says_what_may_fail(which: str, seen: Exchange, may: bool) -> None:
     assert may_fail(which, seen, scene()) is may
+
+
+def test_node_may_answer_until_it_is_off_the_network() -> None:
+    late = exchange(door="worker-2", first_byte=5.15, ended=9.5)
+    assert not may_fail("node", late, scene())
+    assert may_fail("node", late, scene(gone_at=5.2))
 
 
 def test_events_are_put_together_from_pieces() -> None:

@@ -8,8 +8,10 @@ from sqlalchemy.exc import OperationalError
 
 from deployments.state.objects.owed import Arrears
 from deployments.state.objects.pair import PairedStore, Side
+from deployments.state.webhooks.queue import Waiting
 from serve_app.telemetry import parts as module
 from serve_app.telemetry.parts import PartsWatcher
+from serve_app.telemetry.prometheus import PrometheusMetrics
 from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP
 from tests.twins.objects import MemoryObjects
 from tests.waiting import eventually
@@ -105,3 +107,22 @@ async def test_what_a_store_lacks_is_shown_until_it_lacks_nothing():
         *nothing, (COPIES_OWED, "asia", 2), (COPIES_LAG, "asia", 90.0),
         *nothing, (COPIES_OWED, "asia", 0), (COPIES_LAG, "asia", 0.0),
     ]  # fmt: skip
+
+
+async def test_what_webhooks_have_not_acknowledged_is_shown_look_after_look():
+    class Queue:
+        answers = iter((Waiting(3, 90.0), OperationalError("", {}, Exception()), Waiting(1, 0.5)))
+
+        async def waiting(self):
+            answer = next(self.answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    metrics = PrometheusMetrics()
+    watcher = PartsWatcher({"database": answer}, dict, metrics, webhooks=Queue())
+    for num_deliveries, oldest_s in ((3.0, 90.0), (3.0, 90.0), (1.0, 0.5)):
+        await watcher.look()
+        page = metrics.render().decode().splitlines()
+        assert f"manta_webhooks_waiting {num_deliveries}" in page
+        assert f"manta_webhooks_oldest_seconds {oldest_s}" in page

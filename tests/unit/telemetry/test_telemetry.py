@@ -10,7 +10,7 @@ from serve_app.telemetry import ray_metrics
 from serve_app.telemetry.log import error_logger, log_bug, log_to, request_logger
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
-from serve_app.telemetry.series import MOVED, PART_UP, mean_inter_token_s
+from serve_app.telemetry.series import MOVED, PART_SERIES, PART_UP, SERIES, mean_inter_token_s
 from serve_app.telemetry.trace import RequestTrace, record_of
 from tests.twins.gatekeeper import MemoryRequestLog
 from tests.twins.keys import principal_of_key
@@ -52,6 +52,17 @@ def test_metrics_count_by_model_and_tier():
     assert 'gen_ai_server_time_to_first_token_seconds_count{model="m"} 2.0' in page
     assert "manta_requests_in_flight 0.0" in page
     assert len(log.records) == 2
+
+
+@pytest.mark.parametrize("series", [*SERIES, *PART_SERIES], ids=lambda series: series.name)
+def test_each_series_can_be_added_to_with_its_labels_or_without(series):
+    metrics = PrometheusMetrics()
+    for _ in range(2):
+        metrics.add(series, tuple("x" for _ in series.labels), 3.0)
+    labels = ",".join(f'{name}="x"' for name in sorted(series.labels))
+    suffix = "_sum" if series.buckets else "" if series.is_gauge else "_total"
+    shown = f"{series.name}{suffix}{f'{{{labels}}}' if labels else ''}"
+    assert f"{shown} {3.0 if series.is_gauge else 6.0}" in metrics.render().decode().splitlines()
 
 
 def test_log_line_is_left_out_when_nobody_listens(caplog):
