@@ -20,6 +20,7 @@ from deployments.detached import NAMESPACE, leave_when_drained, start_detached
 from deployments.state.housekeeping import Housekeeping, create_chores
 from deployments.state.regions.leader import HOUSEKEEPING, Leadership
 from deployments.state.webhooks.queue import DeliveryQueue
+from deployments.waiting import keep_on
 from deployments.webhooks.delivering import Deliverer
 from deployments.webhooks.sending import WebhookSender
 from serve_app.telemetry.log import log_bug
@@ -80,8 +81,11 @@ class BatchCoordinator:
         if setup.state.region is not None:
             leads = Leadership(stores.database, HOUSEKEEPING, setup.state.region.name).hold
         queue = DeliveryQueue(stores.database, stores.files.vault)
-        webhooks = Deliverer(queue, WebhookSender(setup.tools.outbound.rules))
-        works = (_warm_up(fleet), Housekeeping(chores, log_bug, leads).run(), webhooks.run())
+        works = (
+            _warm_up(fleet),
+            keep_on("Housekeeping", Housekeeping(chores, log_bug, leads).run),
+            keep_on("Webhooks", lambda: Deliverer(queue, WebhookSender(setup.tools.outbound.rules)).run()),
+        )
         beside = [asyncio.create_task(work) for work in works]
         try:
             await self._coordinator.run()

@@ -1,9 +1,10 @@
-"""How a task looks again and again, waits for news, says that it waits in vain, and is ended."""
+"""How a task goes on after an error, waits for news, says that it waits in vain, and is ended."""
 
 import asyncio
 import logging
 import traceback
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import PurePath
@@ -27,17 +28,26 @@ async def end(task: asyncio.Task[None]) -> None:
         await task
 
 
-class Watch(ABC):
-    """What looks at something again and again, from `watch` to `close`. A subclass says how in `_keep`.
+async def keep_on(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Return once `work` does. An error that it did not expect is logged, and it begins again a second later."""
+    for num_failures in count(1):
+        try:
+            await work()
+            return
+        except Exception as error:
+            if worth_logging(num_failures):
+                _log_bug(name, error)
+        await asyncio.sleep(_PAUSE_S)
 
-    An error that `_keep` does not expect is logged, and it begins again a second later.
-    """
+
+class Watch(ABC):
+    """What looks at something again and again, from `watch` to `close`. A subclass says how in `_keep`."""
 
     _task: asyncio.Task[None] | None = None
 
     def watch(self) -> None:
         """Begin."""
-        self._task = asyncio.get_running_loop().create_task(self._keep_on())
+        self._task = asyncio.get_running_loop().create_task(keep_on(type(self).__name__, self._keep))
 
     async def close(self) -> None:
         """Stop, also if it has not begun."""
@@ -48,24 +58,16 @@ class Watch(ABC):
     async def _keep(self) -> None:
         """Look again and again; `close` cancels this."""
 
-    async def _keep_on(self) -> None:
-        for num_failures in count(1):
-            try:
-                await self._keep()
-                return
-            except Exception as error:
-                if worth_logging(num_failures):
-                    _log_bug(type(self).__name__, error)
-            await asyncio.sleep(_PAUSE_S)
-
 
 def worth_logging(num_failures: int) -> bool:
     """Return whether to log the latest of a row of failures: the first, the tenth and each hundredth are logged."""
     return num_failures in (1, 10) or num_failures % 100 == 0
 
 
-def _log_bug(watch: str, error: Exception) -> None:
+def _log_bug(name: str, error: Exception) -> None:
     """Log where an error came from, without its message, which may quote what is stored."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{PurePath(last.filename).name}:{last.lineno}"
-    logger.error("%s failed and begins again: %s at %s", watch, type(error).__name__, place)
+    logger.error("%s failed and begins again: %s at %s", name, type(error).__name__, place)

@@ -54,6 +54,10 @@ class Generation(RequestOutputCollector):  # type: ignore[misc]  # vLLM is not t
         if output.finished:
             self._end.set_result(None)
 
+    def leave(self) -> None:
+        """Take no more outputs: the last one of a request that is aborted would look like the end of its answer."""
+        self._end.cancel()
+
     async def wait(self) -> None:
         """Return when the last output has been taken.
 
@@ -67,11 +71,14 @@ def _check_kept(output: RequestOutput, *, is_at_fault: bool) -> None:
     """Check that the engine could keep an answer to its grammar; any other failure is the request's `is_at_fault`.
 
     Raises:
+        EngineDied: the engine has given the request up, though nobody told it to.
         SlowGrammar: following the grammar takes too long.
         RequestRejected: other fields of the request forbid every token that the grammar allows; another engine could
             not keep the answer to it either.
     """
     for part in output.outputs:
+        if part.finish_reason == "abort":
+            raise EngineDied("The engine gave the request up.")
         if part.finish_reason != "error":
             continue
         if part.stop_reason == SLOW_GRAMMAR:
@@ -138,6 +145,7 @@ async def generate(
             is_over = True
     finally:
         if not is_over:
+            generation.leave()
             await engine.abort(generation.request_id, internal=True)
 
 

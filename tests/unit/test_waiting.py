@@ -1,12 +1,13 @@
-"""A watch goes on after an error that it did not expect, and says where it was, but not what it said."""
+"""What must not end goes on after an error that it did not expect, and says where it was, but not what it said."""
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
 import pytest
 
 from deployments import waiting
-from deployments.waiting import Watch
+from deployments.waiting import Watch, keep_on
 from tests.waiting import eventually
 
 
@@ -22,22 +23,45 @@ class Failing(Watch):
         await asyncio.Event().wait()
 
 
-async def test_watch_begins_again_after_an_unexpected_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What the module has logged; its pauses are short."""
     monkeypatch.setattr(waiting, "_PAUSE_S", 0.001)
-    told: list[str] = []
+    lines: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     waiting.logger.addHandler(handler)
-    try:
-        watch = Failing()
-        watch.watch()
-        await eventually(lambda: watch.num_begun == 3)
-        await watch.close()
-    finally:
-        waiting.logger.removeHandler(handler)
+    yield lines
+    waiting.logger.removeHandler(handler)
+
+
+async def test_watch_begins_again_after_an_unexpected_error(told: list[str]) -> None:
+    watch = Failing()
+    watch.watch()
+    await eventually(lambda: watch.num_begun == 3)
+    await watch.close()
     assert len(told) == 1
     assert told[0].startswith("Failing failed and begins again: ValueError at test_waiting.py:")
     assert "a prompt" not in told[0]
+
+
+async def test_error_within_a_group_is_named_itself_and_work_that_is_done_does_not_begin_again(told: list[str]) -> None:
+    num_begun = 0
+
+    async def work() -> None:
+        nonlocal num_begun
+        num_begun += 1
+        if num_begun == 1:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail())
+
+    async def fail() -> None:
+        raise KeyError("a secret")
+
+    await keep_on("Housekeeping", work)
+    assert num_begun == 2
+    assert len(told) == 1
+    assert told[0].startswith("Housekeeping failed and begins again: KeyError at test_waiting.py:")
 
 
 async def test_watch_that_has_not_begun_can_be_closed() -> None:

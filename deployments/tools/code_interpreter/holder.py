@@ -23,6 +23,7 @@ from deployments.tools.sandbox.frames import PIECE_BYTES
 from deployments.tools.sandbox.results import SandboxDied, SandboxRefused, WorkFile
 from deployments.tools.sandbox.root import SandboxUnavailable
 from deployments.tools.sandbox.sandbox import Sandbox
+from deployments.waiting import end, keep_on
 
 _LOOK_EVERY_S = 2.0
 UNABLE = "The code interpreter is off: no sandbox can be built on its host. Ask the operator of this service."
@@ -72,7 +73,7 @@ class Holder:
     def open(self) -> None:
         """Start to prepare sandboxes, and to end idle containers."""
         self._pool.open()
-        self._looking = asyncio.create_task(self._look())
+        self._looking = asyncio.create_task(keep_on("The look at idle containers", self._look))
 
     async def create(self, container_id: str, idle_s: float) -> None:
         """Make a container.
@@ -198,8 +199,7 @@ class Holder:
     async def close(self) -> None:
         """End everything."""
         if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+            await end(self._looking)
         await self._pool.close()
         for container_id in list(self._held):
             await self.end(container_id)
