@@ -169,6 +169,7 @@ def test_all_goes_on_after_a_kill_over_sqlite(over_sqlite: Service) -> None:
         path = over_sqlite.state_dir / name
         assert not path.exists() or CANARY.encode() not in path.read_bytes()
     over_sqlite.stop()
+    assert over_sqlite.failed_to_close() == []
     assert used_by(over_sqlite, caller) == {"": (4, 4, 0), CHAT: (1, 0, 3)}
 
 
