@@ -29,7 +29,10 @@ async def end(task: asyncio.Task[None]) -> None:
 
 
 async def keep_on(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Return once `work` does. An error that it did not expect is logged, and it begins again a second later."""
+    """Return once `work` does. A second after an error that it did not expect, it begins again.
+
+    The first of these errors, the tenth and each hundredth are logged.
+    """
     for num_failures in count(1):
         try:
             await work()

@@ -68,7 +68,9 @@ class Generation(RequestOutputCollector):  # type: ignore[misc]  # vLLM is not t
 
 
 def _check_kept(output: RequestOutput, *, is_at_fault: bool) -> None:
-    """Check that the engine could keep an answer to its grammar; any other failure is the request's `is_at_fault`.
+    """Check that the engine has not given the request up, and could keep the answer to its grammar.
+
+    Any other failure is the request's where it `is_at_fault`.
 
     Raises:
         EngineDied: the engine has given the request up, though nobody told it to.

@@ -1,13 +1,13 @@
 """What must not end goes on after an error that it did not expect, and says where it was, but not what it said."""
 
 import asyncio
-import logging
 from collections.abc import Iterator
 
 import pytest
 
 from deployments import waiting
 from deployments.waiting import Watch, keep_on
+from tests.logs import lines_of
 from tests.waiting import eventually
 
 
@@ -27,12 +27,8 @@ class Failing(Watch):
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What the module has logged; its pauses are short."""
     monkeypatch.setattr(waiting, "_PAUSE_S", 0.001)
-    lines: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
-    waiting.logger.addHandler(handler)
-    yield lines
-    waiting.logger.removeHandler(handler)
+    with lines_of(waiting.logger) as lines:
+        yield lines
 
 
 async def test_watch_begins_again_after_an_unexpected_error(told: list[str]) -> None:

@@ -38,6 +38,11 @@ def ask(real_engine, compiler):
     return ask
 
 
+def assert_not_ended(reply):
+    assert b"finish_reason" not in b"".join(reply.pieces).replace(b'"finish_reason":null', b"")
+    assert reply.summary is None
+
+
 @pytest.mark.parametrize("kind", BODIES)
 @pytest.mark.parametrize("num_choices", [1, 2])
 def test_answer_has_not_ended_where_the_engine_died_as_it_got_the_request(
@@ -65,8 +70,7 @@ def test_answer_has_not_ended_where_the_engine_died_as_it_got_the_request(
 
     reply = real_engine.run(scenario())
     assert num_added == num_choices
-    assert b"finish_reason" not in b"".join(reply.pieces).replace(b'"finish_reason":null', b"")
-    assert reply.summary is None
+    assert_not_ended(reply)
 
 
 @pytest.mark.parametrize("kind", BODIES)
@@ -84,6 +88,4 @@ def test_request_that_the_engine_gives_up_has_not_ended(real_engine, ask, kind):
             await ask(kind, reply, num_choices=1)
         return reply
 
-    reply = real_engine.run(scenario())
-    assert b"finish_reason" not in b"".join(reply.pieces).replace(b'"finish_reason":null', b"")
-    assert reply.summary is None
+    assert_not_ended(real_engine.run(scenario()))

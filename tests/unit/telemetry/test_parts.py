@@ -1,7 +1,7 @@
 """Each part is shown as up or away, whatever its question raises; moved requests are counted once."""
 
 import asyncio
-import logging
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -13,6 +13,7 @@ from serve_app.telemetry import parts as module
 from serve_app.telemetry.parts import PartsWatcher
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP
+from tests.logs import lines_of
 from tests.twins.objects import MemoryObjects
 from tests.waiting import eventually
 
@@ -25,20 +26,25 @@ class Noted(list):
 @pytest.fixture
 def own_log():
     """What the module has logged."""
-    seen = []
-    handler = logging.Handler()
-    handler.emit = lambda record: seen.append(f"{record.levelname} {record.getMessage()}")
-    logger = logging.getLogger(module.__name__)
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    yield seen
-    logger.removeHandler(handler)
-    logger.setLevel(before)
+    with lines_of(module.logger, "%(levelname)s %(message)s") as lines:
+        yield lines
 
 
 async def answer():
     return None
+
+
+def saying(*answers):
+    """Return a question that is answered with each of these in turn, or raises it."""
+    turns = iter(answers)
+
+    async def ask():
+        answer = next(turns)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return ask
 
 
 async def test_a_part_that_raises_or_hangs_is_away_and_the_others_are_up(monkeypatch):
@@ -88,17 +94,9 @@ async def test_it_looks_until_it_is_closed(monkeypatch):
 
 
 async def test_what_a_store_lacks_is_shown_until_it_lacks_nothing():
-    class Owed:
-        answers = iter(({"asia": Arrears(2, 90.0)}, OperationalError("", {}, Exception()), {}))
-
-        async def arrears(self):
-            answer = next(self.answers)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
+    owed = SimpleNamespace(arrears=saying({"asia": Arrears(2, 90.0)}, OperationalError("", {}, Exception()), {}))
     sink = Noted()
-    pair = PairedStore(Side("files", MemoryObjects()), Side("asia", MemoryObjects()), Owed())
+    pair = PairedStore(Side("files", MemoryObjects()), Side("asia", MemoryObjects()), owed)
     watcher = PartsWatcher({}, dict, sink, pair)
     for _ in range(3):
         await watcher.look()
@@ -110,17 +108,9 @@ async def test_what_a_store_lacks_is_shown_until_it_lacks_nothing():
 
 
 async def test_what_webhooks_have_not_acknowledged_is_shown_look_after_look():
-    class Queue:
-        answers = iter((Waiting(3, 90.0), OperationalError("", {}, Exception()), Waiting(1, 0.5)))
-
-        async def waiting(self):
-            answer = next(self.answers)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
+    queue = SimpleNamespace(waiting=saying(Waiting(3, 90.0), OperationalError("", {}, Exception()), Waiting(1, 0.5)))
     metrics = PrometheusMetrics()
-    watcher = PartsWatcher({"database": answer}, dict, metrics, webhooks=Queue())
+    watcher = PartsWatcher({"database": answer}, dict, metrics, webhooks=queue)
     for num_deliveries, oldest_s in ((3.0, 90.0), (3.0, 90.0), (1.0, 0.5)):
         await watcher.look()
         page = metrics.render().decode().splitlines()
