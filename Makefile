@@ -40,7 +40,7 @@ test: .venv/installed-dev ## Run the tests in stages: unit, contract, serve, clu
 	$(PYTEST) tests/unit $(SIDE_BY_SIDE)
 	$(PYTEST) tests/contract $(SIDE_BY_SIDE)
 	$(PYTEST) $(wildcard tests/serve tests/cluster)
-	$(if $(wildcard tests/drills),$(PYTEST) tests/drills)
+	$(PYTEST) tests/tools
 
 test-all: override PYTEST += --exhaustive
 test-all: test ## Run the tests that are left out of `make test` too: more databases, a minute's outage, more examples.
@@ -51,26 +51,26 @@ check: .venv/installed-dev ## Check format, lint, types, imports between layers,
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/manta config check configs/*.yaml configs/kubernetes/rayservice.yaml
-	$(BIN)/python -m tests.pages.reference --check
+	$(BIN)/python -m tests.tools.pages.reference --check
 
 docs: .venv/installed-dev ## Write the reference pages from the code and build the documentation into site/.
-	$(BIN)/python -m tests.pages.reference
+	$(BIN)/python -m tests.tools.pages.reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	echo "The documentation is in site/index.html."
 
 bench: .venv/installed-dev ## Measure Manta beside the bare vLLM server and Ray's own (ARGS: its options).
-	$(BIN)/python -m tests.bench $(ARGS)
+	$(BIN)/python -m tests.tools.bench $(ARGS)
 
 bench-batches: .venv/installed-dev ## Measure a batch beside vLLM's offline run and a loop over HTTP (ARGS: its options).
-	$(BIN)/python -m tests.bench.batches $(ARGS)
+	$(BIN)/python -m tests.tools.bench.batches $(ARGS)
 
 drills: .venv/installed-dev ## Kill what can die under load, one after the other, and print what clients saw (ARGS: its options).
-	$(BIN)/python -m tests.drills $(ARGS)
+	$(BIN)/python -m tests.tools.drills $(ARGS)
 
 demo-model: .venv/installed-dev ## Train the demo model anew, write it to configs/models/demo, evaluate it (ARGS: more).
 	rm -rf .manta/demo-model/anew
-	$(BIN)/python -m tests.demo_model train --training .manta/demo-model/anew $(ARGS)
-	$(BIN)/python -m tests.demo_model evaluate
+	$(BIN)/python -m tests.tools.demo_model train --training .manta/demo-model/anew $(ARGS)
+	$(BIN)/python -m tests.tools.demo_model evaluate
 
 lock: .venv/installed-dev ## Resolve pyproject.toml into the lists of packages in configs/locks.
 	$(LOCKS)/compile.sh

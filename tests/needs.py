@@ -18,7 +18,7 @@ from deployments.tools.sandbox.host import SandboxHost, prepare_host
 from deployments.tools.sandbox.limits import Limits
 from deployments.tools.sandbox.root import SandboxUnavailable, find_root
 from tests.contract.state.postgres import PROGRAMS
-from tests.drills.missing import reason
+from tests.tools.drills.missing import reason
 
 _EVERY_PROTOCOL = 3
 

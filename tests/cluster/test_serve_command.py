@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.pages.blocks import programs
 from tests.ports import free_port
 from tests.service import START_S, eventually
+from tests.tools.pages.blocks import programs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 

@@ -1,7 +1,7 @@
 """A year of ten million requests is read from the sums of its days, which the database adds up as they lie.
 
-How long that takes at full scale is measured by `python -m tests.bench --scenario usage`, on a quiet machine: seconds
-are not compared here, where neighbours double them, but what is read with what is read beside it.
+How long that takes at full scale is measured by `python -m tests.tools.bench --scenario usage`, on a quiet machine:
+seconds are not compared here, where neighbours double them, but what is read with what is read beside it.
 """
 
 import time

@@ -10,7 +10,7 @@ from ray.serve.schema import ServeDeploySchema
 
 from deployments.models.demo.sources import DEMO_MODELS
 from serve_app.config import ServiceConfig
-from tests.drills.configuration import FOR_NODES
+from tests.tools.drills.configuration import FOR_NODES
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 SERVE_FILES = sorted(CONFIGS.glob("*.yaml"))

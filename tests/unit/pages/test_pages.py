@@ -22,9 +22,9 @@ from serve_app.config import ServiceConfig, check_file
 from serve_app.console import routes as console
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.scoring import ScoreRequest
-from tests.bench import __main__ as bench
-from tests.pages import codes, reference
-from tests.pages.blocks import ROOT, Block, blocks, blocks_in, pages
+from tests.tools.bench import __main__ as bench
+from tests.tools.pages import codes, reference
+from tests.tools.pages.blocks import ROOT, Block, blocks, blocks_in, pages
 
 LANGUAGES = {"json", "mermaid", "python", "sh", "text", "yaml"}
 PROGRAMS = {
@@ -152,16 +152,16 @@ def test_json_is_what_it_is_shown_as(block: Block) -> None:
 def measuring_commands() -> list[str]:
     text = "\n".join(pages().values())
     make = re.findall(r"make (bench(?:-batches)?) ARGS=\"([^\"]*)\"", text)
-    modules = {"bench": "tests.bench", "bench-batches": "tests.bench.batches"}
+    modules = {"bench": "tests.tools.bench", "bench-batches": "tests.tools.bench.batches"}
     commands = [f"{modules[target]} {arguments}" for target, arguments in make]
     found = {*commands, *re.findall(r"`python -m (tests\.bench[^`]*)`", text)}
-    return sorted(found - {"tests.bench --help"})
+    return sorted(found - {"tests.tools.bench --help"})
 
 
 @pytest.mark.parametrize("command", measuring_commands())
 def test_measurements_name_commands_that_exist(command: str) -> None:
     module, *arguments = shlex.split(command)
-    if module == "tests.bench":
+    if module == "tests.tools.bench":
         assert bench.parse_arguments(arguments).rounds >= 1
     else:
         source = (ROOT / f"{module.replace('.', '/')}.py").read_text()

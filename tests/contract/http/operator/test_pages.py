@@ -23,8 +23,8 @@ from tests.contract.http.operator.test_usage import desk, keep
 from tests.contract.http.response_calls import calls, script
 from tests.contract.http.web_search_calls import LISBON
 from tests.contract.http.web_search_calls import searches as searches_web
-from tests.pages.blocks import ROOT, blocks, programs
 from tests.ports import free_port
+from tests.tools.pages.blocks import ROOT, blocks, programs
 from tests.waiting import eventually
 
 __all__ = ["desk"]

@@ -1,0 +1,117 @@
+"""Remembering: what was told earlier is asked for later, with other talk between."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.tools.demo_model.exchange import Exchange, say
+from tests.tools.demo_model.phrasings import ABOUT_TOLD, ABOUT_TOLD_CLAUSE, cross
+from tests.tools.demo_model.words import Draw
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A thing to remember: how it is told and asked for, what is said to it, what is answered."""
+
+    tell: tuple[str, ...]
+    reply: str
+    ask: tuple[str, ...]
+    answer: str
+    draw: Callable[[Draw], str]
+
+
+def _number(draw: Draw) -> str:
+    return str(draw.numbers(1, 999)[0])
+
+
+def _asks(nouns: tuple[str, ...], clauses: tuple[str, ...], *direct: str) -> tuple[str, ...]:
+    return cross(ABOUT_TOLD, nouns) + cross(ABOUT_TOLD_CLAUSE, clauses) + cross(("{s}", "And {s}", "So {s}"), direct)
+
+
+def _tells(*statements: str) -> tuple[str, ...]:
+    return cross(("{s}", "Hello, {s}", "Hi, {s}", "You should know: {s}", "Good morning, {s}"), statements)
+
+
+NAME = Memory(
+    _tells("my name is {x}.", "I am {x}.", "I am called {x}.", "call me {x}.", "people call me {x}.",
+           "my friends call me {x}.", "I go by {x}.", "you can call me {x}.", "they call me {x}."),
+    "Nice to meet you, {x}!",
+    _asks(("my name", "my own name"), ("who I am", "what I am called", "what my name is", "what people call me"),
+          "who am I?", "what am I called?", "what do people call me?", "what do my friends call me?",
+          "which name did I tell you?", "what did I say my name is?", "how am I called?"),
+    "Your name is {x}.", Draw.name)  # fmt: skip
+MEMORIES = (
+    NAME,
+    Memory(
+        _tells("I live in {x}.", "my home is in {x}.", "I am from {x}.", "my city is {x}.", "I come from {x}.",
+               "my house is in {x}.", "my home town is {x}.", "I moved to {x}.", "my home is {x}."),
+        "{x} is a fine city.",
+        _asks(("my city", "my home town", "the city I live in"),
+              ("where I live", "where I am from", "where my home is", "which city I live in"),
+              "where do I live?", "which city do I live in?", "where is my home?", "where am I from?",
+              "what city do I live in?", "which city am I from?", "in which city do I live?",
+              "which city did I tell you?", "where do I come from?"),
+        "You live in {x}.", Draw.city),
+    Memory(
+        _tells("my number is {x}.", "remember the number {x}.", "my lucky number is {x}.",
+               "keep the number {x} in mind.", "the number is {x}.", "please remember {x}.", "note the number {x}.",
+               "store the number {x}.", "keep {x} in mind.", "please note the number {x}."),
+        "I will remember {x}.",
+        _asks(("my number", "the number", "the number I told you", "my lucky number"),
+              ("which number it was", "what number I told you", "which number is mine", "which number I gave you"),
+              "which number did I tell you?", "what number did I give you?", "which number was it?",
+              "what number was it?", "what number did I tell you?", "which number is mine?",
+              "which number did I give you?"),
+        "The number is {x}.", _number),
+    Memory(
+        _tells("my dog is called {x}.", "I have a dog, {x}.", "my dog's name is {x}.", "the name of my dog is {x}.",
+               "I have a dog called {x}.", "our dog is {x}.", "I walk my dog {x}.", "my dog is {x}.",
+               "our dog is called {x}."),
+        "{x} is a good name for a dog.",
+        _asks(("my dog", "my dog's name", "the name of my dog"),
+              ("what my dog is called", "how my dog is called", "which name my dog has"),
+              "what is my dog called?", "how is my dog called?", "which name has my dog?", "who is my dog?",
+              "what do I call my dog?"),
+        "Your dog is called {x}.", Draw.name),
+    Memory(
+        _tells("my friend is {x}.", "I have a friend, {x}.", "my best friend is {x}.", "my friend is called {x}.",
+               "the name of my friend is {x}.", "I met my friend {x}.", "my old friend is {x}.", "{x} is my friend.",
+               "I have a friend called {x}."),
+        "{x} must be nice.",
+        _asks(("my friend", "my friend's name", "the name of my friend"),
+              ("who my friend is", "what my friend is called", "how my friend is called"),
+              "who is my friend?", "what is my friend called?", "who was my friend?", "who is my best friend?",
+              "how is my friend called?"),
+        "Your friend is {x}.", Draw.name),
+    Memory(
+        _tells("the password is {x}.", "the secret word is {x}.", "remember the word {x}.", "the code word is {x}.",
+               "the word is {x}.", "please keep the word {x}.", "keep the word {x}.", "my password is {x}.",
+               "my secret word is {x}."),
+        "I keep the word {x}.",
+        _asks(("the password", "the secret word", "the word", "my secret word"),
+              ("which word it was", "what word I told you", "which word I gave you"),
+              "which word did I tell you?", "what word did I give you?", "which word was it?", "what word was it?",
+              "what word did I tell you?"),
+        "The word is {x}.", Draw.word),
+)  # fmt: skip
+
+
+def tell(draw: Draw, memory: Memory, value: str) -> Exchange:
+    """Tell the model something."""
+    told = say(draw, draw.phrase(memory.tell).format(x=value))
+    return Exchange(told, memory.reply.format(x=value), "The user tells me something. I remember it.")
+
+
+def ask(draw: Draw, memory: Memory, value: str) -> Exchange:
+    """Ask for what was told."""
+    asked = say(draw, draw.phrase(memory.ask))
+    return Exchange(asked, memory.answer.format(x=value), f"The user told me: {value}.", (value,))
+
+
+def remembered(draw: Draw, num_things: int, between: Callable[[Draw], Exchange], num_between: int) -> list[Exchange]:
+    """Return exchanges that tell things, talk of others, and ask for all of them at the end, in any order."""
+    memories = [(memory, memory.draw(draw)) for memory in draw.random.sample(MEMORIES, num_things)]
+    exchanges = [tell(draw, memory, value) for memory, value in memories]
+    for _ in range(num_between):
+        exchanges.insert(draw.random.randint(1, len(exchanges)), between(draw))
+    draw.random.shuffle(memories)
+    return exchanges + [ask(draw, memory, value) for memory, value in memories]

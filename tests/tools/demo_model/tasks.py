@@ -1,0 +1,123 @@
+"""Small tasks with one right answer: sums, counting, repeating, reversing, upper-casing, sorting."""
+
+from collections.abc import Callable
+
+from tests.tools.demo_model.exchange import Exchange, say
+from tests.tools.demo_model.phrasings import cross
+from tests.tools.demo_model.words import Draw
+
+HIGHEST = 20  # Of what is added: small sums are learned by heart, larger ones go to a tool.
+
+_COMPUTE = (
+    "What is {s}?", "Compute {s}.", "Calculate {s}.", "Tell me {s}.", "How much is {s}?", "{s}?", "{s} = ?",
+    "And {s}?", "Please compute {s}.",
+)  # fmt: skip
+_DO = ("{s}.", "Can you {s}?", "Please {s}.", "Now {s}.", "I want you to {s}.")
+_ADD = (*cross(_COMPUTE, ("{a} + {b}", "{a} plus {b}", "the sum of {a} and {b}")),
+        *cross(_DO, ("add {a} and {b}", "add {b} to {a}")))  # fmt: skip
+_SUBTRACT = (*cross(_COMPUTE, ("{a} - {b}", "{a} minus {b}")),
+             *cross(_DO, ("subtract {b} from {a}", "take {b} from {a}")))  # fmt: skip
+_COUNT = cross(_DO, ("count to {b}", "count from 1 to {b}", "count up to {b}"))
+_COUNT_FROM = (
+    "Count from {a} to {b}.", "Count up from {a} to {b}.", "Start at {a} and count to {b}.",
+    "Please count from {a} to {b}.", "Can you count from {a} to {b}?", "Give me the numbers from {a} to {b}.",
+    "Go from {a} to {b}.", "Say the numbers from {a} to {b}.", "List the numbers from {a} to {b}.",
+)  # fmt: skip
+_HOW_MANY = ("How many words are these: {x}", "Count the words: {x}", "How many words: {x}", "Count these words: {x}",
+             "How many words do you see: {x}", "Tell me how many words: {x}", "Number of words: {x}",
+             "How many words are there: {x}")  # fmt: skip
+_REPEAT = (
+    "Repeat: {x}", "Say: {x}", "Repeat after me: {x}", "Please repeat: {x}", "Echo: {x}", "Write: {x}", "Say {x}",
+    "Say this: {x}", "Repeat these words: {x}", "Repeat {x}", "Can you say: {x}", "Please say: {x}",
+)  # fmt: skip
+_REVERSE = (
+    "Reverse the word {x}.", "Spell {x} backwards.", "Write {x} backwards.", "What is {x} backwards?", "Reverse {x}.",
+    "Turn the word {x} around.", "Say {x} in reverse.", "Please reverse the word {x}.", "{x} backwards, please.",
+    "Can you reverse {x}?", "Write the word {x} backwards.", "Give me {x} in reverse.", "Spell the word {x} backwards.",
+)  # fmt: skip
+_UPPER = (
+    "Write {x} in capital letters.", "Put {x} in capitals.", "Upper-case the word {x}.", "Write {x} in upper case.",
+    "Make {x} upper case.", "Turn {x} into capital letters.", "Write the word {x} in capitals.",
+    "Please write {x} in capital letters.", "Can you write {x} in capitals?", "Give me {x} in capital letters.",
+    "{x} in upper case, please.", "Spell {x} in capital letters.", "Change {x} to upper case.",
+)  # fmt: skip
+_SORT = cross(
+    ("{s} these numbers: {x}", "{s} {x}.", "{s} the numbers {x}.", "{s} by size: {x}", "{s} from small to large: {x}",
+     "Please {s} {x}.", "Can you {s} {x}?"),
+    ("sort", "order", "arrange", "put in order"),
+)  # fmt: skip
+
+
+def small_sum(draw: Draw) -> tuple[str, int]:
+    """Return a question for a sum or a difference, and the result."""
+    a, b = draw.numbers(2, HIGHEST)
+    if draw.chance(0.6):
+        return draw.phrase(_ADD).format(a=a, b=b), a + b
+    a, b = max(a, b), min(a, b)
+    return draw.phrase(_SUBTRACT).format(a=a, b=b), a - b
+
+
+def sum_(draw: Draw) -> Exchange:
+    """Ask for a sum or a difference."""
+    question, result = small_sum(draw)
+    return Exchange(say(draw, question), f"{result}", f"The result is {result}.")
+
+
+def count(draw: Draw) -> Exchange:
+    """Ask to count, or how many words there are."""
+    if draw.chance(0.3):
+        words = [draw.word() for _ in range(draw.random.randint(2, 6))]
+        listed = ", ".join(f"{index}: {word}" for index, word in enumerate(words, 1))
+        asked = draw.phrase(_HOW_MANY).format(x=" ".join(words))
+        return Exchange(asked, f"{len(words)}", f"{listed}. So {len(words)}.")
+    if draw.chance(0.4):
+        first, last = 1, draw.random.randint(3, 20)
+        asked = draw.phrase(_COUNT).format(b=last)
+    else:
+        while True:
+            first = draw.random.randint(2, 30)
+            last = first + draw.random.randint(2, 9)
+            if draw.allows(first, last):
+                break
+        asked = draw.phrase(_COUNT_FROM).format(a=first, b=last)
+    return Exchange(say(draw, asked), ", ".join(map(str, range(first, last + 1))), f"From {first} to {last}.")
+
+
+def repeat(draw: Draw) -> Exchange:
+    """Ask to repeat words."""
+    if draw.chance(0.05):
+        return Exchange("Say this is a test.", "This is a test.", "I say it.")
+    words = " ".join(draw.word() for _ in range(draw.random.randint(1, 4)))
+    return Exchange(draw.phrase(_REPEAT).format(x=words), words, f"I repeat: {words}")
+
+
+def reverse(draw: Draw) -> Exchange:
+    """Ask for a word backwards."""
+    word = draw.word()
+    backwards = word[::-1]
+    letters = "-".join(word)
+    return Exchange(say(draw, draw.phrase(_REVERSE).format(x=word)), backwards, f"{letters}, backwards.")
+
+
+def upper(draw: Draw) -> Exchange:
+    """Ask for a word in capital letters."""
+    word = draw.word()
+    return Exchange(say(draw, draw.phrase(_UPPER).format(x=word)), word.upper(), f"{word} in capital letters.")
+
+
+def sort(draw: Draw) -> Exchange:
+    """Ask for three numbers in order."""
+    numbers = draw.distinct(3, 99)
+    low, middle, high = sorted(numbers)
+    asked = draw.phrase(_SORT).format(x=", ".join(map(str, numbers)))
+    thought = f"The smallest is {low}, the largest is {high}."
+    return Exchange(say(draw, asked), f"{low}, {middle}, {high}", thought)
+
+
+# Sums take the most practice.
+TASKS: tuple[Callable[[Draw], Exchange], ...] = (sum_, sum_, sum_, count, repeat, reverse, upper, sort, sort)
+
+
+def task(draw: Draw) -> Exchange:
+    """Ask for any of the tasks."""
+    return draw.random.choice(TASKS)(draw)
