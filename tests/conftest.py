@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import starts
 from tests.needs import pytest_runtest_makereport
 
 if TYPE_CHECKING:
@@ -25,6 +26,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("exhaustive" if config.getoption("exhaustive") else "patient")
+    starts.begin()
+
+
+def pytest_unconfigure() -> None:
+    starts.end()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(f"Started so far: {starts.described()}.")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

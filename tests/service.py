@@ -30,6 +30,7 @@ from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import ApiKey, NewKey
 from deployments.state.usage.store import UsageStore
 from tests.ports import free_block, free_port, free_row
+from tests.starts import started
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
@@ -125,6 +126,8 @@ class Service:
         """Start the service and wait until it says that it is ready."""
         self._mark = f"{_MARK}={secrets.token_hex(8)}"
         self._dashboard = None
+        started("services")
+        started("engines", self._num_engines())
         name, _, value = self._mark.partition("=")
         with self.output_path.open("wb") as output:
             self._process = subprocess.Popen(
@@ -222,6 +225,12 @@ class Service:
             account=account, tier="enterprise", requests_per_minute=1_000_000, tokens_per_minute=1_000_000_000_000
         )
         return asyncio.run(issued)[1]
+
+    def _num_engines(self) -> int:
+        """Return how many vLLM engines the configuration starts with."""
+        models = self.config["applications"][0]["args"]["models"]
+        scaled = (model.get("autoscaling_config") or {} for model in models if "engine" not in model)
+        return sum(scaling.get("min_replicas", 1) for scaling in scaled)
 
     def _state(self) -> Any:
         args = self.config["applications"][0]["args"]

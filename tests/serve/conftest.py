@@ -8,6 +8,7 @@ import ray
 
 from tests.clients import async_client, client, http, key
 from tests.service import CHAT, EMBED, LONG, SMALL, Service, running_service
+from tests.starts import started
 
 __all__ = ["async_client", "client", "http", "key"]
 
@@ -93,6 +94,7 @@ def ray_cluster() -> Iterator[None]:
     """
     for num_left in reversed(range(5)):
         try:
+            started("bare Rays")
             ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
             break
         except Exception:

@@ -22,6 +22,7 @@ from serve_app.front.table import load_table
 from tests.contract.front.replicas import TRUST
 from tests.ports import free_port, free_row
 from tests.service import describe
+from tests.starts import started
 from tests.waiting import eventually
 
 
@@ -47,6 +48,7 @@ class RunningFront:
 
     async def start(self) -> None:
         """Start the supervisor, and wait until the port answers."""
+        started("fronts")
         path = self.settings.save()
         with (self.settings.run_dir / "log").open("ab") as log:
             self.supervisor = await asyncio.create_subprocess_exec(

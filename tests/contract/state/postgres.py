@@ -18,6 +18,7 @@ import psutil
 
 from deployments.state.database.connection import connect
 from tests.ports import free_port
+from tests.starts import started
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").exists() else []
 
@@ -49,6 +50,7 @@ class PostgresServer:
 
     def __init__(self, primary: "PostgresServer | None" = None) -> None:
         """Make the server's folder; with `primary`, as a copy that follows it."""
+        started("PostgreSQL servers")
         self.port = free_port()
         self._home = Path(mkdtemp(prefix="manta-pg-", dir="/tmp"))
         self._environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": str(self._home)}
