@@ -1,12 +1,13 @@
 # Manta's commands. `make help` lists them.
 .SILENT:
 .DEFAULT_GOAL := help
-.PHONY: help serve install test test-all check docs bench bench-batches drills demo-model lock clean
+.PHONY: help serve install test test-unit test-contract test-services test-tools test-all check docs site bench \
+	bench-batches drills demo-model lock clean
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
 CONFIG ?= configs/local.yaml
-# More options for pip, for example another index: make serve PIP_ARGS="--extra-index-url URL".
+# More options for the install, by the names that pip and uv share, for example another index: make serve PIP_ARGS="--extra-index-url URL".
 PIP_ARGS ?=
 # What `make test` runs instead of every stage: paths and options of pytest, for example TESTS="tests/unit -k body".
 TESTS ?=
@@ -21,7 +22,9 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 
 PROFILE := $(shell grep -qs 'device: gpu' $(CONFIG) && echo gpu || echo cpu)
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest
+# What `make test-all` adds: tests that show the same more thoroughly, and more examples of properties.
+EXHAUSTIVE ?=
+PYTEST := $(BIN)/python -m pytest $(EXHAUSTIVE)
 SIDE_BY_SIDE := --numprocesses $(JOBS)
 LOCKS := configs/locks
 STATE := $${MANTA_STATE_DIR:-.manta}
@@ -35,15 +38,26 @@ serve: .venv/installed-$(PROFILE) ## Serve the models of CONFIG (configs/local.y
 
 install: .venv/installed-$(PROFILE) ## Make .venv with what CONFIG needs: the CPU or the GPU profile.
 
-test: .venv/installed-dev ## Run the tests in stages: unit, contract, serve, cluster, drills (TESTS: pytest's arguments instead).
+test: .venv/installed-dev ## Run the tests in stages: unit, contract, services (TESTS: pytest's arguments instead).
 	$(if $(TESTS),exec $(PYTEST) $(TESTS))
+	export MANTA_TEST_STARTS=$${MANTA_TEST_STARTS:-$$(mktemp)}
+	for stage in unit contract services; do $(MAKE) --no-print-directory test-$$stage; done
+	$(BIN)/python -m tests.starts $(if $(EXHAUSTIVE),,--check)
+
+test-unit: .venv/installed-dev
 	$(PYTEST) tests/unit $(SIDE_BY_SIDE)
-	$(PYTEST) tests/contract $(SIDE_BY_SIDE)
-	$(PYTEST) $(wildcard tests/serve tests/cluster)
+
+test-contract: .venv/installed-dev
+	$(PYTEST) tests/contract $(SIDE_BY_SIDE) -m 'not timed'
+
+test-services: .venv/installed-dev
+	$(PYTEST) tests/serve tests/cluster
+
+test-tools: .venv/installed-dev ## Run the tests of the project's tools: bench, drills, demo model (when tests/tools changes).
 	$(PYTEST) tests/tools
 
-test-all: override PYTEST += --exhaustive
-test-all: test ## Run the tests that are left out of `make test` too: more databases, a minute's outage, more examples.
+test-all: .venv/installed-dev ## Run every test, at length: before a release, and after a change of the state or of batches.
+	$(MAKE) --no-print-directory EXHAUSTIVE=--exhaustive test test-tools
 
 check: .venv/installed-dev ## Check format, lint, types, imports between layers, configurations and reference pages.
 	$(BIN)/ruff format --check --quiet . || { echo "Run: $(BIN)/ruff format"; exit 1; }
@@ -55,6 +69,9 @@ check: .venv/installed-dev ## Check format, lint, types, imports between layers,
 
 docs: .venv/installed-dev ## Write the reference pages from the code and build the documentation into site/.
 	$(BIN)/python -m tests.tools.pages.reference
+	$(MAKE) --no-print-directory site
+
+site: .venv/installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	echo "The documentation is in site/index.html."
 
@@ -87,14 +104,14 @@ clean: ## Remove .venv, site, built models and caches; keys and the database sta
 		echo "Making .venv with $(PYTHON)."
 		$(PYTHON) -m venv --clear .venv
 	fi
-	echo "Installing the $* packages: one to five minutes."
-	$(BIN)/pip install -qq --no-deps --disable-pip-version-check $(PIP_ARGS) -r $< || {
+	echo "Installing the $* packages: a minute the first time, seconds after that."
+	$(LOCKS)/install.sh $(PIP_ARGS) -r $< || {
 		echo "The packages of $< could not be installed."
 		echo "Where torch was not found: the CPU build is on PyTorch's own index, to be named so:"
 		echo "  make $(MAKECMDGOALS) PIP_ARGS='--extra-index-url URL'"
 		exit 1
 	}
-	$(BIN)/pip install -qq --no-deps --no-build-isolation --disable-pip-version-check -e .
+	$(LOCKS)/install.sh --no-build-isolation -e .
 	touch $@
 
 .venv/installed-dev: .venv/installed-cpu

@@ -6,6 +6,7 @@ in the file that `MANTA_TEST_STARTS` names.
 
 import json
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 from tempfile import gettempdir
@@ -49,5 +50,15 @@ def end() -> None:
         _path().unlink(missing_ok=True)
 
 
+def main() -> int:
+    """Print the counts; with `--check`, return 1 if there are more of a kind than there may be."""
+    print(f"Started: {described()}.")
+    return "--check" in sys.argv and any(number > MOST[kind] for kind, number in counted().items())
+
+
 def _path() -> Path:
     return Path(os.environ[VARIABLE])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -40,7 +40,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.tools.drills", description=__doc__)
     parser.add_argument("--rounds", type=int, help="how often each drill is played: five times, a quick one once")
     parser.add_argument("--only", metavar="PATTERN", default="", help="drills whose line in --list matches this")
-    parser.add_argument("--quick", action="store_true", help="the quick drills alone, as `make test` runs them")
+    parser.add_argument("--quick", action="store_true", help="the quick drills alone, as `make test-all` plays them")
     parser.add_argument("--chaos", type=float, metavar="MINUTES", help="kill something at random every ten seconds")
     parser.add_argument("--lines", type=int, default=20_000, help="the lines of the batch that runs meanwhile")
     parser.add_argument("--seed", type=int, default=1, help="of what is killed")

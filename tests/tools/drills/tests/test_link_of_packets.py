@@ -12,7 +12,7 @@ from tests.tools.drills.regions.trial import ASKS
 
 ROOT = Path(__file__).parents[4]
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.serve, pytest.mark.exhaustive, pytest.mark.timeout(180)]
 
 
 def trial(loss: float) -> dict[str, float]:

@@ -15,7 +15,7 @@ from tests import needs
 from tests.tools.drills.judge import Wrong
 from tests.tools.drills.table import DRILLS, UNDISTURBED
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.serve, pytest.mark.exhaustive, pytest.mark.timeout(900)]
 
 QUICK = [drill.name for drill in DRILLS if drill.is_quick]
 
