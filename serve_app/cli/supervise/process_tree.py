@@ -34,18 +34,7 @@ class ProcessTree:
             OSError: the command or the file cannot be opened.
         """
         self.log_path = log_path
-        self._command = command
-        self._environment = {**environment, MARK: mark_of_this_process()}
-        self._start(is_log_kept=is_log_kept)
-
-    def start_again(self) -> None:
-        """End what is left of the command, and start it anew; its output is added to the file.
-
-        Raises:
-            OSError: as at first.
-        """
-        self.end()
-        self._start(is_log_kept=True)
+        self._start(command, {**environment, MARK: mark_of_this_process()}, "ab" if is_log_kept else "wb")
 
     @property
     def exit_status(self) -> int | None:
@@ -53,10 +42,8 @@ class ProcessTree:
         return self._process.poll()
 
     def output(self) -> bytes:
-        """Return what the command has written since it was started last."""
-        with self.log_path.open("rb") as log:
-            log.seek(self._log_start)
-            return log.read()
+        """Return what is in the file."""
+        return self.log_path.read_bytes()
 
     def interrupt(self) -> None:
         """Ask the command to stop, as Ctrl-C would."""
@@ -77,7 +64,7 @@ class ProcessTree:
         self._process.wait()
         return ended
 
-    def _start(self, *, is_log_kept: bool) -> None:
+    def _start(self, command: Sequence[str], environment: Mapping[str, str], mode: str) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -85,11 +72,10 @@ class ProcessTree:
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
-        with self.log_path.open("ab" if is_log_kept else "wb") as log:
-            self._log_start = log.tell()
+        with self.log_path.open(mode) as log:
             self._process = subprocess.Popen(
-                self._command,
-                env=self._environment,
+                command,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -135,7 +121,7 @@ def end_processes(processes: Iterable[psutil.Process], patience_s: float) -> Non
 
 def serve_command(config: Path) -> list[str]:
     """Return the command that serves a configuration on a Ray cluster of its own."""
-    return [sys.executable, "-m", "ray.serve.scripts", "run", "--address", "local", str(config)]
+    return [sys.executable, "-m", "deployments.local_ray", str(config)]
 
 
 def _all_marks() -> Iterable[tuple[psutil.Process, str]]:

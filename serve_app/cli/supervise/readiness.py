@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from serve_app.front.asking import any_certificate, read_ray_token
 
 _DASHBOARD = re.compile(rb"dashboard at.*?(https?://[\w.:-]+)")
-_RAY_FAILED = re.compile(rb'ray/_private/node\.py", line \d+, in __init__|Failed to start the dashboard')
 _TIMEOUT_S = 2.0
 
 Phase = Literal["starting", "ready", "failed"]
@@ -67,15 +66,6 @@ class ReadinessProbe:
             return None
         applications = json.loads(answered[1]).get("applications") or {}
         return next(iter(applications.values()), None)
-
-
-def ray_has_failed(output: bytes) -> bool:
-    """Return whether Ray's own node did not start, or started without its dashboard, as the output says.
-
-    On a busy machine a part of it may not be ready in the 15 to 30 seconds that Ray gives it, which no setting changes
-    (ray issue 62883). Without its dashboard, Ray goes on, and nobody could ask how far the service is.
-    """
-    return _RAY_FAILED.search(output) is not None
 
 
 def _get(url: str, headers: dict[str, str] | None = None) -> tuple[int, bytes] | None:

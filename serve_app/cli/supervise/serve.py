@@ -41,7 +41,7 @@ from serve_app.cli.supervise.ports import (
     is_free,
 )
 from serve_app.cli.supervise.process_tree import ProcessTree, abandoned_processes, end_processes, serve_command
-from serve_app.cli.supervise.readiness import Progress, ReadinessProbe, ray_has_failed
+from serve_app.cli.supervise.readiness import Progress, ReadinessProbe
 from serve_app.cli.supervise.welcome import render_welcome
 from serve_app.config import ServiceConfig, check_file
 from serve_app.front.certificate import CertificateFailed, write_copies
@@ -50,9 +50,6 @@ from serve_app.front.settings import FrontSettings, TlsFiles
 _OFFLINE_SOURCES = ("demo:", "package:", "/", "./", "../")
 _POLL_S = 0.5
 _LOG_LINES = 40
-_RAY_STARTS = 5
-"""How often Ray may be started: its node fails where its agents take longer than 15 s (ray issue 65983), which on a
-machine that is very busy happened three times in a row."""
 
 
 @dataclass(frozen=True)
@@ -311,16 +308,8 @@ def _wait_until_ready(
     probe = ReadinessProbe(plan.url, tree.output)
     started = time.monotonic()
     shown = ""
-    num_starts = 1
     with console.status("Starting") as status:
-        while not received:
-            has_failed = ray_has_failed(tree.output())
-            if has_failed and num_starts < _RAY_STARTS:
-                console.print("Ray did not start in the time that it gives itself. It is started once more.")
-                tree.start_again()
-                num_starts += 1
-            elif has_failed or tree.exit_status is not None:
-                break
+        while not received and tree.exit_status is None:
             front.keep()
             progress = probe.look()
             if progress.phase != "starting":
