@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 NEEDY = [
     "tests/contract/code_interpreter",
@@ -15,6 +17,7 @@ NEEDY = [
 ]
 
 
+@pytest.mark.exhaustive
 def test_every_missing_program_is_one_line_of_the_summary_and_no_failure(tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MANTA_TEST_")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *NEEDY]

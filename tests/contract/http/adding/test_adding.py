@@ -62,6 +62,12 @@ def add_feature(name: str, code: Path) -> list[str]:
 @pytest.mark.parametrize("feature", EDITS)
 def test_operation_and_tool_take_four_files(feature, tmp_path):
     assert len(add_feature(feature, tmp_path)) == 4
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("feature", EDITS)
+def test_operation_and_tool_work_once_they_are_added(feature, tmp_path):
+    add_feature(feature, tmp_path)
     paths = f"pythonpath={tmp_path} {ROOT}"
     check = HERE / f"check_{feature}.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", paths, str(check)]

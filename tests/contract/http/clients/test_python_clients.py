@@ -47,6 +47,7 @@ def script(request):
     return answer(request)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("client", ["langchain", "llama_index", "litellm", "llm", "pydantic_ai"])
 async def test_a_python_client_works_unmodified(world, python, client):
     world.chat.script = script
