@@ -1,6 +1,8 @@
 """The console in a real browser: every page, with data, by its links and forms alone."""
 
 import json
+import re
+import statistics
 
 import pytest
 
@@ -25,6 +27,7 @@ PAGES = (
 OPERATOR_PAGES = ("operator/audit", "operator/keys", "operator/cluster", "operator/batches")
 MAX_PAGE_BYTES = 150_000
 MAX_FIRST_PAINT_MS = 500
+FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 
 class Cluster:
@@ -62,8 +65,12 @@ class Cluster:
 
 
 @pytest.fixture
-async def site(world, console, secrets, batching):
+def cluster(world):
     world.cluster = Cluster()
+
+
+@pytest.fixture
+async def site(world, cluster, console, secrets, batching):
     async with serve(world.app()) as address:
         yield address
 
@@ -182,6 +189,7 @@ async def test_an_operator_uses_every_page(site, secrets):
         assert not browsing.faults
 
 
+@pytest.mark.exhaustive
 async def test_every_page_can_be_used_by_everyone(site, secrets, tmp_path):
     axe = fetch_axe(tmp_path)
     async with browse(site, bypass_csp=True) as browsing:
@@ -197,6 +205,18 @@ async def test_every_page_can_be_used_by_everyone(site, secrets, tmp_path):
     assert {path: findings for path, findings in found.items() if findings} == {}
 
 
+async def test_pages_are_small(cluster, visit, secrets):
+    visitor = visit()
+    await visitor.sign_in(secrets["ops"])
+    for path in (*PAGES, *OPERATOR_PAGES):
+        page = await visitor.read(f"/console/{path}".rstrip("/"))
+        parts = set(re.findall(r'(?:src|href)="(/console/static/[^"]+)"', page))
+        assert len(parts) >= 4, path
+        sizes = [len(page.encode()), *[len(await visitor.read(part)) for part in parts]]
+        assert sum(sizes) < MAX_PAGE_BYTES, path
+
+
+@pytest.mark.exhaustive
 async def test_pages_are_small_and_quick(site, secrets):
     async with browse(site) as browsing:
         page = browsing.page
@@ -214,9 +234,8 @@ async def test_pages_are_small_and_quick(site, secrets):
             await page.wait_for_load_state("load")
             await eventually(lambda received=received: len(received) >= 4)
             sizes[path] = sum(received)
-            paints[path] = await page.evaluate(
-                "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
-            )
+            await eventually(lambda: page.evaluate(FIRST_PAINT))
+            paints[path] = await page.evaluate(FIRST_PAINT)
             await network.detach()
     assert max(sizes.values()) < MAX_PAGE_BYTES, sizes
-    assert min(paints.values()) < MAX_FIRST_PAINT_MS, paints
+    assert statistics.median(paints.values()) < MAX_FIRST_PAINT_MS, paints
