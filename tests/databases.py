@@ -17,23 +17,30 @@ from tests.contract.state.postgres import PostgresServer, create_tables, run_apa
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """A server that lives as long as the tests; no test may harm it."""
-    yield from _run_server()
+    for server in _made_server():
+        server.start()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def resting_postgres() -> Iterator[PostgresServer]:
+    """The server of all tests that stop or kill one: it does not run between them."""
+    yield from _made_server()
 
 
 @pytest.fixture
-def mortal_postgres() -> Iterator[PostgresServer]:
-    """A server for one test, which may stop or kill it."""
-    yield from _run_server()
+def mortal_postgres(resting_postgres: PostgresServer) -> Iterator[PostgresServer]:
+    """A server that the test may stop or kill."""
+    resting_postgres.start()
+    yield resting_postgres
+    resting_postgres.kill()
 
 
-def _run_server() -> Iterator[PostgresServer]:
+def _made_server() -> Iterator[PostgresServer]:
     needs.postgresql()
     server = PostgresServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
+    yield server
+    server.remove()
 
 
 @pytest.fixture(scope="session")
@@ -56,9 +63,11 @@ def sqlite_at(sqlite_template: Path) -> Callable[[Path], str]:
 
 
 @pytest.fixture
-def postgres_url(postgres_server: PostgresServer) -> str:
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     """The URL of a PostgreSQL database with its tables and no rows."""
-    return postgres_server.copy_database()
+    url = postgres_server.copy_database()
+    yield url
+    postgres_server.drop_database(url)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -68,6 +77,18 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         url: str = request.getfixturevalue("postgres_url")
         return url
     return str(request.getfixturevalue("sqlite_at")(tmp_path / "manta.db"))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a database without tables, of each kind in turn."""
+    if request.param == "sqlite":
+        yield f"sqlite+aiosqlite:///{tmp_path / 'manta.db'}"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    url = server.create_database()
+    yield url
+    server.drop_database(url)
 
 
 more_on_postgresql = pytest.mark.parametrize(

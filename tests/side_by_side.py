@@ -8,6 +8,12 @@ GROUPS = {
     "tests/contract/schemas/test_engine_options.py": "engine",
     "tests/contract/schemas/test_schema_budget.py": "schemas",  # One process compiles the schemas of all of them.
     "tests/contract/sandbox/": "sandbox",  # Attempts to take more than a sandbox may, one at a time.
+    "tests/contract/state/test_failover.py": "killed databases",  # They share a server, and no other test may harm one.
+    "tests/contract/state/test_database_tls.py": "killed databases",
+    "tests/contract/state/test_database.py::test_a_server_that_does_not_answer": "killed databases",
+    "tests/contract/batches/test_stores_away.py": "killed databases",
+    "tests/contract/batches/test_minute_away.py": "killed databases",
+    "tests/contract/http/errors/test_state_away.py::test_a_request_to_a_database_that_hangs": "killed databases",
     "tests/contract/http/clients/test_node_": "node",  # npm installs into one folder.
 }
 """The group of the tests whose ids begin so: the first that fits. Its tests run in one process, one after the other;

@@ -163,8 +163,7 @@ async def ask_the_database(hop: Hop) -> None:
     needs.postgresql()
     server = await asyncio.to_thread(PostgresServer)
     try:
-        await asyncio.to_thread(server.speak_tls, hop.certificate, hop.key)
-        await asyncio.to_thread(server.start)
+        await asyncio.to_thread(server.start_with_tls, hop.certificate, hop.key)
         url = await asyncio.to_thread(server.create_database)
         settings = f"sslmode=verify-full&sslrootcert={hop.believed}" if hop.is_encrypted else "sslmode=disable"
         database = await connect_database(parse_database_url(f"{url.replace('127.0.0.1', 'localhost')}?{settings}"))

@@ -10,7 +10,8 @@ from sqlalchemy.engine import make_url
 class FarServer:
     """What a proxy has carried. `num_trips` counts how often a client spoke that had been spoken to before.
 
-    While `link` is cleared nothing is carried; it comes later, as over a network that loses packets.
+    Every way takes `one_way_s`, which may be changed at any time. While `link` is cleared nothing is carried; it comes
+    later, as over a network that loses packets.
     """
 
     def __init__(self, port: int, one_way_s: float) -> None:
@@ -18,8 +19,8 @@ class FarServer:
         self.num_connections = 0
         self.link = asyncio.Event()
         self.link.set()
+        self.one_way_s = one_way_s
         self._port = port
-        self._one_way_s = one_way_s
         self._carrying: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -54,7 +55,7 @@ class FarServer:
                 data = await source.read(65536)
             except ConnectionError:
                 data = b""
-            await asyncio.sleep(self._one_way_s)
+            await asyncio.sleep(self.one_way_s)
             await self.link.wait()
             await carried(data)
 

@@ -69,11 +69,17 @@ class PostgresServer:
     def _data(self) -> Path:
         return self._home / "data"
 
-    def start(self) -> None:
-        """Start the server; return when it answers."""
-        options = ["-D", str(self._data), "-p", str(self.port), "-k", str(self._home), "-c", "fsync=off"]
+    @property
+    def _kept(self) -> Path:
+        return self._home / "kept"
+
+    def start(self, *settings: str) -> None:
+        """Start the server, with these settings until it ends; return when it answers."""
+        options = ["-D", str(self._data), "-p", str(self.port), "-k", str(self._home)]
+        for setting in ("fsync=off", "listen_addresses=127.0.0.1", *settings):
+            options += ["-c", setting]
         self._process = subprocess.Popen(
-            [*as_other_user(), str(PROGRAMS[-1] / "postgres"), *options, "-c", "listen_addresses=127.0.0.1"],
+            [*as_other_user(), str(PROGRAMS[-1] / "postgres"), *options],
             env=self._environment,
             cwd=self._home,
             stdout=subprocess.DEVNULL,
@@ -86,15 +92,14 @@ class PostgresServer:
             assert time.monotonic() < deadline, "the server did not start"
             time.sleep(0.1)
 
-    def speak_tls(self, certificate: Path, key: Path) -> None:
-        """Have the server, from its next start, take connections over TLS too."""
+    def start_with_tls(self, certificate: Path, key: Path) -> None:
+        """Start the server so that it takes connections over TLS too."""
         for file, name in ((certificate, "server.crt"), (key, "server.key")):
             shutil.copy(file, self._data / name)
             (self._data / name).chmod(0o600)
             if os.getuid() == 0:
                 shutil.chown(self._data / name, "nobody")
-        with (self._data / "postgresql.conf").open("a") as settings:
-            settings.write("ssl = on\n")
+        self.start("ssl=on")
 
     def create_database(self) -> str:
         """Return the URL of an empty database."""
@@ -108,24 +113,32 @@ class PostgresServer:
             self._has_template = True
         return self._create(f"manta_{time.monotonic_ns()}", _TEMPLATE)
 
-    def follow(self) -> "PostgresServer":
-        """Return a standby of this server, not started yet, for which every commit waits once it has been there."""
-        standby = PostgresServer(self)
-        self._execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-        self._reload()
-        return standby
+    def drop_database(self, url: str) -> None:
+        """Remove a database, whoever is still connected to it."""
+        self._execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+
+    def keep(self) -> None:
+        """Stop the server, and keep its files as they are now."""
+        assert self._process is not None
+        self._hang_up()
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(timeout=30)
+        subprocess.run(["cp", "-a", self._data, self._kept], check=True)
+
+    def take_back(self) -> None:
+        """End the server, and make its files what they were when they were kept."""
+        self.kill()
+        subprocess.run(["rm", "-rf", self._data], check=True)
+        subprocess.run(["cp", "-a", self._kept, self._data], check=True)
 
     def refuse_writes(self) -> None:
         """Have sessions only read from now on, as those of a primary do that has been demoted."""
         self._execute("ALTER SYSTEM SET default_transaction_read_only = on")
-        self._reload()
+        self._execute("SELECT pg_reload_conf() \\g /dev/null")
 
     def promote(self) -> None:
         """Make this standby the primary; return when it takes writes."""
         self._run("pg_ctl", "promote", "-D", str(self._data), "-w")
-
-    def _reload(self) -> None:
-        self._execute("SELECT pg_reload_conf() \\g /dev/null")
 
     def pause(self) -> None:
         """Stop every process of the server where it is: connections stay, and nothing answers."""
@@ -141,7 +154,9 @@ class PostgresServer:
 
     def kill(self) -> None:
         """End every process of the server at once, as a machine that loses its power does."""
-        assert self._process is not None
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._hang_up()
         processes = self._processes()
         for process in processes:
             with suppress(psutil.NoSuchProcess):
@@ -151,14 +166,18 @@ class PostgresServer:
 
     def remove(self) -> None:
         """End the server, and what it wrote."""
-        if self._psql is not None:
-            self._psql.communicate()
+        self._hang_up()
         if self._process is not None and self._process.poll() is None:
             self.resume()
             self._process.send_signal(signal.SIGQUIT)  # Which waits for nobody, and writes nothing more.
             self._process.wait(timeout=30)
         # shutil takes half a minute for hundreds of databases.
         subprocess.run(["rm", "-rf", str(self._home)], check=False)
+
+    def _hang_up(self) -> None:
+        if self._psql is not None:
+            self._psql.communicate()
+            self._psql = None
 
     def _processes(self) -> list[psutil.Process]:
         assert self._process is not None

@@ -1,11 +1,12 @@
 import asyncio
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -30,20 +31,17 @@ from deployments.state.database import (
 from deployments.state.database import connection as database_module
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.migrating import head_revision
-from deployments.state.database.sqlite import create_sqlite
+from deployments.state.database.sqlite import create_sqlite, migration_lock
 from deployments.state.database.tables import metadata
 from tests.contract.state.postgres import PostgresServer
 
 MIGRATIONS = Path(database_module.__file__).parent / "migrations"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def database_url(empty_database_url: str) -> str:
     """The URL of an empty database, of each kind in turn: here the migrations run."""
-    if request.param == "postgresql":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        return server.create_database()
-    return f"sqlite+aiosqlite:///{tmp_path / 'manta.db'}"
+    return empty_database_url
 
 
 async def test_migrations_make_the_tables_that_the_code_declares(database: Database) -> None:
@@ -126,6 +124,18 @@ def test_many_that_create_a_file_at_once_wait_for_each_other(tmp_path: Path) -> 
     with ThreadPoolExecutor(6) as threads:
         for _ in threads.map(create, range(300)):
             pass
+        held = tmp_path / "50.db"
+        with migration_lock(held):
+            creating = threads.submit(create_sqlite, held)
+            with pytest.raises(TimeoutError):
+                creating.result(0.2)
+            assert not held.exists()
+        creating.result(30)
+    for number in range(51):
+        path = tmp_path / f"{number}.db"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 async def test_a_process_that_opens_a_file_again_keeps_its_locks(tmp_path: Path) -> None:

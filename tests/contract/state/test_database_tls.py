@@ -9,7 +9,6 @@ from sqlalchemy import text
 from deployments.config import ConfigError
 from deployments.state.config import parse_database_url
 from deployments.state.database.connection import connect
-from tests import needs
 from tests.certificates import Authority
 from tests.contract.state.postgres import PostgresServer
 
@@ -19,16 +18,12 @@ def authority() -> Authority:
     return Authority()
 
 
-@pytest.fixture(scope="module")
-def url(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    needs.postgresql()
-    folder = tmp_path_factory.mktemp("tls")
-    authority.issue(folder / "tls.crt", folder / "tls.key", ("localhost",))
-    server = PostgresServer()
-    server.speak_tls(folder / "tls.crt", folder / "tls.key")
-    server.start()
-    yield server.create_database()
-    server.remove()
+@pytest.fixture
+def url(authority: Authority, resting_postgres: PostgresServer, tmp_path: Path) -> Iterator[str]:
+    authority.issue(tmp_path / "tls.crt", tmp_path / "tls.key", ("localhost",))
+    resting_postgres.start_with_tls(tmp_path / "tls.crt", tmp_path / "tls.key")
+    yield resting_postgres.create_database()
+    resting_postgres.kill()
 
 
 def with_tls(url: str, host: str, authority: Authority, folder: Path) -> str:

@@ -20,26 +20,36 @@ from deployments.state.identity.secret import digest_of
 from deployments.state.regions.register import RegionRegister
 from serve_app.errors.api import NoPrimary
 from serve_app.errors.translate import translate_error
-from tests import needs
-from tests.contract.state.postgres import PostgresServer
+from tests.contract.state.postgres import PostgresServer, create_tables, run_apart
 from tests.waiting import eventually
 
 
+@pytest.fixture(scope="module")
+def stopped_pair(resting_postgres: PostgresServer) -> Iterator[tuple[PostgresServer, PostgresServer]]:
+    """A primary and its standby, with their tables, stopped and kept."""
+    primary = resting_postgres
+    primary.start()
+    run_apart(lambda: create_tables(several(primary)))
+    standby = PostgresServer(primary)
+    standby.start()
+    primary.keep()  # Which ends once its standby has everything.
+    standby.keep()
+    yield primary, standby
+    primary.take_back()
+    standby.remove()
+
+
 @pytest.fixture
-def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
-    """A primary and its synchronous standby."""
-    needs.postgresql()
-    primary = PostgresServer()
-    servers = [primary]
-    try:
-        primary.start()
-        standby = primary.follow()
-        servers.append(standby)
-        standby.start()
-        yield primary, standby
-    finally:
-        for server in servers:
-            server.remove()
+def pair(stopped_pair: tuple[PostgresServer, PostgresServer]) -> Iterator[tuple[PostgresServer, PostgresServer]]:
+    """A primary and its synchronous standby, as they were kept."""
+    primary, standby = stopped_pair
+    for server in stopped_pair:
+        server.take_back()
+    primary.start("synchronous_standby_names=*")
+    standby.start()
+    yield primary, standby
+    for server in stopped_pair:
+        server.kill()
 
 
 def several(*servers: PostgresServer) -> str:

@@ -4,7 +4,6 @@ import asyncio
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import select
@@ -21,7 +20,6 @@ from deployments.state.objects.marker import MARKER_KEY, adopt, check, mark, ope
 from deployments.state.objects.store import BucketStore, ObjectMissing, ObjectStore, StoreUnavailable
 from serve_app.cli import main
 from serve_app.cli.supervise.serve import _open_state
-from serve_app.ingress import Ingress
 from tests.twins.objects import MemoryObjects
 from tests.waiting import eventually
 
@@ -175,10 +173,6 @@ async def test_an_ingress_waits_for_the_right_store_and_says_why(
     place.rmdir()
     elsewhere.rename(place)
     assert await (await opening).read("files/a", 0, 4) == b"kept"
-
-
-async def test_an_ingress_whose_constructor_failed_leaves_its_error_alone() -> None:
-    await Ingress.__del__(SimpleNamespace())  # type: ignore[arg-type]  # Python would call that of an Ingress too.
 
 
 async def test_a_directory_that_cannot_be_made_is_named(database: Database, tmp_path: Path) -> None:

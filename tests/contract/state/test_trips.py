@@ -69,12 +69,13 @@ async def test_transaction_takes_a_trip_for_each_statement_its_begin_and_its_com
 
 
 async def test_turn_does_not_wait_for_the_trip_of_another(postgres_url: str) -> None:
-    async with far_away(postgres_url, one_way_s=0.2) as (url, server):
+    async with far_away(postgres_url) as (url, server):
         database = await connect(url)
         stores = over(database, TestClock())
         await asyncio.gather(*(database.read_at_once(lambda c: c.execute(select(responses))) for _ in range(2)))
         await save(stores, "a")
         await save(stores, "b")
+        server.one_way_s = 0.2
         before = server.num_trips
         first = asyncio.create_task(save(stores, "c"))
         await asyncio.sleep(0.1)
@@ -83,4 +84,5 @@ async def test_turn_does_not_wait_for_the_trip_of_another(postgres_url: str) -> 
         assert server.num_trips == before + 2
         await second
         assert server.num_trips == before + 2
+        server.one_way_s = 0.0
         await database.close()

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import text
@@ -12,7 +11,6 @@ from deployments.state.database import connection as database_module
 from deployments.state.database.connection import connect
 from deployments.state.usage.reading import UsageFilter, UsageReader
 from deployments.state.usage.store import UsageStore
-from tests.contract.state.postgres import PostgresServer
 from tests.contract.state.records import NOON
 
 BEFORE = "v0012_service_tiers"
@@ -24,23 +22,14 @@ LOGGED = (
 DAY = "INSERT INTO usage VALUES ('key_1', '{day}', '{model}', 'acme', {counts})"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database, of each kind in turn."""
-    if request.param == "postgresql":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        return server.create_database()
-    return f"sqlite+aiosqlite:///{tmp_path / 'manta.db'}"
-
-
-async def test_no_request_is_lost_or_counted_twice(url: str) -> None:
+async def test_no_request_is_lost_or_counted_twice(empty_database_url: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(database_module.__file__).parent / "migrations"))
 
     def make(connection) -> None:
         config.attributes["connection"] = connection
         command.upgrade(config, BEFORE)
-        false = "0" if "sqlite" in url else "FALSE"
+        false = "0" if "sqlite" in empty_database_url else "FALSE"
         for statement in (
             LOGGED.format(n=1, at=NOON, status=200, prompt=10, false=false),
             LOGGED.format(n=2, at=NOON, status=404, prompt=0, false=false),
@@ -50,12 +39,12 @@ async def test_no_request_is_lost_or_counted_twice(url: str) -> None:
         ):
             connection.execute(text(statement))
 
-    engine = create_async_engine(url)
+    engine = create_async_engine(empty_database_url)
     async with engine.begin() as connection:
         await connection.run_sync(make)
     await engine.dispose()
 
-    database = await connect(url)
+    database = await connect(empty_database_url)
     assert await UsageStore(database).catch_up() == 2
     rows = [(row.day.day, row.model, row.num_requests, row.num_errors, row.prompt_tokens, row.discounted_tokens)
             for row in await UsageStore(database).by_day()]  # fmt: skip
