@@ -3,10 +3,11 @@
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from sqlalchemy import text
 
 from serve_app.operations.responses.storage.stores import storage_in
@@ -24,12 +25,21 @@ async def runs(database_url: str, tmp_path: Path) -> AsyncIterator[Runs]:
     await runs.close()
 
 
+def mostly_exhaustive(points: Iterable[str], *kept: str) -> list[ParameterSet]:
+    """Leave only the kept points to `make test`: another test goes through all of them, one after the other."""
+    return [pytest.param(one, marks=() if one in kept else pytest.mark.exhaustive) for one in points]
+
+
 @more_on_postgresql
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point",
+    mostly_exhaustive(POINTS, "after a segment was sealed", "after a commit", "after the output was written"),
+)
 async def test_a_batch_survives_a_kill(runs: Runs, point: str) -> None:
     batch_id = await runs.submit()
     assert await runs.start(point).ended() == -signal.SIGKILL
     taken = await runs.steps(batch_id)
+    await runs.release(batch_id)
     assert await runs.start().ended() == 0
     await runs.check(batch_id)
     assert taken.items() <= (await runs.steps(batch_id)).items()  # No step was taken back, or taken again.
@@ -40,7 +50,14 @@ async def test_a_batch_survives_kills_at_every_point_one_after_the_other(runs: R
     points = list(POINTS)
     for point in points[:-1]:
         assert await runs.start(point).ended() == -signal.SIGKILL
-        await runs.release(batch_id)  # The tests above wait for the end of the claim.
+        await runs.release(batch_id)
+    assert await runs.start().ended() == 0
+    await runs.check(batch_id)
+
+
+async def test_a_batch_of_a_killed_process_goes_on_once_its_claim_has_run_out(runs: Runs) -> None:
+    batch_id = await runs.submit()
+    assert await runs.start("before a commit").ended() == -signal.SIGKILL
     assert await runs.start().ended() == 0
     await runs.check(batch_id)
 
@@ -51,6 +68,7 @@ async def test_a_process_that_was_paused_past_its_claim_does_no_harm(runs: Runs,
     batch_id = await runs.submit()
     paused = runs.start(point)
     await paused.stopped()
+    await runs.release(batch_id)  # As if it had run out.
     other = runs.start(SLOWLY)
     await runs.until_claimed(batch_id, 2)
     os.kill(paused.pid, signal.SIGCONT)
@@ -60,7 +78,7 @@ async def test_a_process_that_was_paused_past_its_claim_does_no_harm(runs: Runs,
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-@pytest.mark.parametrize("point", [*STOPS, AMID_A_COMMIT])
+@pytest.mark.parametrize("point", mostly_exhaustive([*STOPS, AMID_A_COMMIT], "stopped before a commit", AMID_A_COMMIT))
 async def test_a_region_that_was_paused_commits_nothing_once_another_has_taken_over(runs: Runs, point: str) -> None:
     async with runs.stores.database.write() as connection:
         for statement in _NOTE_EPOCHS:
@@ -73,6 +91,8 @@ async def test_a_region_that_was_paused_commits_nothing_once_another_has_taken_o
     batch_id = await runs.submit()
     paused = runs.start(point, "us")
     await paused.stopped()
+    if point != AMID_A_COMMIT:  # Which has locked the batch's row.
+        await runs.release(batch_id)
     other = runs.start(SLOWLY, "asia")
     await runs.until_claimed(batch_id, 2)
     num_before = (await epochs()).count(1)
@@ -105,6 +125,7 @@ async def test_a_response_that_was_stored_before_a_kill_is_stored_and_answered_o
     before, _ = await storage.responses.list_turns("acct", NUM_LINES)
     assert before
 
+    await runs.release(batch_id)
     assert await runs.start().ended() == 0
     await runs.check(batch_id)
     stored, has_more = await storage.responses.list_turns("acct", NUM_LINES)

@@ -31,7 +31,7 @@ async def running_batch(runs: Runs) -> AsyncIterator[Watched]:
         await runs.close()
 
 
-@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize("how", [pytest.param("stopped", marks=pytest.mark.exhaustive), "killed"])
 async def test_a_batch_outlives_its_database(mortal_postgres: PostgresServer, tmp_path: Path, how: str) -> None:
     server = mortal_postgres
     places = server.create_database(), (tmp_path / "objects").as_uri()
@@ -47,7 +47,13 @@ async def test_a_batch_outlives_its_database(mortal_postgres: PostgresServer, tm
             server.start()
 
 
-@pytest.mark.parametrize("trouble", ["full", "full, with the database on it", "read-only"])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "full",
+        *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("full, with the database on it", "read-only")),
+    ],
+)
 async def test_a_batch_outlives_a_directory_that_takes_nothing(tmp_path: Path, trouble: str) -> None:
     volume = mounted(tmp_path / "volume")
     try:
@@ -67,7 +73,7 @@ async def test_a_batch_outlives_a_directory_that_takes_nothing(tmp_path: Path, t
         volume.remove()
 
 
-@pytest.mark.parametrize("how", ["refuses", "is silent"])
+@pytest.mark.parametrize("how", [pytest.param("refuses", marks=pytest.mark.exhaustive), "is silent"])
 async def test_a_batch_outlives_its_bucket(bucket: ResolvedObjectStore, tmp_path: Path, how: str) -> None:
     relay = Relay(int(bucket.options["endpoint"].rpartition(":")[2]))
     await relay.start()
