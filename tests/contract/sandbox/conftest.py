@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from deployments.tools.sandbox.host import SandboxHost
 from deployments.tools.sandbox.limits import MIB, Limits
@@ -37,4 +38,13 @@ async def sandbox(host) -> AsyncIterator[Sandbox]:
     """A sandbox of its own."""
     made = await host.start()
     yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(host) -> AsyncIterator[Sandbox]:
+    """A sandbox for attempts that leave it as it was."""
+    made = await host.start()
+    yield made
+    assert made.is_running
     await made.close()

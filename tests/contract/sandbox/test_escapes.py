@@ -82,22 +82,25 @@ REFUSED = {
 }
 
 
+in_a_shared_one = pytest.mark.asyncio(loop_scope="module")
+
+
 @pytest.mark.parametrize("name", REFUSED)
-async def test_it_cannot_have(sandbox, name):
+@in_a_shared_one
+async def test_it_cannot_have(shared, name):
     code, expected = REFUSED[name]
-    said = await look(sandbox, code)
+    said = await look(shared, code)
     if expected == "ENOENT":
         assert set(eval(said)) == {"ENOENT"}
     else:
         assert said == expected or said in expected.split(" or ")
 
 
-async def test_it_is_nobody_without_capabilities(sandbox, host):
-    told = _status_of(sandbox._interpreter_pid)
+@in_a_shared_one
+async def test_it_is_nobody_without_capabilities(shared, host):
+    told = _status_of(shared._interpreter_pid)
     own = (host.inner_id,) * 3
-    said = await look(
-        sandbox, "print(os.getresuid(), os.getresgid())\nprint(os.getgroups(), call(157, 39, 0, 0, 0, 0))"
-    )
+    said = await look(shared, "print(os.getresuid(), os.getresgid())\nprint(os.getgroups(), call(157, 39, 0, 0, 0, 0))")
     users, others = said.splitlines()
     assert users == f"{own} {own}"
     groups, _, has_no_new_privileges = others.rpartition(" ")
@@ -114,16 +117,18 @@ def _status_of(pid: int) -> dict[str, str]:
     return dict(line.split(":\t") for line in lines if ":\t" in line)
 
 
-async def test_every_namespace_is_its_own(sandbox):
+@in_a_shared_one
+async def test_every_namespace_is_its_own(shared):
     kinds = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"} & set(os.listdir("/proc/self/ns"))
     assert len(kinds) >= 6  # gVisor has none of cgroups.
     for kind in kinds:
-        inside = os.readlink(f"/proc/{sandbox._interpreter_pid}/ns/{kind}")
+        inside = os.readlink(f"/proc/{shared._interpreter_pid}/ns/{kind}")
         assert inside != os.readlink(f"/proc/self/ns/{kind}"), kind
 
 
-async def test_the_environment_holds_nothing_of_the_service(sandbox):
-    said = await look(sandbox, "print(sorted(os.environ))")
+@in_a_shared_one
+async def test_the_environment_holds_nothing_of_the_service(shared):
+    said = await look(shared, "print(sorted(os.environ))")
     assert set(eval(said)) <= {*root.ENVIRONMENT, "PWD"}
     assert not [name for name in eval(said) if name.startswith(("MANTA", "RAY", "PYTHON"))]
 
@@ -147,24 +152,26 @@ async def test_no_descriptor_of_the_service_is_open(host, tmp_path):
     assert not [line for line in lines if line.endswith("True")]
 
 
-async def test_nothing_of_the_host_can_be_seen(sandbox):
-    assert sorted(eval(await look(sandbox, "os.listdir('/')"))) == sorted(
+@in_a_shared_one
+async def test_nothing_of_the_host_can_be_seen(shared):
+    assert sorted(eval(await look(shared, "os.listdir('/')"))) == sorted(
         ["dev", "lib", "lib64", "mnt", "packages", "python", "tmp", "usr"]
     )
-    assert sorted(eval(await look(sandbox, "os.listdir('/dev')"))) == ["full", "null", "random", "urandom", "zero"]
+    assert sorted(eval(await look(shared, "os.listdir('/dev')"))) == ["full", "null", "random", "urandom", "zero"]
     said = await look(
-        sandbox,
+        shared,
         "for name in ('ray', 'vllm', 'serve_app'):\n    print(__import__('importlib.util').util.find_spec(name))",
     )
     assert said == "None\nNone\nNone"
 
 
-async def test_a_signal_reaches_nobody_outside(sandbox):
+@in_a_shared_one
+async def test_a_signal_reaches_nobody_outside(shared):
     canary = subprocess.Popen(  # noqa: ASYNC220
         [sys.executable, "-c", "import time; time.sleep(60)"]
     )
     try:
-        assert await look(sandbox, f"attempt(os.kill, {canary.pid}, 9)") == "'ESRCH'"
+        assert await look(shared, f"attempt(os.kill, {canary.pid}, 9)") == "'ESRCH'"
         assert canary.poll() is None
     finally:
         canary.kill()
@@ -180,12 +187,13 @@ async def test_killing_everybody_ends_the_sandbox_at_most(sandbox, host):
         await other.close()
 
 
-async def test_a_socket_of_the_host_cannot_be_reached(sandbox):
+@in_a_shared_one
+async def test_a_socket_of_the_host_cannot_be_reached(shared):
     name = f"\0manta-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(name)
         listener.listen()
-        said = await look(sandbox, f"import socket; attempt(socket.socket(socket.AF_UNIX).connect, {name!r})")
+        said = await look(shared, f"import socket; attempt(socket.socket(socket.AF_UNIX).connect, {name!r})")
     assert said == "'ECONNREFUSED'"
 
 
@@ -222,11 +230,12 @@ async def test_links_are_not_returned_as_files(sandbox, tmp_path):
 @pytest.mark.parametrize(
     "path", ["../x", "/etc/passwd", "a/../../b", "", "a\\b", "a\nb", "a//b", ".", "x" * 300, "\ud800"]
 )
-async def test_paths_that_lead_elsewhere_are_refused(sandbox, path):
+@in_a_shared_one
+async def test_paths_that_lead_elsewhere_are_refused(shared, path):
     with pytest.raises(SandboxRefused):
-        await sandbox.write(path, 0, b"x")
+        await shared.write(path, 0, b"x")
     with pytest.raises(SandboxRefused):
-        await sandbox.read(path, 0)
+        await shared.read(path, 0)
 
 
 async def test_files_with_names_that_cannot_be_shown_are_left_out(sandbox):
