@@ -17,6 +17,7 @@ from batch.worker import LineWorker
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.config import ModelConfig
 from deployments.models.price import Prices
+from deployments.patience import Patience
 from deployments.state.config import ResolvedState
 from deployments.tools.config import ToolsConfig
 from serve_app.operations.assembly import assemble
@@ -65,6 +66,7 @@ class BatchSetup:
             state.database_url,
             state.object_store.url,
             repr(state.region),
+            repr(state.patience),
             hashlib.sha256(state.pepper + state.master_key).hexdigest(),
             self.config.model_dump_json(),
         ]
@@ -89,7 +91,7 @@ class BatchSetup:
         Raises:
             ConfigError: the database or the object store cannot be used.
         """
-        engines = [(self._engine(place), place.model.aliases) for place in self.models]
+        engines = [(self._engine(place, self.state.patience), place.model.aliases) for place in self.models]
         safety = {place.model.id: place.safety for place in self.models if place.safety is not None}
         handles = {name: serve.get_deployment_handle(*place) for name, place in self.tool_places.items()}
         stores = await self.open_stores()
@@ -102,9 +104,10 @@ class BatchSetup:
         return LineWorker(stores, assembly.operations.by_path(), self.config, count, prices=prices, tracer=tracer)
 
     @staticmethod
-    def _engine(place: ModelPlace) -> RemoteEngine:
+    def _engine(place: ModelPlace, patience: Patience) -> RemoteEngine:
         handle = serve.get_deployment_handle(place.deployment, place.application)
-        return RemoteEngine(place.model.card, handle, place.model.scale_to_zero_wait_s, place.model.resume_wait_s)
+        model = place.model
+        return RemoteEngine(model.card, handle, model.scale_to_zero_wait_s, model.resume_wait_s, patience)
 
 
 def log_errors() -> None:

@@ -65,7 +65,7 @@ async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
     Raises:
         ConfigError: the database cannot be used, or the object store belongs to another.
     """
-    database = await connect(state.database_url)
+    database = await connect(state.database_url, state.patience)
     try:
         objects = await open_objects(database, state.object_store)
     except BaseException:

@@ -12,6 +12,7 @@ from ray import serve
 from ray.serve.deployment import Application
 
 from deployments.operations import Operation
+from deployments.patience import USUAL
 from deployments.replica.builder import build_batch_deployment, build_model_deployment
 from deployments.state.config import check_database, resolve_state
 from deployments.tools.code_interpreter.replica import build_code_interpreter
@@ -45,14 +46,15 @@ def build(args: ServiceConfig) -> Application:
         logging_config={"enable_access_log": False},  # The request log says more, and is ours to keep free of content.
     )
     tls = None if config.tls is None else config.tls.files()
-    handles = {model.id: build_model_deployment(model, tls) for model in config.models}
+    patience = USUAL.times(config.patience)
+    handles = {model.id: build_model_deployment(model, tls, patience) for model in config.models}
     batch_handles = {
-        model.id: build_batch_deployment(model, model.batch_replicas, tls)
+        model.id: build_batch_deployment(model, model.batch_replicas, tls, patience)
         for model in config.models
         if model.batch_replicas is not None
     }
     tools = {}
     if config.tools.code_interpreter is not None:
         tools[Operation.CODE_INTERPRETER] = build_code_interpreter(config.tools.code_interpreter, tls)
-    state = replace(resolve_state(config.state, region=config.region), tls=tls)
+    state = replace(resolve_state(config.state, region=config.region), tls=tls, patience=patience)
     return ingress.bind(config, state, handles, tools, batch_handles, ClusterCoordinator(config, state))

@@ -68,6 +68,8 @@ class ServiceConfig(Section):
 
     Args:
         currency: the currency of all prices, as ISO 4217 names it.
+        patience: how many times longer than usual the parts of the service wait for each other, where they do not
+            answer. For slow or overloaded machines. The times are listed on the page of timings.
     """
 
     state: StateConfig = StateConfig()
@@ -80,6 +82,7 @@ class ServiceConfig(Section):
     moderation: ModerationConfig | None = None
     telemetry: TelemetryConfig = TelemetryConfig()
     currency: str = Field(default="usd", pattern=r"^[a-z]{3}$")
+    patience: float = Field(default=1.0, ge=1, le=100)
     models: tuple[ServedModel, ...] = Field(min_length=1)
 
     @model_validator(mode="before")

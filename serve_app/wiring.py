@@ -120,17 +120,20 @@ async def wire(
         ConfigError: the database cannot be used.
     """
     # What is stored.
-    database = await connect(state.database_url, is_patient=True)
+    database = await connect(state.database_url, state.patience, is_patient=True)
     vault = Vault(database, state.master_key)
     objects = await open_objects(database, state.object_store, is_patient=True)
     files = FileStore(database, objects, vault)
     keys = KeyStore(database, state.pepper, state.config.tiers)
 
     # The gatekeeper: keys, limits, the request log.
-    transport = RayTransport()
-    gatekeeper = GatekeeperClient(transport, state.pepper, stored_keys=StoredKeys(keys), share=share_of(state))
+    transport = RayTransport(patience=state.patience)
+    stored_keys = StoredKeys(keys, state.patience)
+    gatekeeper = GatekeeperClient(
+        transport, state.pepper, stored_keys=stored_keys, share=share_of(state), patience=state.patience
+    )
     records_dir = state.state_dir / "records"
-    request_log = ShippedRequestLog(transport, journal=open_journal(records_dir))
+    request_log = ShippedRequestLog(transport, journal=open_journal(records_dir), patience=state.patience)
     left_records = LeftRecords(records_dir, transport)
     metrics = PrometheusMetrics()
     cluster_metrics = ClusterMetrics(metrics)
@@ -140,7 +143,7 @@ async def wire(
 
     # The models, and the operations over them.
     engines = [
-        RemoteEngine(model.card, handles[model.id], model.scale_to_zero_wait_s, model.resume_wait_s)
+        RemoteEngine(model.card, handles[model.id], model.scale_to_zero_wait_s, model.resume_wait_s, state.patience)
         for model in config.models
     ]
     with_models = list(zip(engines, config.models, strict=True))
@@ -160,7 +163,8 @@ async def wire(
     ingresses = IngressRegister(database, region=state.region_name)
     renewal = CertificateRenewal(config.tls.certificate, config.tls.key) if config.tls is not None else None
     presence = Presence(ingresses, partial(own_address, ray.util.get_node_ip_address()))
-    left_elsewhere = LeftElsewhere(records_dir, presence.own, partial(ingresses.living, RECENT_S))
+    living = partial(ingresses.living, RECENT_S)
+    left_elsewhere = LeftElsewhere(records_dir, presence.own, living, patience=state.patience)
     parts = PartsWatcher(
         {
             "database": partial(database.read_at_once, lambda connection: connection.execute(select(1))),

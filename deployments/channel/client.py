@@ -13,9 +13,8 @@ from deployments.channel.heartbeat import Heartbeat
 from deployments.channel.server import set_nodelay
 from deployments.channel.tls import TlsFiles, client_context
 from deployments.config import ConfigError
+from deployments.patience import USUAL, Patience
 
-CONNECT_TIMEOUT_S = 1.5
-"""The system answers for a busy process, and repeats a lost packet after a second: only a lost node takes longer."""
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
 
 
@@ -131,13 +130,14 @@ class ChannelStream:
 class Channel(asyncio.Protocol):
     """An open connection to a server; `connect` creates it."""
 
-    def __init__(self, on_lost: Callable[[], None]) -> None:
+    def __init__(self, on_lost: Callable[[], None], patience: Patience) -> None:
         self._streams: dict[int, ChannelStream] = {}
         self._parser = frames.FrameParser()
         self._transport: asyncio.Transport | None = None
         self._heartbeat: Heartbeat | None = None
         self._last_number = 0
         self._on_lost = on_lost
+        self._patience = patience
 
     @property
     def num_open(self) -> int:
@@ -182,7 +182,7 @@ class Channel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (called by the event loop)."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not subclass it.
-        self._heartbeat = Heartbeat(self._transport)
+        self._heartbeat = Heartbeat(self._transport, self._patience.silent_s)
         set_nodelay(self._transport)
 
     def data_received(self, data: bytes) -> None:
@@ -223,19 +223,19 @@ class Channel(asyncio.Protocol):
         self._on_lost()
 
 
-async def connect(address: Address, on_lost: Callable[[], None]) -> Channel:
+async def connect(address: Address, on_lost: Callable[[], None], patience: Patience = USUAL) -> Channel:
     """Return a connection to a server: over its Unix socket if it runs on this node, over TCP otherwise.
 
     Raises:
-        Lost: no process listens there, or none answers within CONNECT_TIMEOUT_S seconds.
+        Lost: no process listens there, or none answers within `patience.connect_s`.
     """
     loop = asyncio.get_running_loop()
 
     def make() -> Channel:
-        return Channel(on_lost)
+        return Channel(on_lost, patience)
 
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        async with asyncio.timeout(patience.connect_s):
             try:
                 _, channel = await loop.create_unix_connection(make, address["path"])
             except (FileNotFoundError, ConnectionRefusedError):  # It runs on another node, or left a stale socket here.

@@ -20,6 +20,7 @@ from deployments.channel import frames
 from deployments.channel.errors import ChannelError, Full, Lost, render_error
 from deployments.channel.heartbeat import Heartbeat
 from deployments.channel.tls import TlsFiles, server_context
+from deployments.patience import USUAL, Patience
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +60,11 @@ class Capacity:
 class ChannelServer:
     """Listens on a Unix socket for clients on its own node and on a TCP port for others, over TLS if it is given."""
 
-    def __init__(self, runner: Runner, capacity: Capacity, tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self, runner: Runner, capacity: Capacity, tls: TlsFiles | None = None, patience: Patience = USUAL
+    ) -> None:
         self.num_ongoing = 0
+        self.silent_s = patience.silent_s
         self.is_draining = False
         self._runner = runner
         self._capacity = capacity
@@ -223,7 +227,7 @@ class _ServerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not subclass it.
         set_nodelay(self._transport)
-        self._heartbeat = Heartbeat(self._transport)
+        self._heartbeat = Heartbeat(self._transport, self._server.silent_s)
         self._server.attach(self)
 
     def data_received(self, data: bytes) -> None:

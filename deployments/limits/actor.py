@@ -15,17 +15,10 @@ from deployments.detached import NAMESPACE, leave_when_drained, start_detached, 
 from deployments.limits.gatekeeper import GatekeeperProcess, fingerprint
 from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
 from deployments.limits.sync_channel import SyncClient, SyncListener
+from deployments.patience import USUAL, Patience
 from deployments.state.config import ResolvedState
 
 ACTOR_NAME = "manta-gatekeeper"
-_CALL_TIMEOUT_S = 2.0
-_SYNC_TIMEOUT_S = 0.7
-_IDENTIFY_TIMEOUT_S = 0.5
-"""Then the database is asked."""
-_FIND_S = 0.3
-_STOP_S = 15.0
-_NOTICE_S = 0.6
-"""How long a gatekeeper that moves says so: every client with traffic syncs meanwhile, and then waits for nobody."""
 _NUM_FIELDS_BEFORE = 19
 """How many fields a record had in the version before: all up to `discounted_tokens`."""
 
@@ -36,7 +29,7 @@ class GatekeeperActor(GatekeeperProcess):
     def __init__(self, state: ResolvedState) -> None:
         super().__init__(state)
         name = f"gatekeeper-{ray.get_runtime_context().get_actor_id()}"
-        self._listener = SyncListener(self.sync, ray.util.get_node_ip_address(), name, state.tls)
+        self._listener = SyncListener(self.sync, ray.util.get_node_ip_address(), name, state.tls, state.patience)
         leave_when_drained(self._leave)
 
     def channel(self) -> Address:
@@ -50,7 +43,7 @@ class GatekeeperActor(GatekeeperProcess):
 
     def _leave(self) -> None:
         self.grant_no_more()
-        time.sleep(_NOTICE_S)
+        time.sleep(self._patience.notice_s)  # Every client with traffic syncs meanwhile, and then waits for nobody.
         self.stop()
 
 
@@ -62,31 +55,32 @@ def start_gatekeeper(state: ResolvedState, name: str = ACTOR_NAME) -> Any:
     Raises:
         ConfigError: a process with another configuration keeps replacing it.
     """
-    return start_detached(GatekeeperActor, state, fingerprint(state), name, _STOP_S, max_concurrency=1)
+    return start_detached(GatekeeperActor, state, fingerprint(state), name, state.patience.stop_s, max_concurrency=1)
 
 
 def stop_gatekeeper(name: str = ACTOR_NAME) -> None:
     """Have the gatekeeper save everything, then end it for good; do nothing if there is none."""
-    stop_detached(name, _STOP_S)
+    stop_detached(name, USUAL.stop_s)
 
 
 class RayTransport:
     """Implements `messages.Transport`: finds the actor by its name, and syncs with it over the side channel."""
 
-    def __init__(self, name: str = ACTOR_NAME) -> None:
+    def __init__(self, name: str = ACTOR_NAME, patience: Patience = USUAL) -> None:
         self._name = name
+        self._patience = patience
         self._handle: Any = None
         self._finding: set[asyncio.Task[Address]] = set()
-        self._sync = SyncClient(self._find_channel)
+        self._sync = SyncClient(self._find_channel, patience)
 
     async def identify(self, digest: bytes) -> Identified:
         """Return the holder of a digest."""
-        identified: Identified = await self._call("identify", digest, timeout_s=_IDENTIFY_TIMEOUT_S)
+        identified: Identified = await self._call("identify", digest, timeout_s=self._patience.identify_s)
         return identified
 
     async def sync(self, request: SyncRequest) -> SyncReply:
         """Return the gatekeeper's reply."""
-        return await self._sync.sync(request, _SYNC_TIMEOUT_S)
+        return await self._sync.sync(request, self._patience.sync_s)
 
     async def record(self, client_id: str, first: int, rows: list[tuple[object, ...]]) -> tuple[str, int]:
         """Hand over request records; see `messages.Transport.record`."""
@@ -131,17 +125,21 @@ class RayTransport:
         call = asyncio.create_task(self._call("channel"))
         call.add_done_callback(_forget_error)
         self._finding.add(call)
-        done, self._finding = await asyncio.wait(self._finding, timeout=_FIND_S, return_when=asyncio.FIRST_COMPLETED)
+        done, self._finding = await asyncio.wait(
+            self._finding, timeout=self._patience.find_s, return_when=asyncio.FIRST_COMPLETED
+        )
         for call in done:
             if call.exception() is None:
                 return call.result()
         raise TransportDown("The gatekeeper is not found.")
 
-    async def _call(self, method: str, *args: object, timeout_s: float = _CALL_TIMEOUT_S) -> Any:
+    async def _call(self, method: str, *args: object, timeout_s: float | None = None) -> Any:
         try:
             if self._handle is None:
                 self._handle = await asyncio.to_thread(ray.get_actor, self._name, NAMESPACE)
-            return await asyncio.wait_for(getattr(self._handle, method).remote(*args), timeout_s)
+            return await asyncio.wait_for(
+                getattr(self._handle, method).remote(*args), timeout_s or self._patience.call_s
+            )
         except TransportDown:
             raise
         except RayTaskError as error:

@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterable
 
 from deployments.limits.keyring import Keyring
 from deployments.limits.ledger import Journal, Ledger
-from deployments.limits.messages import Answer, Ask, Identified, Standing, SyncReply, SyncRequest
+from deployments.limits.messages import MAX_VALID_S, Answer, Ask, Identified, Standing, SyncReply, SyncRequest
 from deployments.limits.window import Shortage
+from deployments.patience import USUAL, Patience
 from deployments.state.identity.keys import StoredKey
 
-MAX_VALID_S = 5.0
-RECOVERY_S = 1.0
-"""How long a gatekeeper that has just started waits for what clients were granted, or have granted alone."""
 _CLIENT_SEEN_S = 5.0
 _CLIENT_REMEMBERED_S = 180.0
 _REPEATED_S = 1.0
@@ -34,9 +32,10 @@ class _Client:
 class GatekeeperCore:
     """Answers the messages of clients.
 
-    If charges since `lost_since` are missing, it grants nothing for RECOVERY_S seconds, in which every client reports
-    what it was granted since. If none are missing, it grants nothing until every client that it remembers has reported
-    what it granted alone, for as long at most: one that does not know yet that the gatekeeper is back goes on granting.
+    If charges since `lost_since` are missing, it grants nothing for `Patience.recovery_s`, in which every client
+    reports what it was granted since. If none are missing, it grants nothing until every client that it remembers has
+    reported what it granted alone, for as long at most: one that does not know yet that the gatekeeper is back goes on
+    granting.
     """
 
     def __init__(
@@ -47,14 +46,16 @@ class GatekeeperCore:
         *,
         journal: Journal | None = None,
         lost_since: float | None = None,
+        patience: Patience = USUAL,
     ) -> None:
         self.lock = threading.Lock()
         self.keyring = keyring
         self.ledger = ledger
         self.clock = clock
+        self._patience = patience
         self._journal = journal
         self._lost_since = lost_since
-        self._recovering_until = 0.0 if lost_since is None else clock() + RECOVERY_S
+        self._recovering_until = 0.0 if lost_since is None else clock() + patience.recovery_s
         self._clients: dict[str, _Client] = {}
         self._unreported: dict[str, int | None] = {}  # Each with the serial of its first message.
         self._reports_until = 0.0
@@ -115,7 +116,7 @@ class GatekeeperCore:
             client = self._clients.setdefault(client_id, _Client())
             client.serial, client.seen_at = serial, now
         self._unreported = dict.fromkeys(serials)
-        self._reports_until = now + RECOVERY_S
+        self._reports_until = now + self._patience.recovery_s
 
     def _waits_for_clients(self, now: float) -> bool:
         return now < self._recovering_until or (bool(self._unreported) and now < self._reports_until)

@@ -39,11 +39,6 @@ logger = logging.getLogger(__name__)
 
 _MAX_BUFFERED_RECORDS = 100_000
 _RECORDS_PER_FLUSH = 5_000
-_LOOK_INTERVAL_S = 0.1
-_LOOK_TIMEOUT_S = 1.0
-"""A look takes a trip to the primary, two on a new connection."""
-_LOOK_PAUSE_S = 2.0
-_START_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -65,6 +60,7 @@ class GatekeeperProcess:
     def __init__(self, state: ResolvedState, intervals: Intervals = Intervals()) -> None:
         self._state = state
         self._intervals = intervals
+        self._patience = state.patience
         self._epoch = secrets.token_hex(8)
         self._core: GatekeeperCore | None = None
         self._journal: FileJournal | None = None
@@ -80,7 +76,7 @@ class GatekeeperProcess:
         self._background = BackgroundLoop("gatekeeper-database")
         starting = self._background.start(self._start_when_possible())
         try:
-            starting.result(_START_TIMEOUT_S)
+            starting.result(self._patience.start_s)
         except TimeoutError:
             logger.warning("The database does not answer; the gatekeeper goes on trying.")
 
@@ -97,7 +93,7 @@ class GatekeeperProcess:
             if is_certain:
                 is_certain = self._poll_keys_now()
                 # After the look, which may cross an ocean: made-up secrets must leave time for others.
-                self._next_look_at = max(self._next_look_at, time.monotonic() + _LOOK_INTERVAL_S)
+                self._next_look_at = max(self._next_look_at, time.monotonic() + self._patience.look_again_s)
             identified = core.identify(digest)._replace(is_certain=is_certain)
             if identified.principal is None and not self._can_look:
                 raise KeysUnread("The key may be new, and the database does not answer.")
@@ -170,10 +166,10 @@ class GatekeeperProcess:
     def _poll_keys_now(self) -> bool:
         """Read changes of keys; return whether the database answered."""
         try:
-            self._background.run(self._poll_keys(), timeout_s=_LOOK_TIMEOUT_S)
+            self._background.run(self._poll_keys(), timeout_s=self._patience.look_s)
         except Exception as error:  # The background poll tries again and logs the cause.
             self._can_look = False
-            self._next_look_at = time.monotonic() + _LOOK_PAUSE_S
+            self._next_look_at = time.monotonic() + self._patience.look_pause_s
             logger.debug("Keys could not be refreshed: %s", type(error).__name__)
             return False
         return True
@@ -193,7 +189,7 @@ class GatekeeperProcess:
                 await asyncio.sleep(1.0)
 
     async def _start(self) -> None:
-        database = await connect(self._state.database_url)
+        database = await connect(self._state.database_url, self._patience)
         store = KeyStore(database, self._state.pepper, self._state.config.tiers)
         snapshot = await load_snapshot(database, self._state.region_name)
         region = self._state.region
@@ -293,5 +289,6 @@ def fingerprint(state: ResolvedState) -> str:
         state.pepper.hex(),
         repr(state.region),
         repr(state.tls),
+        repr(state.patience),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

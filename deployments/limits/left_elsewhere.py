@@ -16,6 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deployments.limits.actor import ACTOR_NAME, RayTransport
 from deployments.limits.client.left_records import LeftRecords
+from deployments.patience import USUAL, Patience
 from deployments.waiting import Watch, worth_logging
 
 logger = logging.getLogger(__name__)
@@ -23,8 +24,6 @@ logger = logging.getLogger(__name__)
 RECENT_S = 20.0
 """A replica whose last sign-in is older is dead: replicas sign in every five seconds."""
 _INTERVAL_S = 10.0
-_TASK_S = 60.0
-_HANDING_S = 20.0
 
 
 class LeftElsewhere(Watch):
@@ -39,11 +38,13 @@ class LeftElsewhere(Watch):
         own: Callable[[], str | None],
         living: Callable[[], Awaitable[Sequence[str]]],
         gatekeeper: str = ACTOR_NAME,
+        patience: Patience = USUAL,
     ) -> None:
         self._directory = directory
         self._own = own
         self._living = living
         self._gatekeeper = gatekeeper
+        self._patience = patience
         self._done: set[str] = set()
 
     async def look(self) -> int:
@@ -74,9 +75,9 @@ class LeftElsewhere(Watch):
     async def _hand_over_on(self, node: str) -> int:
         there = NodeAffinitySchedulingStrategy(node, soft=False)
         options = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": there}
-        task = ray.remote(hand_over_here).options(**options).remote(self._directory, self._gatekeeper)
+        task = ray.remote(hand_over_here).options(**options).remote(self._directory, self._gatekeeper, self._patience)
         try:
-            num_records: int = await asyncio.wait_for(task, _TASK_S)
+            num_records: int = await asyncio.wait_for(task, 3 * self._patience.hand_over_s)  # Its process starts first.
         except TimeoutError:
             ray.cancel(task)
             raise
@@ -109,7 +110,7 @@ def nodes_without(living: Iterable[str], nodes: Iterable[Mapping[str, Any]]) -> 
     }
 
 
-def hand_over_here(directory: Path, gatekeeper: str) -> int:
+def hand_over_here(directory: Path, gatekeeper: str, patience: Patience) -> int:
     """Hand over what lies on this node; return how many records that were.
 
     Raises:
@@ -118,9 +119,9 @@ def hand_over_here(directory: Path, gatekeeper: str) -> int:
     """
 
     async def hand_over() -> int:
-        transport = RayTransport(gatekeeper)
+        transport = RayTransport(gatekeeper, patience)
         try:
-            async with asyncio.timeout(_HANDING_S):
+            async with asyncio.timeout(patience.hand_over_s):
                 return await LeftRecords(directory, transport).hand_over()
         finally:
             transport.close()

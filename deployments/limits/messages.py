@@ -13,6 +13,9 @@ from deployments.limits.window import Dimension, Shortage
 from deployments.state.identity.keys import StoredKey
 from deployments.state.identity.principal import Principal
 
+MAX_VALID_S = 5.0
+"""How long a lease may be asked for."""
+
 
 class TransportDown(Exception):
     """The gatekeeper did not answer: it is away, restarting or too slow. The call may still have taken effect."""

@@ -34,9 +34,11 @@ def restore_core(
     core: GatekeeperCore
     if isinstance(ledger, RegionLedger):
         region = state.region_name
-        core = RegionCore(region, keyring, ledger, clock, journal=journal, lost_since=lost_since, wake=wake)
+        core = RegionCore(
+            region, keyring, ledger, clock, journal=journal, lost_since=lost_since, patience=state.patience, wake=wake
+        )
     else:
-        core = GatekeeperCore(keyring, ledger, clock, journal=journal, lost_since=lost_since)
+        core = GatekeeperCore(keyring, ledger, clock, journal=journal, lost_since=lost_since, patience=state.patience)
     core.restore_serials(restored.serials)
     return core, journal
 

@@ -29,8 +29,8 @@ from deployments.limits.messages import (
     TransportDown,
 )
 from deployments.limits.window import Shortage
+from deployments.patience import USUAL, Patience
 
-_START_TIMEOUT_S: Final = 10.0
 _MAX_AT_ONCE: Final = 10_000  # One for each client.
 
 
@@ -38,15 +38,21 @@ class SyncListener:
     """The gatekeeper's end: answers syncs in a thread of its own."""
 
     def __init__(
-        self, sync: Callable[[SyncRequest], SyncReply], host: str, name: str, tls: TlsFiles | None = None
+        self,
+        sync: Callable[[SyncRequest], SyncReply],
+        host: str,
+        name: str,
+        tls: TlsFiles | None = None,
+        patience: Patience = USUAL,
     ) -> None:
         """Listen on `host`, with `tls` if given, and on the Unix socket `name` for clients of this node."""
         self._tls = tls
+        self._patience = patience
         self._loop = BackgroundLoop("gatekeeper-sync")
-        self.address: Address = self._loop.run(self._start(sync, host, name), _START_TIMEOUT_S)
+        self.address: Address = self._loop.run(self._start(sync, host, name), patience.start_s)
 
     async def _start(self, sync: Callable[[SyncRequest], SyncReply], host: str, name: str) -> Any:
-        self._server = ChannelServer(_SyncRunner(sync), Capacity(_MAX_AT_ONCE, 0), self._tls)
+        self._server = ChannelServer(_SyncRunner(sync), Capacity(_MAX_AT_ONCE, 0), self._tls, self._patience)
         return await self._server.start(host, socket_path(name))
 
     def close(self) -> None:
@@ -76,8 +82,9 @@ class _SyncRunner:
 class SyncClient:
     """A client's end. `find` returns the address of the gatekeeper."""
 
-    def __init__(self, find: Callable[[], Awaitable[Address]]) -> None:
+    def __init__(self, find: Callable[[], Awaitable[Address]], patience: Patience = USUAL) -> None:
         self._find = find
+        self._patience = patience
         self._channel: Channel | None = None
 
     async def sync(self, request: SyncRequest, timeout_s: float) -> SyncReply:
@@ -91,7 +98,7 @@ class SyncClient:
             async with asyncio.timeout(timeout_s):
                 channel = self._channel
                 if channel is None or not channel.is_open:
-                    channel = self._channel = await connect(await self._find(), _do_nothing)
+                    channel = self._channel = await connect(await self._find(), _do_nothing, self._patience)
                 stream = channel.open({}, render(request))
                 rendered = b"".join(await stream.read())
         except ChannelError as error:

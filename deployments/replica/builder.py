@@ -11,24 +11,27 @@ from ray.serve.deployment import Application
 
 from deployments.channel.tls import TlsFiles
 from deployments.models.config import BatchReplicas, ModelConfig, deployment_name
+from deployments.patience import USUAL, Patience
 from deployments.replica.server import ModelReplica
 
 # What the replica gets on top of the time to drain: to stop the engine.
 STOP_S = 20.0
 
 
-def build_model_deployment(model: ModelConfig, tls: TlsFiles | None = None) -> Application:
+def build_model_deployment(model: ModelConfig, tls: TlsFiles | None = None, patience: Patience = USUAL) -> Application:
     """Return the Serve deployment of one model, not yet deployed."""
     options = deployment_options(model)
-    return serve.deployment(ModelReplica, name=deployment_name(model.id), **options).bind(model, tls)
+    return serve.deployment(ModelReplica, name=deployment_name(model.id), **options).bind(model, tls, patience)
 
 
-def build_batch_deployment(model: ModelConfig, replicas: BatchReplicas, tls: TlsFiles | None = None) -> Application:
+def build_batch_deployment(
+    model: ModelConfig, replicas: BatchReplicas, tls: TlsFiles | None = None, patience: Patience = USUAL
+) -> Application:
     """Return the Serve deployment of the same model that runs the lines of batches only, not yet deployed."""
     scaling = {name: value for name, value in model.autoscaling_config.items() if name != "initial_replicas"}
     own = model.model_copy(update={"autoscaling_config": {**scaling, **replicas.model_dump()}})
     name = deployment_name(model.id, for_batches=True)
-    return serve.deployment(ModelReplica, name=name, **deployment_options(own)).bind(own, tls)
+    return serve.deployment(ModelReplica, name=name, **deployment_options(own)).bind(own, tls, patience)
 
 
 def deployment_options(model: ModelConfig) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from deployments.channel.tls import TlsFiles
 from deployments.log_handlers import keep_handlers_open
 from deployments.models.config import VLLM, ModelConfig
 from deployments.models.contract.errors import EngineError, Overloaded, RequestRejected, to_channel
+from deployments.patience import USUAL, Patience
 from deployments.replica.children import Guard
 from deployments.routing.autoscaling import ONGOING
 
@@ -87,7 +88,9 @@ class ModelReplica:
     _channel: ChannelServer | None = None
     _is_sick = False
 
-    async def __init__(self, model: ModelConfig, tls: TlsFiles | None = None) -> None:  # type: ignore[misc]  # Serve awaits it.
+    async def __init__(  # type: ignore[misc]  # Serve awaits it.
+        self, model: ModelConfig, tls: TlsFiles | None = None, patience: Patience = USUAL
+    ) -> None:
         """Start the engine, then listen."""
         keep_handlers_open()
         self._guard = Guard()
@@ -95,7 +98,8 @@ class ModelReplica:
         self._engine = await find_engine(model.engine)(model)
         self._guard.add_children()
         capacity = Capacity(model.max_concurrent_requests, model.max_queued_requests)
-        self._channel = ChannelServer(OperationRunner(self._engine.runners, model.id, self._has_waiting), capacity, tls)
+        runner = OperationRunner(self._engine.runners, model.id, self._has_waiting)
+        self._channel = ChannelServer(runner, capacity, tls, patience)
         path = socket_path(serve.get_replica_context().replica_id.unique_id)
         self._address = await self._channel.start(ray.util.get_node_ip_address(), path)
         gc.collect()

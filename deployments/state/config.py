@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 
 from deployments.channel.tls import TlsFiles
 from deployments.config import ConfigError, Section
+from deployments.patience import USUAL, Patience
 from deployments.references import EnvReference, FileReference, follow
 from deployments.state.database.dsn import has_password, one_form
 from deployments.state.identity.tiers import Tiers
@@ -91,6 +92,7 @@ class ResolvedState:
     object_store: ResolvedObjectStore
     region: ResolvedRegion | None = None
     tls: TlsFiles | None = None
+    patience: Patience = USUAL
 
     @property
     def region_name(self) -> str:

@@ -16,12 +16,12 @@ from ray.exceptions import ActorUnavailableError
 from deployments.detached import NAMESPACE
 from deployments.limits.actor import RayTransport, start_gatekeeper, stop_gatekeeper
 from deployments.limits.client.gatekeeper_client import GatekeeperClient
-from deployments.limits.client.key_cache import AWAY_AFTER_S
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.client.stored_keys import StoredKeys
 from deployments.limits.contract import Denied, Granted
 from deployments.limits.messages import Ask, SyncRequest, TransportDown
 from deployments.limits.regions.messages import LoanRequest, parse_reply, render
+from deployments.patience import USUAL
 from deployments.state.config import ResolvedState, StateConfig, resolve_state
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
@@ -125,7 +125,7 @@ async def test_a_killed_gatekeeper_comes_back_without_an_error_and_with_its_acco
     unseen_s = await newcomer
     print(f"while the gatekeeper restarted: slowest request {slowest_s:.2f} s, key not seen before {unseen_s:.2f} s")
     assert await gatekeeping.pid() != before
-    assert max(slowest_s, unseen_s) < AWAY_AFTER_S + 1.5
+    assert max(slowest_s, unseen_s) < USUAL.away_after_s + 1.5
     assert isinstance(await last_room, Granted)
     assert [isinstance(await client.admit(free), Granted) for _ in range(4)] == [True] * 3 + [False]
     await client.close()

@@ -9,21 +9,19 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from deployments.limits.client.key_cache import AWAY_AFTER_S, LOOK_UP_S, KeyCache, StoredKeys
+from deployments.limits.client.key_cache import KeyCache, StoredKeys
 from deployments.limits.client.leases import KeyLeases
 from deployments.limits.client.sync_loop import SyncLoop
 from deployments.limits.contract import Decision, Denied, GatekeeperUnavailable, Granted, Quota
 from deployments.limits.messages import Ask, Transport
 from deployments.limits.shares import WHOLE, Share
 from deployments.limits.window import WINDOW_S
+from deployments.patience import USUAL, Patience
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.secret import can_be_secret
 
 TICK_S = 0.1
 _SYNC_INTERVAL_S = 0.25
-_AWAY_GRACE_S = 300.0
-"""How long a cached key is accepted while the gatekeeper is away."""
-_ALONE_RETRY_S = 0.2
 _SPARE = 2
 """A lease has room for at least this many further requests, so that single requests seldom wait."""
 _RENEW_S = 1.0
@@ -47,17 +45,19 @@ class GatekeeperClient:
         *,
         stored_keys: StoredKeys | None = None,
         share: Share = WHOLE,
+        patience: Patience = USUAL,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         background: bool = True,
     ) -> None:
-        self._keys = KeyCache(transport, pepper, stored_keys, clock, wall, sleep)
-        self._sync_loop = SyncLoop(transport, self._keys, clock, wall, sleep, share)
+        self._keys = KeyCache(transport, pepper, stored_keys, clock, wall, sleep, patience)
+        self._sync_loop = SyncLoop(transport, self._keys, clock, wall, sleep, patience, share)
         self.counts = self._sync_loop.counts
         self._states = self._sync_loop.states
         self._clock = clock
         self._sleep = sleep
+        self._patience = patience
         self._background = background
         self._ticking: asyncio.Task[None] | None = None
         self._active_at = float("-inf")
@@ -144,12 +144,8 @@ class GatekeeperClient:
             self._swept_at = now
             self._forget(now)
             sync_loop.own_share.forget()
-        elapsed = now - sync_loop.tried_at
-        if sync_loop.away_since is not None:
-            is_due = elapsed >= _ALONE_RETRY_S
-        else:
-            is_due = sync_loop.is_due or elapsed >= _SYNC_INTERVAL_S - TICK_S / 2
-        if is_due:
+        has_news = sync_loop.away_since is None and sync_loop.is_due
+        if has_news or now - sync_loop.tried_at >= _SYNC_INTERVAL_S - TICK_S / 2:
             await sync_loop.sync()
 
     async def close(self) -> None:
@@ -178,9 +174,10 @@ class GatekeeperClient:
         if known is None:
             waited_s = 0.0
             if sync_loop.away_since is not None:
-                waited_s = AWAY_AFTER_S + self._clock() - sync_loop.away_since
-            return await keys.look_up(digest, max(0.0, LOOK_UP_S - waited_s), is_away=waited_s > 0)
-        if sync_loop.away_since is not None and self._clock() - sync_loop.away_since > _AWAY_GRACE_S:
+                waited_s = self._patience.away_after_s + self._clock() - sync_loop.away_since
+            return await keys.look_up(digest, max(0.0, self._patience.look_up_s - waited_s), is_away=waited_s > 0)
+        away_since = sync_loop.away_since
+        if away_since is not None and self._clock() - away_since > self._patience.away_grace_s:
             raise GatekeeperUnavailable("The gatekeeper has been away for too long.")
         return keys.accepted(known)
 

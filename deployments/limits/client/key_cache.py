@@ -1,6 +1,6 @@
 """The cache of API keys in an ingress replica, which `GatekeeperClient` reads for every request.
 
-A cached key is trusted for TRUST_S seconds after a sync; a request that comes later waits for the next sync.
+A cached key is trusted for `Patience.trust_s` after a sync; a request that comes later waits for the next sync.
 """
 
 import asyncio
@@ -10,21 +10,14 @@ from typing import Protocol
 
 from deployments.limits.contract import GatekeeperUnavailable
 from deployments.limits.messages import Identified, SyncReply, Transport, TransportDown
+from deployments.patience import Patience
 from deployments.state.identity.principal import Principal
 
-TRUST_S = 0.6
-RETRY_S = 0.05
-_MAX_RETRY_S = 0.4
-AWAY_AFTER_S = 0.3
-"""How many seconds after a first try failed, with no later one answered, the gatekeeper counts as away."""
-PATIENCE_S = 1.1
-"""How long it may then still be back in a moment, and is waited for where that matters. One that was killed is back
-after about one second, one whose node was lost is not."""
-LOOK_UP_S = 5.0
-"""How long a key is looked for that nobody can tell of: there is nothing else to go by."""
 _UNKNOWN_S = 1.0
 _LOOKS = 4
-_LOOK_AGAIN_S = 0.1
+_LONGEST_RETRY = 8
+"""How many times longer than at first the pause between two tries becomes: made-up secrets must leave time for others.
+"""
 _MAX_UNKNOWN = 10_000
 _MAX_KNOWN = 100_000
 _NO_DIGEST = bytes(32)
@@ -53,6 +46,7 @@ class KeyCache:
         clock: Callable[[], float],
         wall: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
+        patience: Patience,
     ) -> None:
         self.revision = 0
         self.trusted_until = float("-inf")
@@ -62,6 +56,7 @@ class KeyCache:
         self._clock = clock
         self._wall = wall
         self._sleep = sleep
+        self._patience = patience
         self._known: dict[bytes, Identified] = {}
         self._unknown: dict[bytes, float] = {}
         self._looking: dict[bytes, asyncio.Task[Principal | None]] = {}
@@ -82,7 +77,7 @@ class KeyCache:
 
     def update(self, reply: SyncReply, sent_at: float) -> None:
         """Drop the keys that changed. The reply describes `sent_at` or later."""
-        self.trusted_until = sent_at + TRUST_S
+        self.trusted_until = sent_at + self._patience.trust_s
         self.revision = reply.revision
         if reply.changed is None:
             self._known.clear()
@@ -121,7 +116,7 @@ class KeyCache:
 
     async def _ask(self, digest: bytes, timeout_s: float) -> Identified:
         deadline = self._clock() + timeout_s
-        num_looks, retry_s = 0, RETRY_S
+        num_looks, retry_s = 0, self._patience.retry_s
         while True:
             try:
                 identified = await self._transport.identify(digest)
@@ -133,11 +128,11 @@ class KeyCache:
                 if left_s <= 0:
                     raise GatekeeperUnavailable("Nobody can tell at the moment whether there is this key.") from None
                 await self._sleep(min(retry_s, left_s))
-                retry_s = min(2 * retry_s, _MAX_RETRY_S)  # Made-up secrets must leave time for others.
+                retry_s = min(2 * retry_s, _LONGEST_RETRY * self._patience.retry_s)
                 continue
             num_looks += 1
             if not identified.is_certain and num_looks < _LOOKS:
-                await self._sleep(_LOOK_AGAIN_S)  # The key may be new.
+                await self._sleep(self._patience.look_again_s)  # The key may be new.
             elif identified.revision >= self.revision:  # Otherwise a known change is missing from it.
                 return identified
 

@@ -5,11 +5,11 @@ While the gatekeeper is away, the replica decides within its part of the share.
 
 from collections.abc import Callable, Mapping
 
-from deployments.limits.client.key_cache import PATIENCE_S
 from deployments.limits.client.leases import KeyLeases
 from deployments.limits.contract import Decision, Denied, Granted
 from deployments.limits.messages import Standing
 from deployments.limits.shares import Share
+from deployments.patience import Patience
 from deployments.state.identity.principal import Principal
 
 _NOTHING = Standing(0, 0.0, 0, 0.0)
@@ -20,10 +20,11 @@ _FRESH_S = 2.0
 class OwnShare:
     """The share of this region; `clock` is this process's monotonic one."""
 
-    def __init__(self, share: Share, clock: Callable[[], float]) -> None:
+    def __init__(self, share: Share, clock: Callable[[], float], patience: Patience) -> None:
         self.has_others = share.count > 1
         self._share = share
         self._clock = clock
+        self._patience = patience
         self._lent: dict[str, tuple[Standing, float]] = {}
         self._num_clients = 1
 
@@ -43,7 +44,7 @@ class OwnShare:
         Returns None while the gatekeeper may be back in a moment, unless the request fits and the key had used no more
         than half of its minute: nearly all of the minute may have been granted to others otherwise.
         """
-        is_early = self._clock() - away_since < PATIENCE_S
+        is_early = self._clock() - away_since < self._patience.back_soon_s
         if is_early and not self._has_plenty(state, away_since):
             return None
         taken = state.take_alone(requests, tokens, now_at, self._part_of(state.principal))
@@ -53,7 +54,7 @@ class OwnShare:
             return None
         limit = self.of(state.principal)[taken.dimension == "tokens"]
         used = max(0, min(limit, limit - taken.limit + taken.used))
-        wait_s = PATIENCE_S if taken.retry_after_s is None else taken.retry_after_s
+        wait_s = self._patience.back_soon_s if taken.retry_after_s is None else taken.retry_after_s
         return Denied(taken.dimension, limit, used, taken.requested, wait_s)
 
     def forget(self) -> None:

@@ -15,14 +15,13 @@ from operator import attrgetter
 
 from deployments.limits.client.record_journal import RecordJournal
 from deployments.limits.messages import Transport, TransportDown
+from deployments.patience import USUAL, Patience
 from deployments.state.usage.record import RequestRecord
 
 logger = logging.getLogger(__name__)
 
 MAX_KEPT = 100_000
 _INTERVAL_S = 0.5
-CLOSE_S = 15.0
-"""How long a replica that ends goes on for records that are not in the database: a gatekeeper restarts meanwhile."""
 _BATCH = 1_000
 _fields_of = attrgetter(*RequestRecord.__slots__)
 _NUM_USUAL = RequestRecord.__slots__.index("service_tier")
@@ -40,12 +39,14 @@ class ShippedRequestLog:
         transport: Transport,
         *,
         journal: RecordJournal | None = None,
+        patience: Patience = USUAL,
         background: bool = True,
     ) -> None:
         self.num_dropped = 0
         self._client_id = secrets.token_hex(8)
         self._transport = transport
         self._journal = journal
+        self._patience = patience
         self._background = background
         self._kept: deque[tuple[object, ...]] = deque()
         self._first = 0
@@ -108,15 +109,16 @@ class ShippedRequestLog:
                 await asyncio.sleep(_INTERVAL_S)
 
     async def close(self) -> None:
-        """Hand over the remaining records and wait until the database has them, for CLOSE_S at the most; then stop.
+        """Hand over the remaining records and wait until the database has them, but not for ever; then stop.
 
-        Another replica hands over what is left in the journal, unless the node is gone.
+        A gatekeeper may restart meanwhile. Another replica hands over what is left in the journal, unless the node is
+        gone.
         """
         if self._shipping is not None:
             self._shipping.cancel()
             await asyncio.gather(self._shipping, return_exceptions=True)
         with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_S):
+            async with asyncio.timeout(self._patience.stop_s):
                 await self.until_kept()
         if self._kept:
             logger.warning("%d request records are not in the database yet.", len(self._kept))

@@ -8,25 +8,26 @@ import time
 from collections.abc import Callable
 
 from deployments.limits.messages import Identified
+from deployments.patience import USUAL, Patience
 from deployments.state.identity.key_store import KeyStore
 
 _MAX_READS = 4
 """How many keys are read at once, so that made-up secrets cannot take all connections to the database."""
-_TIMEOUT_S = 2.0
 
 
 class StoredKeys:
     """Finds the holder of a digest without the gatekeeper."""
 
-    def __init__(self, store: KeyStore, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: KeyStore, patience: Patience = USUAL, wall: Callable[[], float] = time.time) -> None:
         self._store = store
+        self._patience = patience
         self._wall = wall
         self._reads = asyncio.Semaphore(_MAX_READS)
 
     async def identify(self, digest: bytes) -> Identified | None:
         """Return the holder of a digest; None if the database does not answer either."""
         try:
-            async with asyncio.timeout(_TIMEOUT_S), self._reads:
+            async with asyncio.timeout(self._patience.stored_key_s), self._reads:
                 revision, key = await self._store.find(digest)
         except Exception:  # Any reason: the request is refused as if there were no database.
             return None

@@ -1,7 +1,7 @@
 """The syncs of one ingress replica with the gatekeeper: one at a time, each with everything that waits for it.
 
 `GatekeeperClient` adds an ask for each request without a lease and awaits its decision. Refunds and charges count once:
-they are sent under the same serial until it is answered. When the gatekeeper has been away for AWAY_AFTER_S seconds,
+they are sent under the same serial until it is answered. When the gatekeeper has been away for `Patience.away_after_s`,
 or says that it stops, this process decides alone within its share of every limit, and reports its charges afterwards.
 """
 
@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
-from deployments.limits.client.key_cache import AWAY_AFTER_S, RETRY_S, KeyCache
+from deployments.limits.client.key_cache import KeyCache
 from deployments.limits.client.leases import KeyLeases
 from deployments.limits.client.own_share import OwnShare
 from deployments.limits.client.pending import PendingAsk
 from deployments.limits.contract import Decision, Denied, Granted
 from deployments.limits.messages import (
+    MAX_VALID_S,
     Answer,
     Ask,
     Crossing,
@@ -31,14 +32,12 @@ from deployments.limits.messages import (
 )
 from deployments.limits.shares import WHOLE, Share
 from deployments.limits.window import Shortage
+from deployments.patience import Patience
 
 logger = logging.getLogger(__name__)
 
-_MAX_VALID_S = 5.0
 _LEASE_S = 0.4
 _ROUND_TRIPS = 4
-_MAX_CROSSING_S = 0.4
-"""How long a request waits for room from another region."""
 
 
 class SyncLoop:
@@ -51,6 +50,7 @@ class SyncLoop:
         clock: Callable[[], float],
         wall: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
+        patience: Patience,
         share: Share = WHOLE,
     ) -> None:
         self.client_id = secrets.token_hex(8)
@@ -65,7 +65,8 @@ class SyncLoop:
         self._clock = clock
         self._wall = wall
         self._sleep = sleep
-        self.own_share = OwnShare(share, clock)
+        self._patience = patience
+        self.own_share = OwnShare(share, clock, patience)
         self._valid_s = _LEASE_S
         self._round_trip_s = 0.0
         self._serials = itertools.count(1)
@@ -105,7 +106,7 @@ class SyncLoop:
                 raise
             if isinstance(answer.decision, Crossing):
                 again_s, shortage = answer.decision
-                if self._clock() + again_s - begun > _MAX_CROSSING_S:
+                if self._clock() + again_s - begun > self._patience.crossing_s:
                     return Denied(*shortage)
                 self.counts["crossings"] += 1
                 await self._sleep(again_s)
@@ -161,7 +162,7 @@ class SyncLoop:
                         if not done.done():
                             done.set_result(None)
                 if self.away_since is not None and self._waiting:
-                    await self._sleep(RETRY_S)
+                    await self._sleep(self._patience.retry_s)
         finally:
             self._running = None
 
@@ -180,18 +181,19 @@ class SyncLoop:
                 self._waiting = waiting + self._waiting
                 is_stopping = isinstance(error, Stopping)
             failing_since = self._clock() if failing_since is None else failing_since
-            if is_stopping or self.away_since is not None or self._clock() - failing_since >= AWAY_AFTER_S:
+            is_away = self.away_since is not None or self._clock() - failing_since >= self._patience.away_after_s
+            if is_stopping or is_away:
                 self._unanswered = message._replace(asks=[]) if refunds or charges else None
                 self._go_on_alone()
                 return
-            await self._sleep(RETRY_S)
+            await self._sleep(self._patience.retry_s)
         self._take_reply(reply, sent_at)
         if reply.replay_after is not None:
             await self._replay(reply.replay_after)
         self._is_awaited = reply.answers is None
         if reply.answers is None:
             self._waiting = waiting + self._waiting
-            await self._sleep(RETRY_S)
+            await self._sleep(self._patience.retry_s)
         else:
             self._hand_out(waiting, reply.answers, sent_at, valid_s)
         self._note_standings(reply)
@@ -227,7 +229,7 @@ class SyncLoop:
         The gatekeeper charges a lease at the end of its validity, so no limit is exceeded.
         """
         self._round_trip_s = max(round_trip_s, 0.8 * self._round_trip_s)
-        self._valid_s = min(_MAX_VALID_S, max(_LEASE_S, _ROUND_TRIPS * self._round_trip_s))
+        self._valid_s = min(MAX_VALID_S, max(_LEASE_S, _ROUND_TRIPS * self._round_trip_s))
 
     def _hand_out(
         self, waiting: Iterable[PendingAsk], answers: Iterable[Answer], sent_at: float, valid_s: float

@@ -18,12 +18,12 @@ from deployments.limits.regions.key_limits import DIMENSIONS
 from deployments.limits.regions.ledger import RegionLedger
 from deployments.limits.regions.messages import MAX_ASKS, Lent, LoanReply, LoanRequest
 from deployments.limits.window import Shortage
+from deployments.patience import USUAL, Patience
 
 logger = logging.getLogger(__name__)
 
 MARGIN_S = 0.25
 """A loan is charged so much later than it can be used: clocks differ in speed, and entries of a window merge."""
-_RECOVERY_S = 2.0
 _LOAN_S = 1.5
 """How long a loan may be used, beyond the leases that are given from it and the way to here."""
 _MAX_LOAN_S = 12.0
@@ -45,9 +45,10 @@ class RegionCore(GatekeeperCore):
         *,
         journal: Journal | None = None,
         lost_since: float | None = None,
+        patience: Patience = USUAL,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(keyring, ledger, clock, journal=journal, lost_since=lost_since)
+        super().__init__(keyring, ledger, clock, journal=journal, lost_since=lost_since, patience=patience)
         now = clock()
         self.name = name
         self.wake = wake
@@ -57,7 +58,7 @@ class RegionCore(GatekeeperCore):
         self._valid_s = 0.0
         self._borrowers: dict[str, Borrower] = {}
         if lost_since is not None:
-            self._recovering_until = now + _RECOVERY_S  # The other regions report their loans too.
+            self._recovering_until = now + 2 * patience.recovery_s  # The other regions report their loans too.
             for exchange in self.exchanges.values():
                 exchange.replay_after = lost_since
 

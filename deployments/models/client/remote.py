@@ -6,7 +6,7 @@ Runs in the ingress; it never imports vLLM. Only `_choose` uses parts of Ray's i
 import asyncio
 import contextlib
 import logging
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from ray import serve
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
@@ -16,20 +16,22 @@ from deployments.channel.errors import ChannelError
 from deployments.models.client.stream import RemoteStream
 from deployments.models.contract.engine import EngineRequest, EngineStream, ModelCard
 from deployments.models.contract.errors import Overloaded, from_channel
+from deployments.patience import USUAL, Patience
 from deployments.routing.placement import Choice, place
 
 logger = logging.getLogger(__name__)
-
-AT_ONCE_S: Final = 0.25
-AVOID_S: Final = 10.0
-RETRY_S: Final = 1.0
 
 
 class RemoteEngine:
     """A model deployment as this ingress replica sees it: a Serve handle, and a channel to each replica in use."""
 
     def __init__(
-        self, card: ModelCard, handle: serve.handle.DeploymentHandle, wait_s: float, resume_wait_s: float = 60.0
+        self,
+        card: ModelCard,
+        handle: serve.handle.DeploymentHandle,
+        wait_s: float,
+        resume_wait_s: float = 60.0,
+        patience: Patience = USUAL,
     ) -> None:
         """Take a deployment's handle.
 
@@ -38,6 +40,7 @@ class RemoteEngine:
         """
         self.card = card
         self.resume_wait_s = resume_wait_s
+        self.patience = patience
         self.num_moved = 0
         """How often a request lost the replica that ran it."""
         self._handle = handle
@@ -85,7 +88,7 @@ class RemoteEngine:
                 async with self._handle.choose_replica(choice, _reserve=False):
                     return
             except (BackPressureError, DeploymentUnavailableError):
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(self.patience.starting_s)
 
     def is_connected(self, replica_id: str) -> bool:
         """Return whether the connection to a replica is open."""
@@ -103,7 +106,7 @@ class RemoteEngine:
         """
         try:
             with contextlib.suppress(TimeoutError):
-                chosen = await self._choose_within(AT_ONCE_S, choice, _reserve=False)
+                chosen = await self._choose_within(self.patience.choose_s, choice, _reserve=False)
                 return self._choose_connected(choice, tried) or chosen if chosen[0] in tried else chosen
             return self._choose_connected(choice, tried) or await self._wait_and_choose(choice)
         except (BackPressureError, DeploymentUnavailableError) as error:
@@ -154,7 +157,7 @@ class RemoteEngine:
     async def _connect(self, replica_id: str, address: Address) -> Channel:
         task = self._connecting.get(replica_id)
         if task is None:  # The first of many requests connects, the others wait for it.
-            connecting = connect(address, lambda: self._forget(replica_id))
+            connecting = connect(address, lambda: self._forget(replica_id), self.patience)
             task = self._connecting[replica_id] = asyncio.get_running_loop().create_task(connecting)
             task.add_done_callback(lambda _: self._connecting.pop(replica_id, None))
         channel = await asyncio.shield(task)
@@ -169,7 +172,7 @@ class RemoteEngine:
 
     def _avoid(self, replica_id: str) -> None:
         """Ask others first for a while: Serve notices later that a replica, or its node, is gone."""
-        self._avoided[replica_id] = asyncio.get_running_loop().time() + AVOID_S
+        self._avoided[replica_id] = asyncio.get_running_loop().time() + self.patience.avoid_s
 
     def close(self) -> None:
         """Close every channel."""

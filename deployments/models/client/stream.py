@@ -30,9 +30,6 @@ MAX_DEATHS: Final = 4
 PROGRESS_BYTES: Final = 8 * 12
 """What counts as progress: notes of eight tokens. A request that kills each engine after its first token makes none."""
 
-WAIT_S: Final = 0.25
-LAST_WORD_S: Final = 2.0
-
 
 class RemoteStream:
     """The answer to one request. Keeps the contract of EngineStream."""
@@ -159,7 +156,7 @@ class RemoteStream:
         """Abort the generation if it still runs; `summary` then has its usage so far."""
         if self._stream is not None:
             self._stream.cancel()
-            await self._stream.wait_end(LAST_WORD_S)
+            await self._stream.wait_end(self._engine.patience.usage_s)
             self._take_summary(self._stream)
         if not self._is_over and self.summary.written:
             self._count_written()
@@ -219,9 +216,9 @@ class Tries:
             return
         if was_reached:  # It is full. Another may have a place at once.
             return
-        if now + WAIT_S > self.deadline:
+        if now + self._engine.patience.full_s > self.deadline:
             raise self._refusal
-        await asyncio.sleep(WAIT_S)
+        await asyncio.sleep(self._engine.patience.full_s)
         # A replica that was full may have a place now, and one whose connection was cut may be back.
         self.tried = self._dead.copy()
 

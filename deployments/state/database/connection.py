@@ -20,6 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from deployments.config import ConfigError
+from deployments.patience import USUAL, Patience
 from deployments.state.database.migrating import current_revision, head_revision, upgrade
 from deployments.state.database.postgres import Servers, create_postgres, lacks_primary, lost_server
 from deployments.state.database.sqlite import (
@@ -35,11 +36,6 @@ from deployments.waiting import worth_logging
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# How long to wait for a server that does not answer: for a connection, for a statement, for a connection of the pool.
-# The service's statements take milliseconds; SQLite waits for its lock as long as for a statement.
-_CONNECT_TIMEOUT_S = 5.0
-_COMMAND_TIMEOUT_S = 10.0
-_POOL_TIMEOUT_S = 10.0
 # Where there are several servers, a failover takes some seconds: so long after the primary was lost, what needs one
 # waits for the next. After that it fails at once until there is one.
 _FAILOVER_S = 8.0
@@ -221,8 +217,10 @@ class Database:
             await self._stale.dispose()
 
 
-async def connect(url: str, *, is_patient: bool = False) -> Database:
+async def connect(url: str, patience: Patience = USUAL, *, is_patient: bool = False) -> Database:
     """Open the database and bring its tables up to date; with `is_patient`, wait for as long as it has no primary.
+
+    `patience` bounds the waits for a server that does not answer.
 
     Raises:
         ConfigError: the database cannot be reached, or was written by a newer version.
@@ -238,16 +236,16 @@ async def connect(url: str, *, is_patient: bool = False) -> Database:
             configure_sqlite(engine.sync_engine)
             await asyncio.to_thread(create_sqlite, path)
         else:
-            engine = _create_pool(parsed)
+            engine = _create_pool(parsed, patience)
             if "," in str(parsed.query.get("host", "")):
-                stale = _create_pool(parsed.update_query_dict({"target_session_attrs": "any"}))
+                stale = _create_pool(parsed.update_query_dict({"target_session_attrs": "any"}), patience)
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         raise ConfigError(f"The database cannot be opened: {_reason(error)}.") from None
     database = Database(engine, stale)
     num_failures = 0
     while True:
         try:
-            await _migrate(database, parsed)
+            await _migrate(database, parsed, patience)
         except (DBAPIError, OSError) as error:
             place = parsed.render_as_string(hide_password=True)
             failure = ConfigError(f"The database {place} cannot be used: {_reason(error)}.")
@@ -265,15 +263,15 @@ async def connect(url: str, *, is_patient: bool = False) -> Database:
             return database
 
 
-def _create_pool(url: URL) -> AsyncEngine:
+def _create_pool(url: URL, patience: Patience) -> AsyncEngine:
     return create_postgres(
         url,
         Servers(),
-        connect_timeout_s=_CONNECT_TIMEOUT_S,
-        command_timeout_s=_COMMAND_TIMEOUT_S,
+        connect_timeout_s=patience.database_connect_s,
+        command_timeout_s=patience.database_answer_s,
         pool_size=4,
         max_overflow=4,
-        pool_timeout=_POOL_TIMEOUT_S,
+        pool_timeout=patience.database_answer_s,
     )
 
 
@@ -282,7 +280,7 @@ def may_pass(error: Exception) -> bool:
     return isinstance(error, DBAPIError) and not isinstance(error, IntegrityError | DataError | ProgrammingError)
 
 
-async def _migrate(database: Database, url: URL) -> None:
+async def _migrate(database: Database, url: URL, patience: Patience) -> None:
     head = head_revision()
     async with database.read() as connection:
         current = await connection.run_sync(current_revision)
@@ -295,7 +293,7 @@ async def _migrate(database: Database, url: URL) -> None:
         return
     # On a connection of its own, without a timeout: changing large tables, or waiting for a process that does, is slow.
     engine = create_postgres(
-        url, Servers(), connect_timeout_s=_CONNECT_TIMEOUT_S, command_timeout_s=None, poolclass=NullPool
+        url, Servers(), connect_timeout_s=patience.database_connect_s, command_timeout_s=None, poolclass=NullPool
     )
     async with Database(engine).write() as connection:
         await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))

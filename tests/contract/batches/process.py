@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -27,9 +28,9 @@ from batch.run import RunContext
 from batch.segments import SegmentStore
 from batch.stores import Stores, create_stores, retry_outages
 from batch.worker import LineWorker
+from deployments.patience import USUAL, Patience
 from deployments.state.batches.store import BatchStore
 from deployments.state.batches.work import BatchWork
-from deployments.state.database import connection as database_module
 from deployments.state.database import postgres as postgres_module
 from deployments.state.database.batch_status import ENDED
 from deployments.state.database.connection import connect
@@ -122,9 +123,9 @@ AS_SERVED = "as served"
 _LINE_S, _SLOW_LINE_S, _SPREAD_S = 0.02, 0.2, 1.75
 
 
-async def open_all(database_url: str, objects_at: str, region: str = "") -> Stores:
+async def open_all(database_url: str, objects_at: str, region: str = "", patience: Patience = USUAL) -> Stores:
     """Return the stores of a region; `objects_at` is a URL, or a `ResolvedObjectStore` as JSON."""
-    database = await connect(database_url)
+    database = await connect(database_url, patience)
     is_url = not objects_at.startswith("{")
     place = ResolvedObjectStore(objects_at) if is_url else ResolvedObjectStore(**json.loads(objects_at))
     objects = await open_objects(database, place)
@@ -162,15 +163,15 @@ async def num_unfinished(stores: Stores) -> int:
 
 async def main(database_url: str, objects_at: str, point: str | None, region: str) -> None:
     kind: type[LineWorker] = SpreadWorker
-    config, intervals = BatchConfig(), Intervals()
+    config, intervals, patience = BatchConfig(), Intervals(), USUAL
     if point != AS_SERVED:
         kind = SlowWorker
         config, intervals = BatchConfig(lease_s=LEASE_S, max_lines_in_flight=4), Intervals(poll_s=0.05, commit_s=0.05)
         if point is None:  # It must see an outage soon; the others must not take a busy machine for one.
-            database_module._CONNECT_TIMEOUT_S = database_module._COMMAND_TIMEOUT_S = PATIENCE_S
+            patience = replace(USUAL, database_connect_s=PATIENCE_S, database_answer_s=PATIENCE_S)
         postgres_module._IDLE_S = 1
         batch.worker._MAX_UNWRITTEN_BYTES = 1  # Or one that is slow to commit would have few commits left to make.
-    stores = await open_all(database_url, objects_at, region)
+    stores = await open_all(database_url, objects_at, region, patience)
     if point == SLOWLY:
         SlowWorker.line_s = _SLOW_LINE_S
     elif point not in (None, AS_SERVED):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,9 @@ from deployments.channel import heartbeat
 from deployments.channel.client import connect
 from deployments.channel.errors import ChannelError, Full, Lost, Refused
 from deployments.channel.server import Capacity, ChannelServer
+from deployments.patience import USUAL
+
+QUICK = replace(USUAL, silent_s=0.12)
 
 
 class ScriptedRunner:
@@ -55,7 +59,7 @@ class ScriptedRunner:
 @pytest.fixture
 async def channel_end(tmp_path):
     runner = ScriptedRunner()
-    server = ChannelServer(runner, Capacity(running=2, queued=1))
+    server = ChannelServer(runner, Capacity(running=2, queued=1), patience=QUICK)
     address = await server.start("127.0.0.1", str(tmp_path / "replica.sock"))
     yield server, runner, address
     await server.close()
@@ -70,7 +74,7 @@ async def read_all(stream) -> bytes:
 
 @contextlib.asynccontextmanager
 async def connected(address, on_lost=lambda: None):
-    channel = await connect(address, on_lost)
+    channel = await connect(address, on_lost, QUICK)
     try:
         yield channel
     finally:
@@ -253,7 +257,7 @@ async def test_a_socket_that_someone_left_behind_on_this_node_is_passed_by(chann
     left_behind = str(tmp_path / "left-behind.sock")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(left_behind)
-    channel = await connect({**address, "path": left_behind}, lambda: None)
+    channel = await connect({**address, "path": left_behind}, lambda: None, QUICK)
     assert await read_all(channel.open({"do": "echo"}, b"over TCP")) == b"over TCP"
     channel.close()
 
@@ -266,9 +270,8 @@ async def test_a_closed_server_leaves_no_socket_behind(channel_end):
 
 
 @pytest.fixture
-async def link(channel_end, monkeypatch):
-    """A TCP connection over a link that can be cut without a word, and quick heartbeats."""
-    monkeypatch.setattr(heartbeat, "TICK_S", 0.02)
+async def link(channel_end):
+    """A TCP connection over a link that can be cut without a word."""
     _, _, address = channel_end
     is_up = asyncio.Event()
     is_up.set()
@@ -302,7 +305,7 @@ async def test_both_ends_notice_a_link_that_is_cut_without_a_word(channel_end, l
     server, runner, _ = channel_end
     is_up, address = link
     lost = asyncio.Event()
-    channel = await connect(address, lost.set)
+    channel = await connect(address, lost.set, QUICK)
     stream = channel.open({"do": "wait"}, b"")
     assert await stream.read() == [b"first"]
     is_up.clear()
@@ -321,9 +324,9 @@ async def test_a_quiet_connection_stays_open_also_when_the_event_loop_stands_sti
         stream = channel.open({"do": "wait"}, b"")
         await stream.read()
         for _ in range(3):
-            await asyncio.sleep(heartbeat.TICK_S * 3)
-            time.sleep(heartbeat.TICK_S * heartbeat.SILENT_TICKS * 3)  # noqa: ASYNC251  # The loop stands still.
-        await asyncio.sleep(heartbeat.TICK_S * heartbeat.SILENT_TICKS * 3)
+            await asyncio.sleep(QUICK.silent_s / 2)
+            time.sleep(QUICK.silent_s * 3)  # noqa: ASYNC251  # The loop stands still.
+        await asyncio.sleep(QUICK.silent_s * 3)
         runner.go_on.set()
         assert await stream.read() == []
 
@@ -336,7 +339,7 @@ async def test_a_process_that_sends_no_pings_is_not_given_up(channel_end, link, 
         stream = channel.open({"do": "wait"}, b"")
         await stream.read()
         is_up.clear()
-        await asyncio.sleep(heartbeat.TICK_S * heartbeat.SILENT_TICKS * 3)
+        await asyncio.sleep(QUICK.silent_s * 3)
         is_up.set()
         runner.go_on.set()
         assert await stream.read() == []

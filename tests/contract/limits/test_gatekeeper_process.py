@@ -2,7 +2,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from deployments.limits.client.stored_keys import StoredKeys
 from deployments.limits.contract import GatekeeperUnavailable, Granted
 from deployments.limits.gatekeeper import GatekeeperProcess, Intervals, fingerprint
 from deployments.limits.messages import Ask, Posting, Stopping, SyncReply, SyncRequest, TransportDown
+from deployments.patience import USUAL
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
@@ -19,7 +20,11 @@ from deployments.state.identity.keys import NewKey
 from deployments.state.identity.principal import Principal
 from tests.contract.state.far_server import far_away
 from tests.contract.state.processes import DirectTransport, kill, resolved, start
+from tests.patience import PATIENT
 from tests.waiting import eventually
+
+GONE = replace(PATIENT, recovery_s=0.1)
+"""For gatekeepers whose clients are gone, and have reported everything."""
 
 
 @dataclass
@@ -30,15 +35,16 @@ class Service:
     keys: KeyStore
 
     def client(self) -> GatekeeperClient:
-        return GatekeeperClient(DirectTransport(self.gatekeeper), self.state.pepper, background=False)
+        transport = DirectTransport(self.gatekeeper)
+        return GatekeeperClient(transport, self.state.pepper, patience=PATIENT, background=False)
 
-    def start_again(self) -> None:
-        self.gatekeeper = start(self.state)
+    def start_again(self, recovery_s: float = GONE.recovery_s) -> None:
+        self.gatekeeper = start(replace(self.state, patience=replace(PATIENT, recovery_s=recovery_s)))
 
 
 @pytest.fixture
 async def service(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
-    state = resolved(database_url, tmp_path / "state")
+    state = replace(resolved(database_url, tmp_path / "state"), patience=GONE)
     database = await connect(database_url)
     service = Service(state, start(state), database, KeyStore(database, state.pepper))
     yield service
@@ -225,7 +231,7 @@ async def test_clients_tell_what_they_were_granted_when_the_journal_is_gone(serv
         assert isinstance(await client.admit(principal), Granted)
     kill(service.gatekeeper)
     shutil.rmtree(service.state.state_dir / "limiter")
-    service.start_again()
+    service.start_again(USUAL.recovery_s)
     client._sync_loop._transport = DirectTransport(service.gatekeeper)
     assert [isinstance(await client.admit(principal), Granted) for _ in range(5)] == [True] * 4 + [False]
     assert client.counts["replays"] == 1
@@ -257,7 +263,7 @@ async def test_one_that_stopped_in_peace_goes_on_on_another_node_once_its_client
 
     def start_elsewhere() -> SyncReply:
         shutil.rmtree(service.state.state_dir / "limiter")
-        service.start_again()
+        service.start_again(PATIENT.recovery_s)
         return service.gatekeeper.sync(refund)
 
     reply = start_elsewhere()

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from deployments.limits.client.left_records import LeftRecords
 from deployments.limits.client.record_journal import RecordJournal
 from deployments.limits.client.request_log import ShippedRequestLog
 from deployments.limits.messages import TransportDown
+from deployments.patience import USUAL
 from deployments.state.database.connection import Database
 from deployments.state.usage.store import UsageStore
 from tests.contract.state.processes import DirectTransport, kill, resolved, start
@@ -154,11 +156,9 @@ async def test_replica_that_ends_while_the_gatekeeper_restarts_waits_until_its_r
     assert [*service.directory.iterdir()] == []
 
 
-async def test_replica_that_ends_in_peace_leaves_what_the_database_does_not_have_yet(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deployments.limits.client.request_log.CLOSE_S", 0.5)
-    log = ShippedRequestLog(service.transport, journal=RecordJournal(service.directory), background=False)
+async def test_replica_that_ends_in_peace_leaves_what_the_database_does_not_have_yet(service: Service) -> None:
+    journal, patience = RecordJournal(service.directory), replace(USUAL, stop_s=0.1)
+    log = ShippedRequestLog(service.transport, journal=journal, patience=patience, background=False)
     log.record(record(1, at=service.at))
     kill(service.transport.gatekeeper)
     await log.close()

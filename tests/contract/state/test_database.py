@@ -34,6 +34,7 @@ from deployments.state.database.migrating import head_revision
 from deployments.state.database.sqlite import create_sqlite, migration_lock
 from deployments.state.database.tables import metadata
 from tests.contract.state.postgres import PostgresServer
+from tests.patience import SOON
 
 MIGRATIONS = Path(database_module.__file__).parent / "migrations"
 
@@ -271,11 +272,9 @@ async def test_a_task_that_is_cancelled_in_a_transaction_leaves_no_lock_and_noth
 
 
 async def test_a_server_that_does_not_answer_holds_nobody_for_ever(
-    mortal_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    mortal_postgres: PostgresServer,
 ) -> None:
-    for name in ("_CONNECT_TIMEOUT_S", "_COMMAND_TIMEOUT_S", "_POOL_TIMEOUT_S"):
-        monkeypatch.setattr(database_module, name, 1.0)
-    database = await connect(mortal_postgres.create_database())
+    database = await connect(mortal_postgres.create_database(), SOON)
 
     async def ask() -> object:
         async with database.write() as connection:

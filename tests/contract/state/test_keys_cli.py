@@ -4,18 +4,20 @@ import asyncio
 import json
 import re
 import socket
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from deployments.operations import Operation
-from deployments.state.database import connection
 from deployments.state.database.connection import connect
 from deployments.state.usage.store import UsageStore
 from serve_app.cli import database, main
 from tests.contract.state.records import record
 from tests.databases import more_on_postgresql
+from tests.patience import SOON
 
 SECRET = re.compile(r"sk-manta-[A-Za-z0-9_-]{43}")
 
@@ -194,7 +196,7 @@ def test_a_database_that_cannot_be_reached_is_told_without_its_password() -> Non
 
 def test_a_command_that_waits_for_the_database_says_so(monkeypatch) -> None:
     monkeypatch.setattr(database, "_SILENT_S", 0.1)
-    monkeypatch.setattr(connection, "_CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(database, "connect", partial(connect, patience=replace(SOON, database_connect_s=0.5)))
     with socket.create_server(("127.0.0.1", 0)) as silent:  # It takes connections and never answers.
         url = f"postgresql://manta@127.0.0.1:{silent.getsockname()[1]}/manta"
         for command in ("keys", "regions"):

@@ -13,6 +13,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from deployments.patience import USUAL, waits
 from deployments.state.usage.record import RequestRecord
 from serve_app.asgi import ROUTES
 from serve_app.errors import api
@@ -76,6 +77,18 @@ does not exist has an empty `model`. Status 499 stands for a client that left.
 vLLM's own metrics come with the prefix `ray_vllm_`, Ray Serve's with `ray_serve_`. See
 [Monitoring](../operate/monitoring.md).
 """
+_TIMINGS = """# Timings
+
+How long the parts of the service wait for each other before they take another way. On a slow or overloaded machine,
+[`patience`](settings.md#args) in the Serve file makes them so many times longer, but for those that bound something
+else, for the reason in the last column.
+
+| name | seconds | what it is for | promised | why it is fixed |
+|---|---|---|---|---|
+{rows}
+
+Windows and leases, on which exactness rests, are not among them: see [Limits](../explain/limits.md).
+"""
 
 
 @cache
@@ -87,6 +100,7 @@ def render_pages() -> dict[str, str]:
         "api.md": _api(),
         "metrics.md": _metrics(),
         "cli.md": render_commands(),
+        "timings.md": _timings(),
     }
     return {name: _with_note(text) for name, text in pages.items()}
 
@@ -148,6 +162,15 @@ def _metrics() -> str:
         listed = ", ".join(f"`{label}`" for label in sorted(labels)) or "none"
         rows.append(f"| `{name}` | {family.type} | {listed} | {family.documentation} |")
     return _METRICS.format(rows="\n".join(rows))
+
+
+def _timings() -> str:
+    rows = []
+    for name, wait in waits().items():
+        page = wait.promised
+        link = f"[{Path(page).stem.capitalize()}](../{page})" if page else ""
+        rows.append(f"| `{name}` | {getattr(USUAL, name):g} | {wait.meaning} | {link} | {wait.fixed} |")
+    return _TIMINGS.format(rows="\n".join(rows))
 
 
 def _record() -> RequestRecord:

@@ -6,10 +6,10 @@ import random
 import pytest
 
 from deployments.limits.client.gatekeeper_client import TICK_S, GatekeeperClient
-from deployments.limits.client.key_cache import TRUST_S
 from deployments.limits.client.leases import DENIAL_S
 from deployments.limits.contract import Denied, Granted
 from deployments.limits.messages import Identified
+from deployments.patience import USUAL
 from deployments.state.identity.principal import Principal
 from tests.unit.limits.memory import World, admit, principal_of, secret_of, stored, with_client
 
@@ -35,7 +35,7 @@ async def test_a_revoked_key_is_refused_within_a_second() -> None:
     client = world.client()
     assert await client.identify(secret_of("key")) is not None
     world.change(stored(2, "key", None))
-    world.clock.advance(TRUST_S)
+    world.clock.advance(USUAL.trust_s)
     assert await client.identify(secret_of("key")) is None
 
 
@@ -43,7 +43,7 @@ async def test_changed_limits_hold_within_a_second() -> None:
     world, client, principal = await with_client(1)
     assert await admit(client, principal, 2) == [True, False]
     world.change(stored(2, "key", principal_of("key", requests=3)))
-    world.clock.advance(TRUST_S)
+    world.clock.advance(USUAL.trust_s)
     principal = await client.identify(secret_of("key"))
     assert principal.requests_per_minute == 3
     assert await admit(client, principal, 3) == [True, True, False]
@@ -56,7 +56,7 @@ async def test_an_unknown_key_that_comes_to_exist_is_accepted() -> None:
     assert await client.identify(secret_of("new")) is None
     assert world.num_identified == 1
     world.change(stored(2, "new", principal_of("new")))
-    world.clock.advance(TRUST_S)
+    world.clock.advance(USUAL.trust_s)
     assert await client.identify(secret_of("new")) == principal_of("new")
 
 

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from deployments.limits.client.key_cache import AWAY_AFTER_S, LOOK_UP_S, PATIENCE_S
 from deployments.limits.contract import Denied, GatekeeperUnavailable, Granted
-from deployments.limits.core import RECOVERY_S
+from deployments.patience import USUAL
 from tests.unit.limits.memory import World, admit, principal_of, secret_of, with_client
 
 
@@ -61,9 +60,9 @@ async def test_nobody_waits_for_a_gatekeeper_that_says_that_it_stops_but_for_the
     assert await admit(client, principal, 7) == [True] * 7
     assert world.clock() == began
     assert await admit(client, principal) == [False]
-    assert world.clock() - began == pytest.approx(PATIENCE_S, abs=0.06)
+    assert world.clock() - began == pytest.approx(USUAL.back_soon_s, abs=0.06)
     assert await admit(client, principal) == [False]
-    assert world.clock() - began == pytest.approx(PATIENCE_S, abs=0.06)
+    assert world.clock() - began == pytest.approx(USUAL.back_soon_s, abs=0.06)
     world.is_stopping = False
     world.kill()
     world.clock.advance(1)
@@ -92,7 +91,7 @@ async def test_a_request_waits_longer_where_others_may_have_the_room(num_before:
     world.clock.advance(idle_s)
     began = world.clock()
     assert await admit(client, principal) == [True]
-    assert world.clock() - began == pytest.approx(AWAY_AFTER_S + PATIENCE_S, abs=0.11)
+    assert world.clock() - began == pytest.approx(USUAL.away_after_s + USUAL.back_soon_s, abs=0.11)
 
 
 async def test_who_came_while_the_gatekeeper_was_tried_does_not_wait_for_another_try() -> None:
@@ -149,7 +148,7 @@ async def test_a_gatekeeper_that_is_back_waits_for_each_client_that_it_remembers
     world.kill()  # The other is gone, too.
     began = world.clock()
     assert await admit(one, principal) == [True]
-    assert world.clock() - began == pytest.approx(RECOVERY_S, abs=0.06)
+    assert world.clock() - began == pytest.approx(USUAL.recovery_s, abs=0.06)
 
 
 async def test_an_unknown_key_is_unavailable_while_the_gatekeeper_is_away() -> None:
@@ -181,7 +180,7 @@ async def test_the_first_request_is_unavailable_when_the_gatekeeper_never_answer
     start = world.clock()
     with pytest.raises(GatekeeperUnavailable):
         await client.identify(secret_of("key"))
-    assert world.clock() - start == pytest.approx(LOOK_UP_S, abs=0.1)
+    assert world.clock() - start == pytest.approx(USUAL.look_up_s, abs=0.1)
 
 
 async def test_a_gatekeeper_that_lost_its_account_is_told_what_was_granted() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from deployments.models.client import remote
 from deployments.models.client.remote import RemoteEngine
 from deployments.models.contract.engine import EngineRequest, ModelCard, Usage
 from deployments.models.contract.errors import EngineDied, Overloaded
+from deployments.patience import USUAL
 from deployments.routing.placement import place
 from tests.waiting import eventually
 
@@ -60,12 +62,12 @@ def reach(monkeypatch):
     """Return an engine behind a handle, and the stream that every request gets."""
     stream = Stream()
 
-    async def connect(address, on_lost):
+    async def connect(address, on_lost, patience):
         return SimpleNamespace(open=lambda header, body: stream, is_open=True, num_open=0)
 
     monkeypatch.setattr(remote, "connect", connect)
-    monkeypatch.setattr(remote, "AT_ONCE_S", 0.0)
-    return lambda handle, wait_s=60.0: (RemoteEngine(CARD, handle, wait_s), stream)
+    usual = replace(USUAL, choose_s=0.0, starting_s=0.0)
+    return lambda handle, wait_s=60.0, patience=usual: (RemoteEngine(CARD, handle, wait_s, patience=patience), stream)
 
 
 async def first_piece(engine):
@@ -74,10 +76,9 @@ async def first_piece(engine):
     return answer, pieces, await anext(pieces)
 
 
-async def test_running_replica_is_chosen_without_a_reservation(reach, monkeypatch):
+async def test_running_replica_is_chosen_without_a_reservation(reach):
     handle = Handle(has_replica=True)
-    engine, _ = reach(handle)
-    monkeypatch.setattr(remote, "AT_ONCE_S", 5.0)
+    engine, _ = reach(handle, patience=replace(USUAL, choose_s=5.0))
     assert (await first_piece(engine))[2] == b"piece"
     assert handle.choices == [{"_reserve": False}]
 
@@ -108,7 +109,7 @@ async def test_request_is_refused_when_no_replica_comes_up_in_time(reach):
         await first_piece(engine)
 
 
-async def test_waiting_for_a_replica_wakes_none_and_goes_on_while_the_deployment_is_broken(reach, monkeypatch):
+async def test_waiting_for_a_replica_wakes_none_and_goes_on_while_the_deployment_is_broken(reach):
     class Broken(Handle):
         num_failures = 3
 
@@ -120,7 +121,6 @@ async def test_waiting_for_a_replica_wakes_none_and_goes_on_while_the_deployment
             async with super().choose_replica(choice, **options) as selection:
                 yield selection
 
-    monkeypatch.setattr(remote, "RETRY_S", 0.0)
     handle = Broken(has_replica=False)
     engine, _ = reach(handle)
     waiting = asyncio.create_task(engine.wait_for_replica())
@@ -178,7 +178,7 @@ async def test_replica_that_answers_is_chosen_when_all_that_serve_lists_have_bee
 
 
 async def test_replica_that_cannot_be_reached_is_asked_last_for_a_while(reach, monkeypatch):
-    async def connect(address, on_lost):
+    async def connect(address, on_lost, patience):
         raise Lost("The replica cannot be reached.")
 
     handle = Table("one")

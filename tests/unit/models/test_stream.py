@@ -13,6 +13,7 @@ from deployments.models.client.stream import MAX_DEATHS, MAX_TRIES, RemoteStream
 from deployments.models.contract.engine import EngineRequest, ModelCard, Usage
 from deployments.models.contract.errors import EngineDied, EngineError, Overloaded
 from deployments.models.contract.steps import PromptTokens, Written, pack_prompt, pack_step, unpack
+from deployments.patience import USUAL, Patience
 from deployments.steps import open_steps
 
 REQUEST = EngineRequest(operation="chat", body=b"{}", stream=True, request_id="req_1")
@@ -20,6 +21,7 @@ NUM_TOKENS = 12
 STEPS = [(pack_step(n % 2, [n]), b"" if n % 5 == 4 else b"<%d>" % n) for n in range(NUM_TOKENS)]
 TEXT = b"".join(piece for _, piece in STEPS) + b"[end]"
 USAGE = Usage(3, NUM_TOKENS, 1)
+AT_ONCE = replace(USUAL, full_s=0.0)
 CARD = ModelCard("demo", frozenset(), 100, 0, "manta")
 
 
@@ -58,6 +60,7 @@ class Engine:
     plans: list[int | ChannelError | EngineError | None]
     card: ModelCard = CARD
     resume_wait_s: float = 60.0
+    patience: Patience = AT_ONCE
     num_moved: int = 0
     connected: set[str] = field(default_factory=set)
     headers: list[dict] = field(default_factory=list)
@@ -88,11 +91,6 @@ class Engine:
 
     def is_connected(self, replica_id: str) -> bool:
         return replica_id in self.connected
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch):
-    monkeypatch.setattr(module, "WAIT_S", 0.0)
 
 
 async def read(engine, request=REQUEST):

@@ -7,7 +7,6 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from deployments.state.batches.store import BatchStore
-from deployments.state.database import connection as database_module
 from deployments.state.database.connection import Database, connect
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
@@ -18,6 +17,7 @@ from tests.contract.http.answers import MODEL
 from tests.contract.http.batch_calls import finish, jsonl, line, lines_of, submit
 from tests.contract.http.conftest import run_batches
 from tests.contract.objects.volumes import mounted
+from tests.patience import SOON
 from tests.ports import free_port
 
 ASK = {"model": MODEL, "input": "Hi."}
@@ -175,10 +175,8 @@ async def test_an_upload_to_a_bucket_that_does_not_answer_is_a_503(world, databa
         assert (await http.get("/v1/files")).json()["data"] == []
 
 
-async def test_a_request_to_a_database_that_hangs_is_a_503(world, mortal_postgres, monkeypatch):
-    for name in ("_CONNECT_TIMEOUT_S", "_COMMAND_TIMEOUT_S"):
-        monkeypatch.setattr(database_module, name, 1.0)
-    opened = await connect(mortal_postgres.create_database())
+async def test_a_request_to_a_database_that_hangs_is_a_503(world, mortal_postgres):
+    opened = await connect(mortal_postgres.create_database(), SOON)
     vault = Vault(opened, b"m" * 32)
     world.files = FileStore(opened, world.objects, vault, world.clock)
     world.batches = BatchStore(opened, vault, clock=world.clock)
