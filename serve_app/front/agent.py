@@ -17,26 +17,17 @@ from typing import Any
 from serve_app.front.addresses import Address, is_own, listening_on
 from serve_app.front.asking import Foreign, Introduction, NoAnswer, ask, ask_dashboard, ask_replica
 from serve_app.front.certificate import AuthorityKeeper, CertificateKeeper
-from serve_app.front.filling import RETURN_S, end_streams, plan, silent, weigh, without_returning
+from serve_app.front.filling import end_streams, plan, silent, weigh, without_returning
 from serve_app.front.keeping import RegionKeeper
 from serve_app.front.rendering import LAST_RESORT, MAIN
 from serve_app.front.runtime import Runtime, RuntimeFailed, Slot
 from serve_app.front.settings import NUM_PROXIES, FrontSettings, load_settings
-from serve_app.front.table import FRESH_S, Table, load_table, save_table
+from serve_app.front.table import Table, load_table, save_table
 
 logger = logging.getLogger(__name__)
 
-_ROUND_S = 0.5
-_ASK_AGAIN_S = 2.0
-_ASK_FOREIGN_AGAIN_S = 10.0
-_LISTS_S = 3.0
-_NAMED_S = 60.0
-_SAVE_S = 5.0
 _AT_ONCE = 16
 _OVER_TLS = "https://"
-_PATIENCE_S = 0.25
-"""How long a round waits for what it has asked. Who is slower is heard in a later one: a node that is silent must not
-hold up what is done about it."""
 
 
 class Agent:
@@ -44,9 +35,12 @@ class Agent:
 
     def __init__(self, settings: FrontSettings) -> None:
         self._settings = settings
+        self._timings = settings.timings
         self._clock_offset = time.time() - time.monotonic()
         self._trust = settings.trust
-        self._runtimes = [Runtime(settings.socket_path(number)) for number in range(NUM_PROXIES)]
+        self._runtimes = [
+            Runtime(settings.socket_path(number), settings.timings.runtime_s) for number in range(NUM_PROXIES)
+        ]
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ask")
         self._asked: dict[Address, Future[Introduction | Foreign | NoAnswer]] = {}
         self._ask_at: dict[Address, float] = {}
@@ -70,14 +64,14 @@ class Agent:
         own = listening_on(self._settings.min_port, self._settings.max_port)
         self._ask_due(own, now)
         questions: list[Future[Any]] = [*self._asked.values()]
-        wait(questions if self._lists is None else [*questions, self._lists], _PATIENCE_S)
+        wait(questions if self._lists is None else [*questions, self._lists], self._timings.hear_s)
         self._hear(own, now)
         pictures = [self._look(number) for number in range(NUM_PROXIES)]
         self._note_silent(pictures, now)
         living = {slot.address for slots, _ in filter(None, pictures) for slot in slots if slot.is_up}
         down = {slot.address for slots, _ in filter(None, pictures) for slot in slots if slot.is_down} - living
         self._is_changed |= self.table.note_checks(living, down, now)
-        for address in self.table.forget(now):
+        for address in self.table.forget(now, self._timings.forget_s):
             logger.warning("%s is forgotten: nothing has spoken for it for a while.", address)
             self._is_changed = True
         self._fill(pictures)
@@ -100,7 +94,7 @@ class Agent:
         """Return what HAProxy has now, and what was saved just now; what was saved long ago is only asked."""
         now = self._now()
         saved, saved_at = load_table(self._settings.table_path)
-        table = saved if now - saved_at <= FRESH_S else Table()
+        table = saved if now - saved_at <= self._timings.fresh_s else Table()
         self._named_at = dict.fromkeys(saved.addresses(), now)
         table.speak_for(table.addresses(), now)
         for number in range(NUM_PROXIES):
@@ -123,10 +117,10 @@ class Agent:
 
     def _ask_due(self, own: set[Address], now: float) -> None:
         """Ask those that are new and those that were not asked for a while, and now and then for the lists."""
-        if self._lists is None and now - self._lists_at >= _LISTS_S:
+        if self._lists is None and now - self._lists_at >= self._timings.lists_s:
             self._lists_at = now
             self._lists = self._pool.submit(self._ask_lists)
-        self._named_at = {one: at for one, at in self._named_at.items() if now - at < _NAMED_S}
+        self._named_at = {one: at for one, at in self._named_at.items() if now - at < self._timings.fresh_s}
         candidates = own | self.table.addresses() | {one for one in self._named_at if not self._is_seen(one)}
         self._ask_at = {address: at for address, at in self._ask_at.items() if address in candidates}
         for address in sorted(candidates - self._asked.keys()):
@@ -144,16 +138,18 @@ class Agent:
     def _take(self, address: Address, said: Introduction | Foreign | NoAnswer, own: set[Address], now: float) -> None:
         known = address in self.table.addresses()
         if isinstance(said, Foreign):
-            self._ask_at[address] = now + _ASK_FOREIGN_AGAIN_S
+            self._ask_at[address] = now + self._timings.ask_others_s
             if self.table.drop(address):
                 logger.warning("%s is dropped: another program answers there.", address)
                 self._is_changed = True
         elif isinstance(said, NoAnswer):
-            self._ask_at[address] = now + (_ASK_AGAIN_S if known or address in own else _ASK_FOREIGN_AGAIN_S)
+            self._ask_at[address] = now + (
+                self._timings.ask_s if known or address in own else self._timings.ask_others_s
+            )
             if address in self._silent_at:
                 self._silent_at[address] = now
         else:
-            self._ask_at[address] = now + _ASK_AGAIN_S
+            self._ask_at[address] = now + self._timings.ask_s
             self._said[address] = said
             self._note_named(said.others, now)
             if self.table.add(address, now, is_own=is_own(address.host)):
@@ -162,9 +158,9 @@ class Agent:
 
     def _note_silent(self, pictures: list[tuple[list[Slot], list[Slot]] | None], now: float) -> None:
         """Note whose node does not answer."""
-        self._silent_at = {one: at for one, at in self._silent_at.items() if now - at < RETURN_S}
+        self._silent_at = {one: at for one, at in self._silent_at.items() if now - at < self._timings.spare_s}
         for slots, _ in filter(None, pictures):
-            for slot in silent(slots):
+            for slot in silent(slots, self._timings.silent_s):
                 if slot.address not in self._silent_at:
                     logger.warning("%s does not answer, nor does its node: its streams end.", slot.address)
                 self._silent_at[slot.address] = now
@@ -176,7 +172,8 @@ class Agent:
     def _ask(self, address: Address) -> Introduction | Foreign | NoAnswer:
         region = self._settings.region.name if self._settings.region else ""
         try:
-            return ask_replica(address, self._trust, region=region, over_tls=self._settings.ingress_tls is not None)
+            over_tls = self._settings.ingress_tls is not None
+            return ask_replica(address, self._trust, self._timings.answer_s, region, over_tls=over_tls)
         except (Foreign, NoAnswer) as error:
             return error
         except (ValueError, KeyError, TypeError):
@@ -186,7 +183,7 @@ class Agent:
         """Return whom Serve's controller and other fronts name; nothing where they are away."""
         named: set[Address] = set()
         if self._settings.dashboard:
-            named |= ask_dashboard(self._settings.dashboard)
+            named |= ask_dashboard(self._settings.dashboard, self._timings.answer_s)
         for seed in self._settings.seeds:
             named |= self._ask_seed(seed)
         return named
@@ -195,7 +192,7 @@ class Agent:
         host, _, port = seed.removeprefix(_OVER_TLS).rpartition(":")
         try:
             address = Address(host.strip("[]"), int(port))
-            return ask(address, self._trust, over_tls=seed.startswith(_OVER_TLS)).others
+            return ask(address, self._trust, self._timings.answer_s, over_tls=seed.startswith(_OVER_TLS)).others
         except (Foreign, NoAnswer, ValueError, KeyError, TypeError):
             return frozenset()
 
@@ -206,7 +203,8 @@ class Agent:
         self.table.speak_for(named, now)
 
     def _fill(self, pictures: list[tuple[list[Slot], list[Slot]] | None]) -> None:
-        servers = without_returning(self.table.servers(), self._silent_at, self._now())[: self._settings.num_slots]
+        known, spare_s = self.table.servers(), self._timings.spare_s
+        servers = without_returning(known, self._silent_at, self._now(), spare_s)[: self._settings.num_slots]
         open_requests: dict[Address, int] = {}
         for slots, _ in filter(None, pictures):
             for slot in slots:
@@ -223,7 +221,7 @@ class Agent:
                 logger.warning("HAProxy %d: %s", number, error)
 
     def _save(self, now: float) -> None:
-        if not self._is_changed and now - self._saved_at < _SAVE_S:
+        if not self._is_changed and now - self._saved_at < self._timings.save_s:
             return
         try:
             save_table(self._settings.table_path, self.table, now)
@@ -238,11 +236,12 @@ def main(path: Path, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the supervisor, which ends this process.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s front agent: %(message)s", stream=sys.stderr)
-    agent = Agent(load_settings(path))
+    settings = load_settings(path)
+    agent = Agent(settings)
     while os.getppid() == parent:
         started = time.monotonic()
         agent.round()
-        time.sleep(max(0.05, _ROUND_S - (time.monotonic() - started)))
+        time.sleep(max(settings.timings.poll_s, settings.timings.round_s - (time.monotonic() - started)))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from serve_app.front.addresses import Address, parse_address
+from serve_app.front.timings import USUAL
 from serve_app.front.trust import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, FrontTrust, is_same, new_nonce
 
 _MAX_BYTES = 1024 * 1024
-_TIMEOUT_S = 2.0
 REPLICA_NAME = "SERVE_REPLICA::"
 """How Serve's name of a replica begins. Before replicas are ready its controller names proxies in their place, which
 pass the question on like everything else, and end with every request that goes through them."""
@@ -43,7 +43,9 @@ class Introduction:
     is_drained: bool = False
 
 
-def ask(address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S, *, over_tls: bool = False) -> Introduction:
+def ask(
+    address: Address, trust: FrontTrust, timeout_s: float = USUAL.answer_s, *, over_tls: bool = False
+) -> Introduction:
     """Ask what listens at an address to introduce itself; a front passes the question on to an ingress.
 
     Raises:
@@ -74,7 +76,7 @@ def ask(address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S, *, o
 
 
 def ask_replica(
-    address: Address, trust: FrontTrust, timeout_s: float = _TIMEOUT_S, region: str = "", *, over_tls: bool = False
+    address: Address, trust: FrontTrust, timeout_s: float, region: str = "", *, over_tls: bool = False
 ) -> Introduction:
     """Ask the replica at this very address, of this region, to introduce itself.
 
@@ -90,14 +92,14 @@ def ask_replica(
     return introduction
 
 
-def ask_dashboard(url: str, environ: Mapping[str, str] = os.environ) -> frozenset[Address]:
+def ask_dashboard(url: str, timeout_s: float, environ: Mapping[str, str] = os.environ) -> frozenset[Address]:
     """Return the replicas that Serve's controller names over Ray's dashboard; none where it cannot be asked."""
     parts = urlsplit(url)
     token = read_ray_token(environ)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         path = "/api/serve/applications/"
-        status, _, body = _get(parts.hostname or "", parts.port or 80, path, headers, _TIMEOUT_S)
+        status, _, body = _get(parts.hostname or "", parts.port or 80, path, headers, timeout_s)
         groups: list[dict[str, Any]] = json.loads(body).get("target_groups") or [] if status == 200 else []
         targets = [target for group in groups if group.get("protocol") == "HTTP" for target in group["targets"]]
         return frozenset(

@@ -9,11 +9,6 @@ from serve_app.front.table import Server
 
 OWN_IS_FULL = 64
 """So many open requests on each replica of this node, and those of other nodes get as many as they."""
-SILENT_S = 3
-"""So long must a replica have been down, after two checks that nobody answered: about 4.5 seconds in all. Longer than
-the keepalive of its connections: by then HAProxy has repeated elsewhere what had no answer, which this would end."""
-RETURN_S = 10.0
-"""How long a replica is spared whose node was cut off. Ray may have given the node up meanwhile, and ends it then."""
 
 
 def weigh(servers: Sequence[Server], open_requests: Mapping[Address, int]) -> dict[Address, int]:
@@ -54,12 +49,12 @@ def plan(
     return commands
 
 
-def silent(slots: Sequence[Slot]) -> list[Slot]:
-    """Return the slots of replicas whose node has not answered at all for a while.
+def silent(slots: Sequence[Slot], silent_s: float) -> list[Slot]:
+    """Return the slots of replicas whose node has not answered at all for a while, since two checks failed.
 
     What is only slow still takes connections, and a replica that has died refuses them.
     """
-    return [slot for slot in slots if slot.is_unreachable and slot.since_s >= SILENT_S]
+    return [slot for slot in slots if slot.is_unreachable and slot.since_s >= silent_s]
 
 
 def end_streams(slots: Sequence[Slot]) -> list[str]:
@@ -67,12 +62,14 @@ def end_streams(slots: Sequence[Slot]) -> list[str]:
     return [f"shutdown sessions server {MAIN}/{slot.name}" for slot in slots if slot.num_sessions]
 
 
-def without_returning(servers: Sequence[Server], silent_at: Mapping[Address, float], now: float) -> list[Server]:
+def without_returning(
+    servers: Sequence[Server], silent_at: Mapping[Address, float], now: float, spare_s: float
+) -> list[Server]:
     """Return the servers without those whose node was cut off until just now, or still is; all, if that is all.
 
     `silent_at` says when a replica last was unreachable.
     """
-    kept = [server for server in servers if now - silent_at.get(server.address, 0.0) >= RETURN_S]
+    kept = [server for server in servers if now - silent_at.get(server.address, 0.0) >= spare_s]
     return kept or list(servers)
 
 

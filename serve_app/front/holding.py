@@ -29,7 +29,7 @@ frontend holding
 
 def render_script(settings: FrontSettings, main: str) -> str:
     """Return the line that loads the script, "" where requests do not wait."""
-    return "" if sends_on(settings) else f"    lua-load {_SCRIPT} {main} {settings.patience_s:g}\n"
+    return "" if sends_on(settings) else f"    lua-load {_SCRIPT} {main} {settings.timings.patience_s:g}\n"
 
 
 def render_holder(settings: FrontSettings, number: int) -> str:

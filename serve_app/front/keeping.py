@@ -17,8 +17,6 @@ from serve_app.front.standing import Hysteresis, Standing, load_standing, save_s
 
 logger = logging.getLogger(__name__)
 
-_RESOLVE_AGAIN_S = 10.0
-_SAVE_S = 5.0
 _PORTS = {"http": 80, OVER_TLS: 443}
 
 
@@ -27,10 +25,11 @@ class RegionKeeper:
 
     def __init__(self, settings: FrontSettings, region: RegionSettings, pool: Executor, now: float) -> None:
         self._settings = settings
+        self._timings = settings.timings
         self._region = region
         self._pool = pool
-        saved = load_standing(settings.standing_path, now)
-        self._hysteresis = Hysteresis(region, now, is_left=saved.is_left)
+        saved = load_standing(settings.standing_path, now, settings.timings.fresh_s)
+        self._hysteresis = Hysteresis(settings.timings, now, is_left=saved.is_left)
         self._addresses = dict(saved.addresses)
         self._resolving: dict[str, Future[tuple[Address, ...]]] = {}
         self._resolved_at: dict[str, float] = {}
@@ -71,12 +70,12 @@ class RegionKeeper:
                 self._resolved_at[other.name] = now
                 if found := asked.result():
                     self._addresses[other.name] = found
-            elif asked is None and now - self._resolved_at.get(other.name, 0.0) >= _RESOLVE_AGAIN_S:
+            elif asked is None and now - self._resolved_at.get(other.name, 0.0) >= self._timings.ask_others_s:
                 self._resolving[other.name] = self._pool.submit(resolve, other)
 
     def _save(self, now: float) -> None:
         standing = Standing(self._hysteresis.is_left, dict(self._addresses))
-        if self._saved is not None and self._saved[1] == standing and now - self._saved[0] < _SAVE_S:
+        if self._saved is not None and self._saved[1] == standing and now - self._saved[0] < self._timings.save_s:
             return
         try:
             save_standing(self._settings.standing_path, standing, now)

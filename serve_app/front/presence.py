@@ -17,20 +17,25 @@ from deployments.state.ingresses.register import IngressRegister
 from deployments.waiting import Watch, worth_logging
 from serve_app.front.addresses import Address
 from serve_app.front.settings import replica_ports
+from serve_app.front.timings import USUAL, FrontTimings
 
 logger = logging.getLogger(__name__)
 
-_INTERVAL_S = 5.0
 _MAX_LOOKS = 60
-_LOOK_S = 1.0
 
 
 class Presence(Watch):
     """Keeps one replica in the register. `find_address` returns where this process can be reached, once it can."""
 
-    def __init__(self, register: IngressRegister, find_address: Callable[[], Address | None]) -> None:
+    def __init__(
+        self,
+        register: IngressRegister,
+        find_address: Callable[[], Address | None],
+        timings: FrontTimings = USUAL,
+    ) -> None:
         self._register = register
         self._find_address = find_address
+        self._timings = timings
         self._address: Address | None = None
         self._others: list[str] = []
 
@@ -54,7 +59,7 @@ class Presence(Watch):
             self._address = await asyncio.to_thread(self._find_address)
             if self._address is not None:
                 break
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(self._timings.watch_s)
         else:
             return
         num_failures = 0
@@ -67,7 +72,7 @@ class Presence(Watch):
                 num_failures += 1
                 if worth_logging(num_failures):
                     logger.warning("The register of ingress replicas is away: %s", type(error).__name__)
-            await asyncio.sleep(_INTERVAL_S)
+            await asyncio.sleep(self._timings.save_s)
 
 
 def own_address(node_ip: str) -> Address | None:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -26,26 +25,24 @@ from serve_app.front.table import fresh_servers
 
 logger = logging.getLogger(__name__)
 
-_MIN_LIFE_S = 1.0
-_HANG_CHECK_S = 1.0
 _MAX_HANGS = 5
-_TAKE_OVER_S = 5.0
+"""A process that has not answered so often in a row hangs. One that is to take over has as long to answer."""
 
 
 class Restarts:
-    """When a process that has ended may start anew: at once, unless it did not live for a second."""
+    """When a process that has ended may start anew: at once, unless it did not live for `min_life_s`."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._started_at = -_MIN_LIFE_S
+    def __init__(self, min_life_s: float) -> None:
+        self._min_life_s = min_life_s
+        self._started_at = -min_life_s
 
     def is_due(self) -> bool:
         """Return whether it may start now."""
-        return self._clock() - self._started_at >= _MIN_LIFE_S
+        return time.monotonic() - self._started_at >= self._min_life_s
 
     def note_start(self) -> None:
         """Count from now."""
-        self._started_at = self._clock()
+        self._started_at = time.monotonic()
 
 
 class HaproxyProcess:
@@ -55,11 +52,12 @@ class HaproxyProcess:
         self._settings = settings
         self._number = number
         self._binary = binary
-        self._runtime = Runtime(settings.socket_path(number))
+        self._timings = settings.timings
+        self._runtime = Runtime(settings.socket_path(number), self._timings.runtime_s)
         self._config_path = settings.run_dir / f"haproxy-{number}.cfg"
         self._pid_path = settings.run_dir / f"haproxy-{number}.json"
         self._child: subprocess.Popen[bytes] | None = None
-        self._restarts = Restarts()
+        self._restarts = Restarts(self._timings.watch_s)
         self._pid = 0
         self._started = ""
         self._checked_at = 0.0
@@ -90,7 +88,7 @@ class HaproxyProcess:
             if self._restarts.is_due():
                 logger.warning("HAProxy %d has ended, and is started anew.", self._number)
                 self.start()
-        elif time.monotonic() - self._checked_at >= _HANG_CHECK_S:
+        elif time.monotonic() - self._checked_at >= self._timings.watch_s:
             self._checked_at = time.monotonic()
             self._num_hangs = 0 if self._answers() else self._num_hangs + 1
             if self._believed.have_changed() and not self._num_hangs:
@@ -104,8 +102,9 @@ class HaproxyProcess:
         """Start the process, with the table as it was known last."""
         self._restarts.note_start()
         now = time.time()
-        servers = fresh_servers(self._settings.table_path, now)
-        standing = load_standing(self._settings.standing_path, now)
+        fresh_s = self._timings.fresh_s
+        servers = fresh_servers(self._settings.table_path, now, fresh_s)
+        standing = load_standing(self._settings.standing_path, now, fresh_s)
         write_private(self._config_path, self._render(servers, standing))
         command = [self._binary, NO_SPLICING, "-db", "-f", str(self._config_path), *arguments]
         self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
@@ -128,9 +127,9 @@ class HaproxyProcess:
         """Start a process that takes the port over from the one that runs, which ends after its last stream."""
         logger.info("HAProxy %d is replaced: its configuration is another one.", self._number)
         self.start("-x", str(self._settings.socket_path(self._number)), "-sf", str(self._pid))
-        deadline = time.monotonic() + _TAKE_OVER_S
+        deadline = time.monotonic() + _MAX_HANGS * self._timings.watch_s
         while self.is_living and not self._answers() and time.monotonic() < deadline:
-            time.sleep(0.05)
+            time.sleep(self._timings.poll_s)
 
     def _answers(self) -> bool:
         try:
@@ -159,10 +158,10 @@ class HaproxyProcess:
 class AgentProcess:
     """The agent of a front, a child of this process that ends with it."""
 
-    def __init__(self, settings_path: Path) -> None:
+    def __init__(self, settings: FrontSettings, settings_path: Path) -> None:
         self._command = [sys.executable, "-m", "serve_app.front.agent", str(settings_path), str(os.getpid())]
         self._child: subprocess.Popen[bytes] | None = None
-        self._restarts = Restarts()
+        self._restarts = Restarts(settings.timings.watch_s)
 
     def keep(self) -> None:
         """Start the agent where it does not run."""

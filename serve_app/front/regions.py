@@ -14,6 +14,7 @@ from deployments.limits.regions.proof import PATH as LIMITS_PATH
 from serve_app.front.addresses import Address
 from serve_app.front.settings import FrontSettings, OtherRegion
 from serve_app.front.standing import Standing
+from serve_app.front.timings import to_ms
 from serve_app.front.trust import FROM_REGION_HEADER, QUESTION_PATH, REQUEST_ID_HEADER, to_base64
 
 REGION_HEADER = "x-manta-region"
@@ -52,7 +53,7 @@ backend {elsewhere}
     option httpchk
     http-check send meth GET uri /-/healthz ver HTTP/1.1 hdr host manta-front
     http-check expect status 200
-    server {elsewhere} unix@{socket} check inter 500ms fall 1 rise 1
+    server {elsewhere} unix@{socket} check inter {check_ms}ms fall 1 rise 1
 
 frontend leaving
     bind unix@{socket} mode 600
@@ -84,7 +85,7 @@ backend {backend}
     http-check send meth GET uri {path} ver HTTP/1.1 hdr host {host}
     http-check expect status 200
     option log-health-checks
-    default-server check inter 1s fall 2 rise 1{tls}
+    default-server check inter {check_ms}ms fall 2 rise 1{tls}
 {servers}
 """
 
@@ -145,6 +146,7 @@ def render_leaving(settings: FrontSettings, number: int, standing: Standing, rep
     return _LEAVING.format(
         elsewhere=ELSEWHERE,
         socket=settings.leaving_path(number),
+        check_ms=to_ms(settings.timings.check_s),
         repeatable=repeatable,
         aims="\n".join(f"    acl has_aim nbsrv({backend}) gt 0" for backend in backends),
         serves=_SERVES,
@@ -187,5 +189,10 @@ def _render_other(settings: FrontSettings, other: OtherRegion, standing: Standin
         for slot in range(NUM_OTHER_SLOTS)
     ]
     return _OTHER.format(
-        backend=backend_of(other.name), host=parts.netloc, path=REGION_PATH, tls=tls, servers="\n".join(servers)
+        backend=backend_of(other.name),
+        host=parts.netloc,
+        path=REGION_PATH,
+        check_ms=to_ms(settings.timings.check_region_s),
+        tls=tls,
+        servers="\n".join(servers),
     )

@@ -23,6 +23,7 @@ from serve_app.front.holding import render_holder, render_holding, render_script
 from serve_app.front.regions import render_choice, render_leaving, render_receiving, sends_on, server_of
 from serve_app.front.settings import FrontSettings
 from serve_app.front.standing import Standing
+from serve_app.front.timings import to_ms
 from serve_app.front.trust import REQUEST_ID_HEADER, to_base64
 
 NO_SPLICING = "-dS"
@@ -120,7 +121,7 @@ backend {main}
     http-check send meth GET uri /-/healthz ver HTTP/1.1 hdr host manta-front
     http-check expect status 200
     option log-health-checks
-    default-server check inter 500ms fall 2 rise 1 weight {own_weight}{observed}{ingress_tls}
+    default-server check inter {check_ms}ms fall 2 rise 1 weight {own_weight}{observed}{ingress_tls}
 {main_servers}
 {elsewhere}{holder}
 backend {last_resort}
@@ -175,6 +176,7 @@ def render_config(
         main=MAIN,
         last_resort=LAST_RESORT,
         own_weight=OWN_WEIGHT,
+        check_ms=to_ms(settings.timings.check_s),
         main_servers=_render_slots(slots, settings.num_slots, has_weights=True),
         last_resort_servers=_render_slots(slots, settings.num_slots, has_weights=False),
         ingress_tls=ingress_tls,

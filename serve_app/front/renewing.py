@@ -14,16 +14,15 @@ import uvicorn
 
 from deployments.waiting import Watch
 from serve_app.front.files import FileMarks
+from serve_app.front.timings import USUAL
 
 logger = logging.getLogger(__name__)
-
-_INTERVAL_S = 2.0
 
 
 class CertificateRenewal(Watch):
     """Looks at the files of a certificate and its key again and again."""
 
-    def __init__(self, certificate: Path, key: Path, interval_s: float = _INTERVAL_S) -> None:
+    def __init__(self, certificate: Path, key: Path, interval_s: float = USUAL.renew_s) -> None:
         self._certificate, self._key = certificate, key
         self._interval_s = interval_s
         self._marks = FileMarks((certificate, key))

@@ -10,8 +10,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from serve_app.front.addresses import Address, parse_address
+from serve_app.front.timings import USUAL
 
-_TIMEOUT_S = 1.0
 _MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _AT_ONCE = 50
 _NO_WAY = re.compile("No route to host|Network is unreachable|Host is down")
@@ -64,9 +64,9 @@ class Slot:
 
 
 class Runtime:
-    """The runtime socket at a path. Every call opens a connection of its own and waits a second at most."""
+    """The runtime socket at a path. Every call opens a connection of its own and waits for so long at most."""
 
-    def __init__(self, path: Path, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(self, path: Path, timeout_s: float = USUAL.runtime_s) -> None:
         self._path = path
         self._timeout_s = timeout_s
 

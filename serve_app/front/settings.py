@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from serve_app.front.files import make_private_folder, write_private
+from serve_app.front.timings import USUAL, FrontTimings
 from serve_app.front.trust import FrontTrust
 
 NUM_PROXIES = 2
@@ -56,15 +57,11 @@ class RegionSettings:
     """The region that a front belongs to, and the others, which take its requests when it is left.
 
     `authority` is the file of those whom the others' certificates are believed from; the system's where it is None.
-    The region is left after `leave_after_s` seconds without a replica that is ready, and taken up again after
-    `return_after_s` seconds in which there always was one.
     """
 
     name: str
     others: tuple[OtherRegion, ...] = ()
     authority: str | None = None
-    leave_after_s: float = 5.0
-    return_after_s: float = 15.0
 
     @classmethod
     def of_region(cls, name: str, others: Mapping[str, str], authority: Path | None) -> "RegionSettings":
@@ -81,9 +78,7 @@ class FrontSettings:
     metrics and statistics on loopback. Ingress replicas of this node are looked for on the ports from `min_port` to
     `max_port`. `seeds` are addresses of other fronts, `dashboard` is Ray's: both know more ingress replicas.
     Without `tls` clients speak plain HTTP. Without `region` there is only this one, and requests go nowhere else.
-    Without `ingress_tls` ingress replicas are asked in plain HTTP. Where no replica has lived for less than
-    `patience_s` seconds, requests wait for the next one: longer than a node takes to start its Ray and its replicas
-    anew, and less than the minute after which load balancers commonly give up.
+    Without `ingress_tls` ingress replicas are asked in plain HTTP.
     """
 
     run_dir: Path
@@ -97,12 +92,12 @@ class FrontSettings:
     num_slots: int = 64
     receive_timeout_s: float = 30.0
     drain_s: float = 120.0
-    patience_s: float = 50.0
     seeds: tuple[str, ...] = ()
     dashboard: str | None = None
     tls: TlsFiles | None = None
     region: RegionSettings | None = None
     ingress_tls: IngressTls | None = None
+    timings: FrontTimings = USUAL
 
     @classmethod
     def of_service(
@@ -229,6 +224,7 @@ def load_settings(path: Path) -> FrontSettings:
         values["region"] = RegionSettings(**region)
     if values["ingress_tls"] is not None:
         values["ingress_tls"] = IngressTls(**values["ingress_tls"])
+    values["timings"] = FrontTimings(**values["timings"])
     return FrontSettings(**values)
 
 

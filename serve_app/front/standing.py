@@ -10,8 +10,7 @@ from pathlib import Path
 
 from serve_app.front.addresses import Address, parse_address
 from serve_app.front.files import write_private
-from serve_app.front.settings import RegionSettings
-from serve_app.front.table import FRESH_S
+from serve_app.front.timings import FrontTimings
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +28,9 @@ class Hysteresis:
     starts the time anew after which it is left, and each bad one that after which it is taken up again.
     """
 
-    def __init__(self, settings: RegionSettings, now: float, *, is_left: bool) -> None:
+    def __init__(self, timings: FrontTimings, now: float, *, is_left: bool) -> None:
         self.is_left = is_left
-        self._settings = settings
+        self._timings = timings
         self._good_at = now
         self._bad_at = now
 
@@ -43,9 +42,9 @@ class Hysteresis:
             self._bad_at = now
         before = self.is_left
         if self.is_left:
-            self.is_left = now - self._bad_at < self._settings.return_after_s
+            self.is_left = now - self._bad_at < self._timings.return_after_s
         else:
-            self.is_left = is_drained or now - self._good_at >= self._settings.leave_after_s
+            self.is_left = is_drained or now - self._good_at >= self._timings.leave_after_s
         return self.is_left != before
 
 
@@ -59,12 +58,12 @@ def save_standing(path: Path, standing: Standing, now: float) -> None:
     write_private(path, json.dumps({"saved_at": now, "is_left": standing.is_left, "addresses": addresses}))
 
 
-def load_standing(path: Path, now: float) -> Standing:
-    """Return what was saved within FRESH_S seconds; a region that is left, with others nowhere, if nothing was."""
+def load_standing(path: Path, now: float, fresh_s: float) -> Standing:
+    """Return what was saved within `fresh_s` seconds; a region that is left, with others nowhere, if nothing was."""
     try:
         saved = json.loads(path.read_text())
         addresses = {name: tuple(map(parse_address, known)) for name, known in saved["addresses"].items()}
-        if 0 <= now - float(saved["saved_at"]) <= FRESH_S:
+        if 0 <= now - float(saved["saved_at"]) <= fresh_s:
             return Standing(bool(saved["is_left"]), addresses)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass

@@ -20,7 +20,6 @@ from serve_app.front.binary import find_haproxy
 from serve_app.front.processes import AgentProcess, HaproxyProcess
 from serve_app.front.settings import NUM_PROXIES, FrontSettings, load_settings
 
-_POLL_S = 0.05
 _MAX_OPEN_FILES = 131_072
 _PRIORITY = -10
 
@@ -32,7 +31,7 @@ class Supervisor:
         binary = find_haproxy()
         self._settings = settings
         self._proxies = [HaproxyProcess(settings, number, binary) for number in range(NUM_PROXIES)]
-        self._agent = AgentProcess(settings_path)
+        self._agent = AgentProcess(settings, settings_path)
         self.stop_signals: list[int] = []
 
     def run(self) -> None:
@@ -43,7 +42,7 @@ class Supervisor:
             for proxy in self._proxies:
                 proxy.keep()
             self._agent.keep()
-            time.sleep(_POLL_S)
+            time.sleep(self._settings.timings.poll_s)
         self._stop()
 
     def _stop(self) -> None:
@@ -52,11 +51,11 @@ class Supervisor:
         for proxy in self._proxies:
             proxy.send(signal.SIGUSR1)
         while self._any_lives() and time.monotonic() < deadline and len(self.stop_signals) == 1:
-            time.sleep(_POLL_S)
+            time.sleep(self._settings.timings.poll_s)
         for proxy in self._proxies:
             proxy.send(signal.SIGKILL)
         while self._any_lives():
-            time.sleep(_POLL_S)
+            time.sleep(self._settings.timings.poll_s)
         for proxy in self._proxies:
             proxy.forget()
 

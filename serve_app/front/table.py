@@ -11,10 +11,6 @@ from pathlib import Path
 from serve_app.front.addresses import Address, parse_address
 from serve_app.front.files import write_private
 
-FORGET_AFTER_S = 30.0
-FRESH_S = 60.0
-"""A table that was saved longer ago is only a list of addresses to ask: other programs may listen there now."""
-
 
 @dataclass(slots=True)
 class Server:
@@ -67,9 +63,9 @@ class Table:
         """Take out what has turned out to be another program; return whether it was there."""
         return self._servers.pop(address, None) is not None
 
-    def forget(self, now: float) -> list[Address]:
-        """Take out the servers for which nothing has spoken for FORGET_AFTER_S seconds; return them."""
-        gone = [address for address, server in self._servers.items() if now - server.spoken_for_at > FORGET_AFTER_S]
+    def forget(self, now: float, forget_s: float) -> list[Address]:
+        """Take out the servers for which nothing has spoken for `forget_s` seconds; return them."""
+        gone = [address for address, server in self._servers.items() if now - server.spoken_for_at > forget_s]
         for address in gone:
             del self._servers[address]
         return gone
@@ -99,13 +95,14 @@ def load_table(path: Path) -> tuple[Table, float]:
         return Table(), 0.0
 
 
-def fresh_servers(path: Path, now: float) -> list[tuple[Address, bool]]:
-    """Return the addresses of a table that was saved within FRESH_S seconds, each with whether it is of this node.
+def fresh_servers(path: Path, now: float, fresh_s: float) -> list[tuple[Address, bool]]:
+    """Return the addresses of a table that was saved within `fresh_s` seconds, each with whether it is of this node.
 
     These are the replicas that are up; all, if none is. A process that has just begun takes each for one that is up.
+    Of an older table it gets none: other programs may listen there by now.
     """
     table, saved_at = load_table(path)
-    if not 0 <= now - saved_at <= FRESH_S:
+    if not 0 <= now - saved_at <= fresh_s:
         return []
     servers = table.servers()
     return [(one.address, one.is_own) for one in [one for one in servers if one.is_up] or servers]

@@ -4,19 +4,19 @@ import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-
-import httpx2
 
 from serve_app.front.certificate import write_copies
 from serve_app.front.regions import ELSEWHERE, backend_of
 from serve_app.front.settings import NUM_PROXIES, IngressTls, OtherRegion, RegionSettings, TlsFiles
 from tests.certificates import Authority
-from tests.contract.front.running import RunningFront, prepared_front
+from tests.contract.front.running import QUICK, RunningFront, prepared_front
 from tests.ports import free_port
 from tests.waiting import eventually
 
-LEAVE_AFTER_S, RETURN_AFTER_S = 4.0, 2.0
+TIMINGS = replace(QUICK, leave_after_s=3.0, return_after_s=1.0)
+"""A region is left late enough that a replica can come and go meanwhile."""
 
 
 class Site:
@@ -60,11 +60,10 @@ async def front_of(
         region,
         tuple(OtherRegion(name, f"{scheme}://localhost:{port}") for name, port in others.items()),
         str(site.authority_file),
-        LEAVE_AFTER_S,
-        RETURN_AFTER_S,
     )
     tls = None if is_plain else site.files(region)
-    async with prepared_front(port=port, tls=tls, region=settings, ingress_tls=ingress_tls) as front:
+    fields = {"region": settings, "ingress_tls": ingress_tls, "timings": TIMINGS}
+    async with prepared_front(port=port, tls=tls, **fields) as front:
         front.context = site.context
         write_copies(front.settings)
         yield front
@@ -98,8 +97,7 @@ async def sees_no_more(front: RunningFront, region: str) -> None:
 async def _would_send(front: RunningFront, region: str, *, expected: bool) -> bool:
     wanted = re.compile(rf'haproxy_backend_active_servers{{proxy="(?:{backend_of(region)}|{ELSEWHERE})"}} (\d+)')
     counts = []
-    async with httpx2.AsyncClient(timeout=10) as http:
-        for number in range(NUM_PROXIES):
-            page = (await http.get(f"http://127.0.0.1:{front.settings.stats_port + number}/metrics")).text
-            counts += [int(count) > 0 for count in wanted.findall(page)]
+    for number in range(NUM_PROXIES):
+        page = (await front.looks.get(front.statistics(number) + "/metrics?scope=backend")).text
+        counts += [int(count) > 0 for count in wanted.findall(page)]
     return len(counts) == 2 * NUM_PROXIES and all(one == expected for one in counts)

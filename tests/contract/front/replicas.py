@@ -39,7 +39,8 @@ class Replica:
     is_region_drained: bool = False
     answer: Callable[["Replica", Request, asyncio.StreamWriter], Awaitable[None]] | None = None
     requests: list[Request] = field(default_factory=list)
-    num_checks: int = 0
+    num_connections: int = 0
+    num_questions: int = 0
     port: int = 0
     _server: asyncio.Server | None = None
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -58,6 +59,7 @@ class Replica:
         await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.num_connections += 1
         self._writers.add(writer)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
@@ -77,7 +79,6 @@ class Replica:
 
     async def _respond(self, request: Request, writer: asyncio.StreamWriter) -> None:
         if request.path == "/-/healthz":
-            self.num_checks += 1
             write(writer, "503 Service Unavailable" if self.is_draining else "200 OK", b"")
         elif request.path == QUESTION_PATH and self.is_silent:
             write(writer, "503 Service Unavailable", b"")
@@ -88,6 +89,7 @@ class Replica:
             await (self.answer or say_port)(self, request, writer)
 
     def _introduce(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        self.num_questions += 1
         nonce = request.headers.get(NONCE_HEADER, "")
         if not is_same(request.headers.get(PROOF_HEADER, ""), self.trust.prove_question(nonce)):
             write(writer, "404 Not Found", b"")

@@ -3,14 +3,17 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from typing import Any
 
 import httpx2
 import psutil
@@ -19,11 +22,17 @@ from serve_app.front.rendering import MAIN
 from serve_app.front.runtime import Runtime, RuntimeFailed
 from serve_app.front.settings import NUM_PROXIES, FrontSettings, supervisor_command
 from serve_app.front.table import load_table
+from serve_app.front.timings import FrontTimings
 from tests.contract.front.replicas import TRUST
 from tests.ports import free_port, free_row
 from tests.service import describe
 from tests.starts import started
 from tests.waiting import eventually
+
+QUICK = FrontTimings(
+    watch_s=0.2, round_s=0.1, ask_s=0.2, ask_others_s=0.3, lists_s=0.2, forget_s=5.0, check_s=0.2, check_region_s=0.5
+)
+"""A front that looks often, so that tests wait for little; it waits for answers as long as any."""
 
 
 @dataclass
@@ -40,6 +49,15 @@ class RunningFront:
     def url(self) -> str:
         """Where clients come."""
         return f"{'https' if self.settings.tls else 'http'}://127.0.0.1:{self.settings.port}"
+
+    def client(self, **fields: Any) -> httpx2.AsyncClient:
+        """Return a client of the front."""
+        return httpx2.AsyncClient(base_url=self.url, timeout=30, verify=self.context or False, **fields)
+
+    @cached_property
+    def looks(self) -> httpx2.AsyncClient:
+        """The client that looks at the front, each time over a new connection: none keeps a replaced process alive."""
+        return self.client(headers={"connection": "close"})
 
     @property
     def log(self) -> str:
@@ -66,8 +84,7 @@ class RunningFront:
     async def is_live(self) -> bool:
         """The front answers."""
         with suppress(httpx2.TransportError):
-            async with httpx2.AsyncClient(timeout=5, verify=self.context or True) as http:
-                return (await http.get(f"{self.url}/livez")).status_code == 200
+            return (await self.looks.get("/livez")).status_code == 200
         return False
 
     async def knows(self, *ports: int) -> None:
@@ -80,6 +97,32 @@ class RunningFront:
             return False
 
         await eventually(has_all)
+
+    async def counted(self, series: str) -> int:
+        """Return a metric, added up over the processes."""
+        line = re.compile(rf"^{re.escape(series)} (\d+)$", re.MULTILINE)
+        pages = [(await self.looks.get(self.statistics(number) + "/metrics")).text for number in range(NUM_PROXIES)]
+        return sum(int(line.search(page)[1]) for page in pages)  # type: ignore[index]
+
+    def statistics(self, number: int) -> str:
+        """Return where a HAProxy process shows its statistics."""
+        return f"http://127.0.0.1:{self.settings.stats_port + number}"
+
+    @contextmanager
+    def without_checks(self, port: int) -> Iterator[None]:
+        """Let the processes not check a replica meanwhile."""
+
+        def send(command: str) -> None:
+            for number in range(NUM_PROXIES):
+                runtime = Runtime(self.settings.socket_path(number))
+                slots = [slot for slot in runtime.slots(MAIN) if slot.address.port == port]
+                runtime.send([f"{command} health {MAIN}/{slot.name}" for slot in slots])
+
+        send("disable")
+        try:
+            yield
+        finally:
+            send("enable")
 
     def saved(self) -> set[int]:
         """Return the ports in the table that was saved."""
@@ -124,6 +167,7 @@ class RunningFront:
         for number in range(NUM_PROXIES):
             if pid := self.pid_of(number):
                 os.kill(pid, signal.SIGKILL)
+        await self.looks.aclose()
 
 
 def is_living(pid: int) -> bool:
@@ -148,6 +192,7 @@ async def prepared_front(**fields: object) -> AsyncIterator[RunningFront]:
         stats_port=row[0],
         min_port=row[NUM_PROXIES],
         max_port=row[-1],
+        timings=QUICK,
     )
     front = RunningFront(replace(settings, **fields), [*row[NUM_PROXIES:]])  # type: ignore[arg-type]
     try:

@@ -9,36 +9,61 @@ import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from hashlib import sha1
 from pathlib import Path
 
 import httpx2
 import pytest
+import pytest_asyncio
 import yaml
 
 from serve_app.front.rendering import MAIN, MAX_REPEATED_BYTES
 from serve_app.front.runtime import Runtime
-from serve_app.front.settings import NUM_PROXIES
 from tests.contract.front.replicas import Replica, Request, replicas, say_port, write
-from tests.contract.front.running import RunningFront, running_front
+from tests.contract.front.running import QUICK, RunningFront, running_front
 from tests.waiting import eventually
 
 _WEBSOCKET = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 RULES = Path(__file__).parents[3] / "configs" / "prometheus" / "manta.rules.yaml"
 ALERTS = [rule["expr"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"] if "haproxy" in rule["expr"]]
 CHAT = "/v1/chat/completions"
+TIMINGS = replace(QUICK, forget_s=1.0)
+"""Soon after a test its replicas are forgotten."""
+NUM_REFUSED = 5
+"""Requests of which each would wait for as long as the front has patience, if each waited anew."""
 ID = re.compile(r"req_[0-9a-f]{32}")
+TRIED_AGAIN = 'haproxy_backend_retry_warnings_total{proxy="ingress"}'
+GIVEN_TO_ANOTHER = 'haproxy_backend_redispatch_warnings_total{proxy="ingress"}'
+WAITING = 'haproxy_frontend_current_sessions{proxy="holding"}'
 
 
-@pytest.fixture
-async def front() -> AsyncIterator[RunningFront]:
-    async with running_front() as running:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[RunningFront]:
+    async with running_front(timings=TIMINGS) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def impatient() -> AsyncIterator[RunningFront]:
+    """A front that waits for nothing longer than a second."""
+    async with running_front(receive_timeout_s=1.0, timings=replace(TIMINGS, patience_s=1.0)) as running:
         yield running
 
 
 @pytest.fixture
+def front(shared: RunningFront) -> RunningFront:
+    """Return the front, with other ports first than in the test before, whose replicas have just died."""
+    shared.replica_ports = [*shared.replica_ports[3:], *shared.replica_ports[:3]]
+    return shared
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def http(front: RunningFront) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(base_url=front.url, timeout=30) as client:
+    async with front.client() as client:
         yield client
 
 
@@ -139,27 +164,21 @@ async def test_second_request_of_a_client_is_given_to_another_replica_too(
         assert (await http.post(CHAT, content=b"{}")).status_code == 200
 
 
-async def test_request_that_a_dead_replica_refuses_soon_goes_to_another(front: RunningFront) -> None:
-    async def ask(client: httpx2.AsyncClient) -> float:
-        began = time.monotonic()
-        assert (await client.post(CHAT, content=b"{}")).status_code == 200
-        return time.monotonic() - began
-
+async def test_request_that_a_dead_replica_refuses_goes_to_another_at_once(front: RunningFront) -> None:
     async with replicas(*front.replica_ports[:2]) as (dying, staying):
         await front.knows(dying.port, staying.port)
-        for number in range(NUM_PROXIES):  # A check must not find out before a request does.
-            runtime = Runtime(front.settings.socket_path(number))
-            slots = [slot for slot in runtime.slots(MAIN) if slot.address.port == dying.port]
-            runtime.send([f"disable health {MAIN}/{slot.name}" for slot in slots])
-        async with AsyncExitStack() as stack:
-            clients = [  # One connection each, to either process of the front.
-                await stack.enter_async_context(httpx2.AsyncClient(base_url=front.url, timeout=30)) for _ in range(8)
-            ]
-            await dying.die()
-            waits_s = await asyncio.gather(*[ask(client) for client in clients])
-        refused = [wait_s for wait_s in waits_s if wait_s > 0.4]
-        assert 0 < len(refused) < 8
-        assert min(refused) < 0.9
+        before = [await front.counted(series) for series in (TRIED_AGAIN, GIVEN_TO_ANOTHER)]
+        with front.without_checks(dying.port):  # They must not find out before a request does.
+            async with AsyncExitStack() as stack:
+                clients = [  # One connection each, to either process of the front.
+                    await stack.enter_async_context(front.client()) for _ in range(8)
+                ]
+                await dying.die()
+                answers = await asyncio.gather(*[client.post(CHAT, content=b"{}") for client in clients])
+        after = [await front.counted(series) for series in (TRIED_AGAIN, GIVEN_TO_ANOTHER)]
+        assert {answer.text for answer in answers} == {str(staying.port)}
+        assert after[0] == before[0]  # The dead one was not tried again.
+        assert 0 < after[1] - before[1] < 8
 
 
 async def test_stream_is_cut_at_once_when_its_replica_dies(front: RunningFront, http: httpx2.AsyncClient) -> None:
@@ -172,11 +191,9 @@ async def test_stream_is_cut_at_once_when_its_replica_dies(front: RunningFront, 
         async with http.stream("POST", CHAT, content=b"{}") as answer:
             lines = answer.aiter_lines()
             assert await anext(lines) == "first"
-            died = time.monotonic()
             await replica.die()
             with pytest.raises(httpx2.RemoteProtocolError):
                 await anext(lines)
-            assert time.monotonic() - died < 5
 
 
 # Replicas that are to go, and clients that have gone.
@@ -202,7 +219,7 @@ async def test_draining_replica_ends_its_streams_and_gets_no_new_request(
             draining.answer = staying.answer = say_port
             draining.is_draining = True
             await front.knows(staying.port)
-            async with httpx2.AsyncClient(base_url=front.url) as others:
+            async with front.client() as others:
                 assert {(await others.post(CHAT, content=b"{}")).text for _ in range(6)} == {str(staying.port)}
             go_on.set()
             assert [line async for line in lines] == ["last"]
@@ -215,6 +232,7 @@ async def test_replicas_still_get_requests_when_the_checks_say_that_none_lives(
         await front.knows(replica.port)
         replica.is_draining = True
         await front.knows()
+        await eventually(lambda: front.saved() == {replica.port})  # Of those that are gone, none is tried.
         assert (await http.post(CHAT, content=b"{}")).text == str(replica.port)
 
 
@@ -247,7 +265,8 @@ async def test_replica_learns_that_the_client_of_a_whole_answer_has_left(front: 
 # Answers of the front itself, and what it passes on.
 
 
-async def test_front_without_a_replica_lives_and_is_not_ready(http: httpx2.AsyncClient) -> None:
+async def test_front_without_a_replica_lives_and_is_not_ready(front: RunningFront, http: httpx2.AsyncClient) -> None:
+    await front.knows()
     live, ready = await http.get("/livez"), await http.get("/readyz")
     assert (live.status_code, live.json()) == (200, {"status": "ok"})
     assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
@@ -256,20 +275,16 @@ async def test_front_without_a_replica_lives_and_is_not_ready(http: httpx2.Async
         assert (await http.get(path)).json() == ready.json()
 
 
-async def test_requests_are_refused_once_no_replica_has_lived_for_a_while() -> None:
-    async with running_front(patience_s=4.0) as front, httpx2.AsyncClient(base_url=front.url, timeout=30) as http:
-
-        async def refused_after_s() -> float:
-            began = time.monotonic()
+async def test_requests_are_refused_at_once_when_no_replica_has_lived_for_a_while(impatient: RunningFront) -> None:
+    async with impatient.client() as http:
+        async with replicas(impatient.replica_ports[0]) as (replica,):
+            await impatient.knows(replica.port)
+        assert_is_told_to_retry(await http.post(CHAT, content=b"{}"))  # By then none has lived for a while.
+        await eventually(lambda: not impatient.saved())  # Until then the dead one is tried all the same.
+        began = time.monotonic()
+        for _ in range(NUM_REFUSED):
             assert_is_told_to_retry(await http.post(CHAT, content=b"{}"))
-            return time.monotonic() - began
-
-        await refused_after_s()  # There was none yet.
-        async with replicas(front.replica_ports[0]) as (replica,):
-            await front.knows(replica.port)
-            await asyncio.sleep(0.5)  # The front looks twenty times a second for when the last one lived.
-        first_s = await refused_after_s()
-        assert first_s - await refused_after_s() > 2.0
+        assert time.monotonic() - began < NUM_REFUSED * impatient.settings.timings.patience_s
 
 
 async def test_requests_wait_for_the_next_replica_when_the_last_ones_die(
@@ -283,7 +298,12 @@ async def test_requests_wait_for_the_next_replica_when_the_last_ones_die(
         before = [asyncio.create_task(ask(number)) for number in range(8)]  # Some are sent again to one that dies too.
         await eventually(lambda: all(replica.requests for replica in dying))
     after = [asyncio.create_task(ask(number)) for number in range(8, 16)]
-    await asyncio.sleep(1.0)
+
+    async def all_wait() -> bool:
+        return await front.counted(WAITING) == 16
+
+    await eventually(all_wait)
+    await front.knows()
     assert (await http.get("/readyz")).status_code == 503
     assert not any(asked.done() for asked in [*before, *after])
     async with replicas(front.replica_ports[2]) as (replica,):
@@ -345,10 +365,10 @@ async def test_large_headers_and_large_bodies_pass(front: RunningFront, http: ht
         assert len(replica.requests[0].headers["x-large"]) == 60_000
 
 
-async def test_body_that_does_not_come_is_refused_in_time() -> None:
-    async with running_front(receive_timeout_s=1.0) as front, replicas(front.replica_ports[0]) as (replica,):
-        await front.knows(replica.port)
-        reader, writer = await asyncio.open_connection("127.0.0.1", front.settings.port)
+async def test_body_that_does_not_come_is_refused_in_time(impatient: RunningFront) -> None:
+    async with replicas(impatient.replica_ports[1]) as (replica,):
+        await impatient.knows(replica.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", impatient.settings.port)
         writer.write(b"POST %s HTTP/1.1\r\nhost: manta.test\r\ncontent-length: 10\r\n\r\nhalf" % CHAT.encode())
         head, _, body = (await asyncio.wait_for(reader.read(), 10)).partition(b"\r\n\r\n")
         writer.close()
@@ -376,17 +396,16 @@ async def test_connection_to_a_websocket_is_passed_on(front: RunningFront) -> No
         writer.close()
 
 
-async def test_each_process_shows_its_metrics_on_loopback(front: RunningFront) -> None:
+async def test_each_process_shows_its_metrics_on_loopback(front: RunningFront, http: httpx2.AsyncClient) -> None:
     async with replicas(front.replica_ports[0]) as (replica,):
         await front.knows(replica.port)
         for number in range(2):
-            url = f"http://127.0.0.1:{front.settings.stats_port + number}"
-            async with httpx2.AsyncClient(timeout=10) as client:
-                page = (await client.get(f"{url}/metrics?no-maint")).text
-                assert 'haproxy_server_status{proxy="ingress",server="s1",state="UP"} 1' in page
-                assert 'server="s2"' not in page
-                for rule in ALERTS:
-                    assert all(
-                        f"\n{series}" in page for series in re.findall(r"haproxy_\w+(?:{proxy=\"ingress\")?", rule)
-                    )
-                assert "Statistics Report" in (await client.get(url)).text
+            url = front.statistics(number)
+            slots = Runtime(front.settings.socket_path(number)).slots(MAIN)
+            (name,) = [slot.name for slot in slots if slot.address.port == replica.port]
+            page = (await http.get(f"{url}/metrics?no-maint")).text
+            assert f'haproxy_server_status{{proxy="ingress",server="{name}",state="UP"}} 1' in page
+            assert f'server="s{front.settings.num_slots}"' not in page
+            for rule in ALERTS:
+                assert all(f"\n{series}" in page for series in re.findall(r"haproxy_\w+(?:{proxy=\"ingress\")?", rule))
+            assert "Statistics Report" in (await http.get(url)).text

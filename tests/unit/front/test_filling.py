@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve_app.front.addresses import Address
-from serve_app.front.filling import OWN_IS_FULL, RETURN_S, SILENT_S, end_streams, plan, silent, weigh, without_returning
+from serve_app.front.filling import OWN_IS_FULL, end_streams, plan, silent, weigh, without_returning
 from serve_app.front.rendering import EMPTY, LAST_RESORT, MAIN, OTHER_WEIGHT, OWN_WEIGHT
 from serve_app.front.runtime import Slot
 from serve_app.front.table import Server
 
 NUM_SLOTS = 5
+SILENT_S, SPARE_S = 3, 10.0
 OWN, OTHER = Server(Address("127.0.0.1", 30000), True, 0.0), Server(Address("10.0.0.2", 30000), False, 0.0)
 
 
@@ -126,12 +127,14 @@ def test_streams_end_only_where_the_node_has_been_silent() -> None:
         down("idle", "L4TOUT", 60, num_sessions=0),
         Slot("up", OWN.address, "UP", OWN_WEIGHT, 1, "L7OK", "", 60),
     ]
-    assert [slot.name for slot in silent(slots)] == ["cut", "cut_for_long", "idle"]
-    assert end_streams(silent(slots)) == [f"shutdown sessions server {MAIN}/{name}" for name in ("cut", "cut_for_long")]
+    assert [slot.name for slot in silent(slots, SILENT_S)] == ["cut", "cut_for_long", "idle"]
+    assert end_streams(silent(slots, SILENT_S)) == [
+        f"shutdown sessions server {MAIN}/{name}" for name in ("cut", "cut_for_long")
+    ]
 
 
 def test_replica_of_a_node_that_comes_back_is_spared_for_a_while_unless_there_is_no_other() -> None:
     silent_at = {OTHER.address: 100.0}
-    assert without_returning([OWN, OTHER], silent_at, 100.0 + RETURN_S - 1) == [OWN]
-    assert without_returning([OWN, OTHER], silent_at, 100.0 + RETURN_S) == [OWN, OTHER]
-    assert without_returning([OTHER], silent_at, 100.0) == [OTHER]
+    assert without_returning([OWN, OTHER], silent_at, 100.0 + SPARE_S - 1, SPARE_S) == [OWN]
+    assert without_returning([OWN, OTHER], silent_at, 100.0 + SPARE_S, SPARE_S) == [OWN, OTHER]
+    assert without_returning([OTHER], silent_at, 100.0, SPARE_S) == [OTHER]

@@ -8,10 +8,11 @@ import pytest
 from serve_app.front.addresses import Address
 from serve_app.front.keeping import plan_places
 from serve_app.front.runtime import Slot
-from serve_app.front.settings import RegionSettings
 from serve_app.front.standing import Hysteresis, Standing, load_standing, save_standing
+from serve_app.front.timings import FrontTimings
 
-REGION = RegionSettings("us", leave_after_s=5.0, return_after_s=15.0)
+TIMINGS = FrontTimings(leave_after_s=5.0, return_after_s=15.0)
+FRESH_S = 60.0
 
 
 class Region:
@@ -19,7 +20,7 @@ class Region:
 
     def __init__(self, *, is_left: bool) -> None:
         self.now = 1000.0
-        self.hysteresis = Hysteresis(REGION, self.now, is_left=is_left)
+        self.hysteresis = Hysteresis(TIMINGS, self.now, is_left=is_left)
 
     def look(self, for_s: float, *, is_ready: bool = True, is_drained: bool = False) -> set[bool]:
         """Return what `is_left` was meanwhile."""
@@ -66,12 +67,12 @@ def test_standing_is_read_as_it_was_saved_while_it_is_fresh(tmp_path: Path) -> N
     path = tmp_path / "region.json"
     standing = Standing(False, {"asia": (Address("10.0.0.1", 443), Address("::1", 443))})
     save_standing(path, standing, 1000.0)
-    assert load_standing(path, 1001.0) == standing
-    assert load_standing(path, 1100.0) == Standing()
-    assert load_standing(path, 999.0) == Standing()
+    assert load_standing(path, 1001.0, FRESH_S) == standing
+    assert load_standing(path, 1100.0, FRESH_S) == Standing()
+    assert load_standing(path, 999.0, FRESH_S) == Standing()
     for other in ("", "[]", json.dumps({"saved_at": 1000.0, "is_left": False, "addresses": {"asia": ["x"]}})):
         path.write_text(other)
-        assert load_standing(path, 1000.0) == Standing()
+        assert load_standing(path, 1000.0, FRESH_S) == Standing()
 
 
 def test_places_of_another_region_keep_their_slots() -> None:

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve_app.front.addresses import Address
-from serve_app.front.table import FORGET_AFTER_S, FRESH_S, Table, fresh_servers, load_table, save_table
+from serve_app.front.table import Table, fresh_servers, load_table, save_table
 
+FORGET_S, FRESH_S = 30.0, 60.0
 ONE, OTHER = Address("127.0.0.1", 30000), Address("10.0.0.2", 30000)
 
 
@@ -28,15 +29,15 @@ def test_replica_is_new_once() -> None:
 def test_empty_list_takes_nothing_out() -> None:
     table = filled()
     table.speak_for([], 1.0)
-    assert table.forget(FORGET_AFTER_S) == []
+    assert table.forget(FORGET_S, FORGET_S) == []
     assert table.addresses() == {ONE, OTHER}
 
 
 def test_partial_list_takes_nothing_out_before_its_time() -> None:
     table = filled()
     table.speak_for([ONE], 20.0)
-    assert table.forget(FORGET_AFTER_S) == []
-    assert table.forget(FORGET_AFTER_S + 1) == [OTHER]
+    assert table.forget(FORGET_S, FORGET_S) == []
+    assert table.forget(FORGET_S + 1, FORGET_S) == [OTHER]
     assert table.addresses() == {ONE}
 
 
@@ -51,7 +52,7 @@ def test_replica_stays_while_anything_speaks_for_it() -> None:
     for now in range(0, 600, 20):
         table.speak_for([ONE], now)
         table.speak_for([OTHER], now)
-        assert table.forget(float(now)) == []
+        assert table.forget(float(now), FORGET_S) == []
 
 
 def test_what_the_checks_say_is_news_once_and_outlasts_a_proof() -> None:
@@ -68,7 +69,7 @@ def test_what_the_checks_say_is_news_once_and_outlasts_a_proof() -> None:
 def test_failed_check_speaks_for_nobody() -> None:
     table = filled()
     table.note_checks({ONE}, {OTHER}, 20.0)
-    assert table.forget(FORGET_AFTER_S + 1) == [OTHER]
+    assert table.forget(FORGET_S + 1, FORGET_S) == [OTHER]
 
 
 def test_other_program_is_dropped_at_once() -> None:
@@ -115,25 +116,25 @@ def test_unreadable_table_is_empty(tmp_path: Path) -> None:
 def test_table_is_only_taken_over_unasked_while_it_is_fresh(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     save_table(path, filled(), 1000.0)
-    assert fresh_servers(path, 1000.0 + FRESH_S) == [(ONE, True), (OTHER, False)]
-    assert fresh_servers(path, 1001.0 + FRESH_S) == []
-    assert fresh_servers(path, 999.0) == []  # A clock that was put back says nothing about its age.
+    assert fresh_servers(path, 1000.0 + FRESH_S, FRESH_S) == [(ONE, True), (OTHER, False)]
+    assert fresh_servers(path, 1001.0 + FRESH_S, FRESH_S) == []
+    assert fresh_servers(path, 999.0, FRESH_S) == []  # A clock that was put back says nothing about its age.
 
 
 def test_new_process_is_told_of_those_that_are_up_and_of_all_when_none_is(tmp_path: Path) -> None:
     path, table = tmp_path / "table.json", filled()
     table.note_checks({OTHER}, {ONE}, 1.0)
     save_table(path, table, 1.0)
-    assert fresh_servers(path, 1.0) == [(OTHER, False)]
+    assert fresh_servers(path, 1.0, FRESH_S) == [(OTHER, False)]
     table.note_checks(set(), {ONE, OTHER}, 2.0)
     save_table(path, table, 2.0)
-    assert fresh_servers(path, 2.0) == [(ONE, True), (OTHER, False)]
+    assert fresh_servers(path, 2.0, FRESH_S) == [(ONE, True), (OTHER, False)]
 
 
 def test_table_of_the_version_before_is_read(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     path.write_text('{"saved_at": 1.0, "servers": [["127.0.0.1:30000", true, 1.0]]}')
-    assert fresh_servers(path, 1.0) == [(ONE, True)]
+    assert fresh_servers(path, 1.0, FRESH_S) == [(ONE, True)]
 
 
 def test_table_is_written_in_one_step_and_for_this_user_only(tmp_path: Path) -> None:
