@@ -4,6 +4,7 @@ Nothing here joins the Ray cluster. What the tests know comes over HTTP, from th
 """
 
 import asyncio
+import fcntl
 import json
 import os
 import re
@@ -13,11 +14,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from typing import Any, TypeVar
 
 import httpx2
@@ -25,12 +26,14 @@ import psutil
 import yaml
 
 from deployments.state.config import StateConfig, resolve_state
-from deployments.state.database.connection import connect
+from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import ApiKey, NewKey
 from deployments.state.usage.store import UsageStore
 from tests.ports import free_block, free_port, free_row
 from tests.starts import started
+from tests.states import GONE, Deployments, States
+from tests.waiting import MAX_PAUSE_S, pauses
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
@@ -70,21 +73,23 @@ class Replica:
     state: str
 
 
-def staying(replicas: Iterable[Replica]) -> set[str]:
-    """Return the ids of the replicas that were not told to leave.
-
-    Whoever waits for one to leave asks who stays: on a busy machine it may come to its end between two looks.
-    """
-    return {replica.replica_id for replica in replicas if replica.state != "STOPPING"}
-
-
-def eventually(look: Callable[[], T | None], timeout_s: float, what: str, every_s: float = 0.25) -> T:
+def eventually(look: Callable[[], T | None], timeout_s: float, what: str, max_pause_s: float = MAX_PAUSE_S) -> T:
     """Return the first thing that is true of what `look` returns; fails when there is none in time."""
     deadline = time.monotonic() + timeout_s
-    while not (found := look()):
+    for pause_s in pauses():
+        if found := look():
+            return found
         assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
-        time.sleep(every_s)
-    return found
+        time.sleep(min(pause_s, max_pause_s))
+    raise AssertionError
+
+
+@contextmanager
+def one_start_at_a_time() -> Iterator[None]:
+    """Wait until no other start goes on on this machine: Ray gives its agents 15 s, which two at once may not keep."""
+    with (Path(gettempdir()) / "manta-test-start.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 class Service:
@@ -120,12 +125,21 @@ class Service:
         }
         self._mark = ""
         self._process: subprocess.Popen[bytes] | None = None
-        self._dashboard: str | None = None
+        self._is_marked: dict[psutil.Process, bool] = {}
+        self._dashboard: httpx2.Client | None = None
+        self._states = States(self._look)
 
     def start(self) -> None:
         """Start the service and wait until it says that it is ready."""
+        with one_start_at_a_time():
+            self._start()
+        self._dashboard = self._open_dashboard()
+        self._states = States(self._look)
+        self._states.start()
+
+    def _start(self) -> None:
+        self._is_marked = {}
         self._mark = f"{_MARK}={secrets.token_hex(8)}"
-        self._dashboard = None
         started("services")
         started("engines", self._num_engines())
         name, _, value = self._mark.partition("=")
@@ -143,12 +157,13 @@ class Service:
         while "Ctrl-C stops it." not in self.output_path.read_text():
             assert self._process.poll() is None, self.told()
             assert time.monotonic() < deadline, self.told()
-            time.sleep(0.25)
+            time.sleep(MAX_PAUSE_S)
 
     def stop(self) -> None:
         """Stop the service; asserts that it goes in peace and that none of its processes is left."""
         process = self._process
         assert process is not None
+        self._look_no_more()
         before = self.processes()
         process.send_signal(signal.SIGINT)
         try:
@@ -160,13 +175,19 @@ class Service:
         assert left == {}
 
     def failed_to_close(self) -> list[str]:
-        """Return the names of the logs of replicas that raised an error when they were stopped."""
-        logs = sorted(self.ray_dir.rglob("serve/replica_*.log"))
+        """Return the logs of replicas that raised an error when they were stopped, since the last start."""
+        logs = sorted((self.ray_dir / "session_latest").resolve().rglob("serve/replica_*.log"))
         assert logs
         return [path.name for path in logs if "Exception during graceful shutdown" in path.read_text()]
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was started and runs no more."""
+        return self._process is not None and self._process.poll() is not None
+
     def kill(self) -> None:
         """End whatever is left, without ceremony."""
+        self._look_no_more()
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -174,7 +195,13 @@ class Service:
             for process in left:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
-            time.sleep(0.1)
+            psutil.wait_procs(left, 10)
+
+    def _look_no_more(self) -> None:
+        if self._dashboard is not None:
+            self._states.stop()
+            self._dashboard.close()
+            self._dashboard = None
 
     def remove(self) -> None:
         """Remove the folder and all that the service wrote into it."""
@@ -205,17 +232,17 @@ class Service:
     async def with_keys(self, work: Callable[[KeyStore], Any]) -> Any:
         """Return what `work` returns on the service's keys."""
         state = self._state()
-        database = await connect(state.database_url)
-        try:
-            return await work(KeyStore(database, state.pepper, state.config.tiers))
-        finally:
-            await database.close()
+        return await self.with_database(lambda database: work(KeyStore(database, state.pepper, state.config.tiers)))
 
     async def with_usage(self, work: Callable[[UsageStore], Any]) -> Any:
         """Return what `work` returns on the service's request log and usage rows."""
+        return await self.with_database(lambda database: work(UsageStore(database)))
+
+    async def with_database(self, work: Callable[[Database], Any]) -> Any:
+        """Return what `work` returns on the service's database."""
         database = await connect(self._state().database_url)
         try:
-            return await work(UsageStore(database))
+            return await work(database)
         finally:
             await database.close()
 
@@ -238,25 +265,28 @@ class Service:
 
     # What runs, from Serve and from the process table.
 
-    def deployments(self) -> dict[str, Any]:
+    def deployments(self) -> Deployments:
         """Return Serve's word on every deployment."""
-        application = self._ask("GET").json()["applications"]["manta"]
-        found: dict[str, Any] = application["deployments"]
-        return found
+        return self._states.now()
 
     def deploy(self, config: dict[str, Any]) -> None:
         """Have Serve move to another configuration, as `serve deploy` does."""
         answer = self._ask("PUT", config)
         assert answer.status_code == 200, answer.text
 
+    def _look(self) -> Deployments:
+        found: Deployments = self._ask("GET").json()["applications"]["manta"]["deployments"]
+        return found
+
     def _ask(self, method: str, body: Any = None) -> httpx2.Response:
-        if self._dashboard is None:
-            found = _DASHBOARD.search((self.state_dir / "logs" / "serve.log").read_text(errors="replace"))
-            assert found is not None
-            self._dashboard = found[1]
-        url = f"{self._dashboard}/api/serve/applications/"
+        assert self._dashboard is not None
+        return self._dashboard.request(method, "/api/serve/applications/", json=body)
+
+    def _open_dashboard(self) -> httpx2.Client:
+        found = _DASHBOARD.search((self.state_dir / "logs" / "serve.log").read_text(errors="replace"))
+        assert found is not None
         headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx2.request(method, url, json=body, headers=headers, timeout=30)
+        return httpx2.Client(base_url=found[1], headers=headers, timeout=30)
 
     def replicas(self, name: str) -> list[Replica]:
         """Return the replicas of a model, of "batch:MODEL", a tool or the "ingress"; also those that come or go."""
@@ -267,6 +297,18 @@ class Service:
     def running(self, name: str) -> list[Replica]:
         """Return the replicas that serve."""
         return [replica for replica in self.replicas(name) if replica.state == "RUNNING"]
+
+    def arrived(self, name: str) -> set[str]:
+        """Return the ids of the replicas that have served since the service started, also of those that left."""
+        return self._states.seen(deployment_of(name), "RUNNING")
+
+    def leaving(self, name: str) -> set[str]:
+        """Return the ids of the replicas that have begun to leave since the service started, also of those gone."""
+        return self._states.seen(deployment_of(name), "STOPPING", GONE)
+
+    def gone(self, name: str) -> set[str]:
+        """Return the ids of the replicas that have left since the service started."""
+        return self._states.seen(deployment_of(name), GONE)
 
     def engine_of(self, replica: Replica) -> psutil.Process:
         """Return the process in which a replica's engine generates."""
@@ -300,14 +342,17 @@ class Service:
         return urls
 
     def _marked(self) -> list[psutil.Process]:
+        """Return the living processes that carry the mark; the environment of each process is read once."""
         name, _, value = self._mark.partition("=")
         found = []
         for process in psutil.process_iter():
             try:
-                if process.environ().get(name) == value and is_living(process):
-                    found.append(process)
+                if process not in self._is_marked and (environment := process.environ()):
+                    self._is_marked[process] = environment.get(name) == value
             except (psutil.Error, OSError):
                 continue
+            if self._is_marked.get(process) and is_living(process):
+                found.append(process)
         return found
 
 
@@ -349,12 +394,13 @@ def read_config(name: str) -> dict[str, Any]:
 
 @contextmanager
 def running_service(config: dict[str, Any], environment: dict[str, str] | None = None) -> Iterator[Service]:
-    """Run a service as long as the context lasts, and stop it; whatever happens, nothing of it is left."""
+    """Run a service, and stop it at the end unless the test has; whatever happens, nothing of it is left."""
     service = Service(config, environment)
     try:
         service.start()
         yield service
-        service.stop()
+        if not service.has_ended:
+            service.stop()
     finally:
         service.kill()
         service.remove()
