@@ -37,6 +37,7 @@ PROGRAMS = {
     ".venv/bin/python",
     ".venv/bin/ray",
     ".venv/bin/serve",
+    ".ci/nightly",
     ".ci/run",
 }
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
