@@ -181,7 +181,7 @@ USUAL: Final = Patience()
 
 
 @cache
-def waits() -> dict[str, Wait]:
-    """Return what each time of `Patience` is for, by its name."""
-    hints = get_type_hints(Patience, include_extras=True)
+def waits(timings: type = Patience) -> dict[str, Wait]:
+    """Return what each time of `Patience`, or of another class like it, is for, by its name."""
+    hints = get_type_hints(timings, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items()}

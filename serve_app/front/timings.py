@@ -7,14 +7,7 @@ clients and replicas (`rendering`), and what the operator sets (`FrontSettings`)
 from dataclasses import dataclass
 from typing import Annotated
 
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """What one time is for, and the page of the documentation that promises it."""
-
-    meaning: str
-    promised: str = ""
-
+from deployments.patience import Wait
 
 _PAGE = "operate/front.md"
 
@@ -26,67 +19,65 @@ class FrontTimings:
     # The supervisor.
     poll_s: Annotated[
         float,
-        Timing(
+        Wait(
             "Between two looks of the supervisor for processes that have ended. The agent rests at least as long.",
             _PAGE,
         ),
     ] = 0.05
     watch_s: Annotated[
         float,
-        Timing(
+        Wait(
             "Between two questions to a HAProxy process whether it answers, and between two starts of a process that "
             "keeps ending. A new ingress replica looks as often for its own port."
         ),
     ] = 1.0
-    runtime_s: Annotated[float, Timing("A HAProxy process, to answer on its runtime socket.")] = 1.0
+    runtime_s: Annotated[float, Wait("A HAProxy process, to answer on its runtime socket.")] = 1.0
 
     # The agent.
     round_s: Annotated[
         float,
-        Timing(
-            "From the beginning of a round of the agent to that of the next. A new certificate waits for it.", _PAGE
-        ),
+        Wait("From the beginning of a round of the agent to that of the next. A new certificate waits for it.", _PAGE),
     ] = 0.5
     hear_s: Annotated[
         float,
-        Timing(
+        Wait(
             "A round, for the answers to its questions. What is slower is heard in a later one: a silent node must not "
             "hold up what is done about it."
         ),
     ] = 0.25
-    ask_s: Annotated[float, Timing("Between two questions to an ingress replica, how it stands.")] = 2.0
+    ask_s: Annotated[float, Wait("Between two questions to an ingress replica, how it stands.")] = 2.0
     ask_others_s: Annotated[
         float,
-        Timing(
+        Wait(
             "Between two questions to what has not proved to be an ingress replica of the service, and between two "
             "look-ups of another region's address."
         ),
     ] = 10.0
-    answer_s: Annotated[float, Timing("A replica, another front or Ray's dashboard, to answer a question.")] = 2.0
+    answer_s: Annotated[float, Wait("A replica, another front or Ray's dashboard, to answer a question.")] = 2.0
     lists_s: Annotated[
-        float, Timing("Between two questions to Ray's dashboard and other fronts, which replicas there are.")
+        float, Wait("Between two questions to Ray's dashboard and other fronts, which replicas there are.")
     ] = 3.0
     save_s: Annotated[
         float,
-        Timing(
+        Wait(
             "Until what has not changed is written down again: the table, the standing of the region, and a replica's "
             "entry in the register."
         ),
     ] = 5.0
     fresh_s: Annotated[
         float,
-        Timing(
+        Wait(
             "What was saved is believed for so long; older addresses are only asked. An address on a list is asked for "
             "as long.",
             _PAGE,
         ),
     ] = 60.0
-    forget_s: Annotated[float, Timing("Until a replica for which nothing speaks any more leaves the table.", _PAGE)] = (
+    forget_s: Annotated[float, Wait("Until a replica for which nothing speaks any more leaves the table.", _PAGE)] = (
         30.0
     )
     silent_s: Annotated[
         float,
-        Timing(
+        Wait(
             "Until the streams of a replica end after two checks that nobody on its node answered: about 4.5 seconds "
             "in all. Longer than the keepalive of its connections: by then HAProxy has repeated elsewhere what had no "
             "answer, which this would end.",
@@ -95,7 +86,7 @@ class FrontTimings:
     ] = 3.0
     spare_s: Annotated[
         float,
-        Timing(
+        Wait(
             "A replica whose node was cut off is spared for so long. Ray may have given the node up meanwhile, and "
             "ends it then.",
             _PAGE,
@@ -103,11 +94,11 @@ class FrontTimings:
     ] = 10.0
 
     # HAProxy.
-    check_s: Annotated[float, Timing("Between two health checks of a replica.", _PAGE)] = 0.5
-    check_region_s: Annotated[float, Timing("Between two health checks of another region's front.")] = 1.0
+    check_s: Annotated[float, Wait("Between two health checks of a replica.", _PAGE)] = 0.5
+    check_region_s: Annotated[float, Wait("Between two health checks of another region's front.")] = 1.0
     patience_s: Annotated[
         float,
-        Timing(
+        Wait(
             "Since the last replica was there, requests wait for the next one: longer than a node takes to start its "
             "Ray and its replicas anew, and less than the minute after which load balancers commonly give up.",
             _PAGE,
@@ -115,14 +106,14 @@ class FrontTimings:
     ] = 50.0
 
     # The region.
-    leave_after_s: Annotated[float, Timing("Without a replica that is ready, until the region is left.", _PAGE)] = 5.0
+    leave_after_s: Annotated[float, Wait("Without a replica that is ready, until the region is left.", _PAGE)] = 5.0
     return_after_s: Annotated[
-        float, Timing("With a replica that is ready all the time, until a region that was left serves again.", _PAGE)
+        float, Wait("With a replica that is ready all the time, until a region that was left serves again.", _PAGE)
     ] = 15.0
 
     # An ingress replica.
     renew_s: Annotated[
-        float, Timing("Between two looks of an ingress replica at the files of its certificate.", _PAGE)
+        float, Wait("Between two looks of an ingress replica at the files of its certificate.", _PAGE)
     ] = 2.0
 
 

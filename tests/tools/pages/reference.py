@@ -17,6 +17,7 @@ from deployments.patience import USUAL, waits
 from deployments.state.usage.record import RequestRecord
 from serve_app.asgi import ROUTES
 from serve_app.errors import api
+from serve_app.front.timings import FrontTimings
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from serve_app.telemetry.series import COPIES_LAG, COPIES_OWED, MOVED, PART_UP
 from tests.tools.pages.codes import ANSWER, find_codes
@@ -86,6 +87,14 @@ else, for the reason in the last column.
 | name | seconds | what it is for | promised | why it is fixed |
 |---|---|---|---|---|
 {rows}
+
+## The front
+
+The front's processes are outside of Ray and have times of their own, which `patience` leaves as they are.
+
+| name | seconds | what it is for | promised |
+|---|---|---|---|
+{front}
 
 Windows and leases, on which exactness rests, are not among them: see [Limits](../explain/limits.md).
 """
@@ -165,12 +174,16 @@ def _metrics() -> str:
 
 
 def _timings() -> str:
-    rows = []
+    rows, front = [], []
     for name, wait in waits().items():
-        page = wait.promised
-        link = f"[{Path(page).stem.capitalize()}](../{page})" if page else ""
-        rows.append(f"| `{name}` | {getattr(USUAL, name):g} | {wait.meaning} | {link} | {wait.fixed} |")
-    return _TIMINGS.format(rows="\n".join(rows))
+        rows.append(f"| `{name}` | {getattr(USUAL, name):g} | {wait.meaning} | {_link(wait.promised)} | {wait.fixed} |")
+    for name, wait in waits(FrontTimings).items():
+        front.append(f"| `{name}` | {getattr(FrontTimings(), name):g} | {wait.meaning} | {_link(wait.promised)} |")
+    return _TIMINGS.format(rows="\n".join(rows), front="\n".join(front))
+
+
+def _link(page: str) -> str:
+    return f"[{Path(page).stem.capitalize()}](../{page})" if page else ""
 
 
 def _record() -> RequestRecord:
