@@ -22,7 +22,7 @@ _UV = Path(sys.executable).with_name("uv")
 def python() -> Path:
     """The interpreter of an environment that has the clients."""
     if not _install():
-        needs.missing("uv could not install the Python clients")
+        needs.uninstalled("uv could not install the Python clients")
     return _PYTHON
 
 

@@ -43,6 +43,6 @@ async def test_node_client_works_unmodified(world, node):
     world.chat.script = scripts()
     async with serve(world.app()) as address:
         keys = {"API_KEY": SECRET, "LIMITED_KEY": LIMITED, "MODEL": MODEL, "EMBEDDING_MODEL": EMBEDDING_MODEL}
-        await run_tests(node, "client.test.js", BASE_URL=address + "/v1", **keys)
+        await run_tests(node, "client.test.js", 14, BASE_URL=address + "/v1", **keys)
         hung = [stream for stream in world.chat.streams if b"hang" in stream.request.body]
         await eventually(lambda: hung[0].is_aborted)

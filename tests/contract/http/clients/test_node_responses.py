@@ -36,4 +36,4 @@ def script(request):
 async def test_node_clients_work_unmodified(world, node):
     world.chat.script = script
     async with serve(world.app()) as address:
-        await run_tests(node, "responses.test.js", API_KEY=SECRET, MODEL=MODEL, BASE_URL=address + "/v1")
+        await run_tests(node, "responses.test.js", 15, API_KEY=SECRET, MODEL=MODEL, BASE_URL=address + "/v1")

@@ -49,4 +49,4 @@ async def test_node_clients_read_what_the_services_tools_do(world, node, interpr
     world.chat.script = script_of(page)
     async with serve(world.app()) as address:
         keys = {"API_KEY": SECRET, "MODEL": MODEL, "STORE": store.id, "MCP_URL": mcp_server.url, "PAGE": page}
-        await run_tests(node, "tools.test.js", BASE_URL=address + "/v1", **keys)
+        await run_tests(node, "tools.test.js", 12, BASE_URL=address + "/v1", **keys)

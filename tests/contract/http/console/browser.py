@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests import needs
 
 AXE = "axe-core@4.14.1"
 CHROMIUM = shutil.which("chromium")
@@ -69,9 +69,9 @@ class Browsing:
 
 @asynccontextmanager
 async def browse(address: str, **options: Any) -> AsyncIterator[Browsing]:
-    """Open a page of a new browser; skips the test where there is none."""
+    """Open a page of a new browser."""
     if CHROMIUM is None:
-        pytest.skip("Chromium is not installed: apt-get install chromium fonts-dejavu-core.")
+        needs.uninstalled("Chromium is not installed (on Debian: apt-get install chromium fonts-dejavu-core)")
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:
@@ -86,11 +86,10 @@ async def browse(address: str, **options: Any) -> AsyncIterator[Browsing]:
 
 
 def fetch_axe(folder: Path) -> str:
-    """Return the source of axe-core, installed by npm; skips the test where it cannot be."""
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed.")
+    """Return the source of axe-core, installed by npm."""
+    _, npm = needs.node()
     command = [
-        "npm",
+        npm,
         "install",
         "--ignore-scripts",
         "--no-audit",
@@ -101,5 +100,5 @@ def fetch_axe(folder: Path) -> str:
         AXE,
     ]
     if subprocess.run(command, check=False, capture_output=True, timeout=120).returncode:
-        pytest.skip(f"npm cannot install {AXE}.")
+        needs.uninstalled(f"npm could not install {AXE}")
     return (folder / "node_modules/axe-core/axe.min.js").read_text()
