@@ -14,13 +14,16 @@ from tests.waiting import eventually
 class Failing(Watch):
     """Fails twice with a message that nobody may read, then looks until it is closed."""
 
-    num_begun = 0
+    num_begun, has_ended = 0, False
 
     async def _keep(self) -> None:
         self.num_begun += 1
         if self.num_begun <= 2:
             raise ValueError("a prompt")
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.has_ended = True
 
 
 @pytest.fixture
@@ -36,6 +39,7 @@ async def test_watch_begins_again_after_an_unexpected_error(told: list[str]) -> 
     watch.watch()
     await eventually(lambda: watch.num_begun == 3)
     await watch.close()
+    assert watch.has_ended
     assert len(told) == 1
     assert told[0].startswith("Failing failed and begins again: ValueError at test_waiting.py:")
     assert "a prompt" not in told[0]
@@ -61,4 +65,6 @@ async def test_error_within_a_group_is_named_itself_and_work_that_is_done_does_n
 
 
 async def test_watch_that_has_not_begun_can_be_closed() -> None:
-    await Failing().close()
+    watch = Failing()
+    await watch.close()
+    assert watch.num_begun == 0

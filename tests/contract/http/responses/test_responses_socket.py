@@ -111,34 +111,36 @@ async def test_what_was_made_ready_is_stored_like_any_other_response(world, sock
 
 
 @pytest.mark.parametrize(
-    ("message", "code", "param"),
+    ("message", "status", "code", "param"),
     [
-        ("{", None, None),
-        ('{"type":"response.steer"}', "invalid_value", "type"),
-        (json.dumps({"type": "response.create", "model": MODEL}), "missing_required_parameter", "input"),
-        (json.dumps({"type": "response.create", "model": "none", "input": "x"}), "model_not_found", "model"),
+        ("{", 400, None, None),
+        ('{"type":"response.steer"}', 400, "invalid_value", "type"),
+        (json.dumps({"type": "response.create", "model": MODEL}), 400, "missing_required_parameter", "input"),
+        (json.dumps({"type": "response.create", "model": "none", "input": "x"}), 404, "model_not_found", "model"),
         (
             json.dumps({"type": "response.create", "model": MODEL, "input": "x", "background": True}),
+            400,
             "unsupported_value",
             "background",
         ),
         (
             json.dumps({"type": "response.create", "model": MODEL, "input": "x", "generate": "no"}),
+            400,
             "invalid_type",
             "generate",
         ),
         (
             json.dumps({"type": "response.create", "model": MODEL, "input": "x", "previous_response_id": "resp_none"}),
+            400,
             "previous_response_not_found",
             "previous_response_id",
         ),
     ],
 )
-async def test_errors_are_events_and_the_connection_stays(world, socket, message, code, param):
+async def test_errors_are_events_and_the_connection_stays(world, socket, message, status, code, param):
     await socket.connection.send(message)
     (error,) = await socket.events()
-    assert error["type"] == "error"
-    assert error["status"] in (400, 404)
+    assert (error["type"], error["status"]) == ("error", status)
     assert (error["error"]["code"], error["error"]["param"]) == (code, param)
     assert (error["code"], error["param"]) == (code, param)
     fold(await socket.turn(input="x"))
