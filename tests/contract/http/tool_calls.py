@@ -1,12 +1,18 @@
 """A tool of the service that does what a script says, and a model that calls it."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx2
+
 from deployments.models.contract.engine import Usage
 from serve_app.operations.responses.tools.contract import ToolAnswer
+from tests.contract.http.answers import MODEL, SECRET
+from tests.contract.http.conftest import serve
 from tests.contract.http.response_calls import calling
+from tests.waiting import eventually
 
 
 @dataclass
@@ -69,3 +75,15 @@ SEARCHING = {"type": "code_interpreter", "container": {"type": "auto"}}
 
 
 SEARCH = calling(("call_1", "web_search", '{"q":"a"}'), words=("Let me look.",))
+
+
+async def leave(world, tool: dict[str, Any], has_begun: Callable[[], object], has_ended: Callable[[], object]) -> None:
+    """Ask for a stream with a tool, leave once its call has begun, and wait until it has ended."""
+    async with serve(world.app()) as address:
+        async with httpx2.AsyncClient(headers={"authorization": f"Bearer {SECRET}"}, timeout=60) as http:
+            body = {"model": MODEL, "input": "x", "stream": True, "tools": [tool]}
+            asked = asyncio.create_task(http.post(address + "/v1/responses", json=body))
+            await eventually(has_begun)
+            asked.cancel()
+            await asyncio.wait([asked])
+        await eventually(has_ended)

@@ -1,17 +1,17 @@
 """The code interpreter within responses: a scripted model, the real client, real sandboxes."""
 
-import asyncio
 import base64
 
 import openai
 import orjson
 import pytest
 
-from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
+from tests.contract.http.answers import MODEL, USAGE, pieces, said
+from tests.contract.http.background_calls import ended
 from tests.contract.http.batch_calls import run_responses
 from tests.contract.http.code_interpreter_calls import OUTPUTS, TOOL, calls_of, respond, runs, stream
-from tests.contract.http.conftest import serve
 from tests.contract.http.response_calls import WEATHER, calling, messages, script
+from tests.contract.http.tool_calls import leave
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 from tests.waiting import eventually
@@ -233,12 +233,6 @@ async def test_no_container_to_be_had_fails_the_call_only(world, interpreter):
     assert final["status"] == "completed"
 
 
-async def test_calls_are_bounded_in_number(world, interpreter):
-    script(world, runs("1"))  # For ever.
-    final = await respond(world, max_tool_calls=2)
-    assert len(calls_of(final)) == 2
-
-
 async def test_several_calls_at_once_run_one_after_the_other(world, interpreter):
     script(world, runs("x = 1", "x + 1"), said("Two."))
     final = await respond(world, include=OUTPUTS)
@@ -256,34 +250,26 @@ async def test_beside_a_function_of_the_client(world, interpreter):
 
 
 async def test_a_client_that_leaves_interrupts_the_code(world, interpreter):
-    import httpx2
-
     script(world, runs("while True: pass"))
-    holder = interpreter.replicas[0].holder
-    async with serve(world.app()) as address:
-        async with httpx2.AsyncClient(headers={"authorization": f"Bearer {SECRET}"}, timeout=60) as http:
-            body = {"model": MODEL, "input": "x", "stream": True, "tools": [TOOL]}
-            asked = asyncio.create_task(http.post(address + "/v1/responses", json=body))
-            await eventually(lambda: any(held.num_running for held in holder._held.values()), 30)
-            asked.cancel()
-            await asyncio.wait([asked])
-        await eventually(lambda: not any(held.num_running for held in holder._held.values()), 30)
+    await leave(world, TOOL, lambda: num_running(interpreter), lambda: not num_running(interpreter))
+
+
+def num_running(interpreter) -> int:
+    """Return how many of the sandboxes run code right now."""
+    return sum(held.num_running for held in interpreter.replicas[0].holder._held.values())
 
 
 async def test_in_the_background_it_runs_and_can_be_cancelled(world, interpreter):
     script(world, runs("6 * 7"), said("42."), runs("while True: pass"))
     responses = world.client().responses
     begun = await responses.create(model=MODEL, input="x", background=True, tools=[TOOL])
-    async with asyncio.timeout(60):
-        while (done := await responses.retrieve(begun.id)).status != "completed":  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    done = await ended(responses, begun.id)
     assert [item.type for item in done.output] == ["code_interpreter_call", "message"]
     begun = await responses.create(model=MODEL, input="x", background=True, tools=[TOOL])
-    holder = interpreter.replicas[0].holder
-    await eventually(lambda: any(held.num_running for held in holder._held.values()), 30)
-    cancelled = await responses.cancel(begun.id)
-    assert cancelled.status in ("cancelled", "in_progress")
-    await eventually(lambda: not any(held.num_running for held in holder._held.values()), 30)
+    await eventually(lambda: num_running(interpreter))
+    await responses.cancel(begun.id)
+    assert (await ended(responses, begun.id)).status == "cancelled"
+    await eventually(lambda: not num_running(interpreter))
 
 
 async def test_a_strict_key_leaves_no_container_behind(world, interpreter):

@@ -8,6 +8,7 @@ import pytest
 
 from deployments.models.contract.errors import EngineDied
 from tests.contract.http.answers import MODEL, USAGE, pieces, said
+from tests.contract.http.background_calls import ended
 from tests.contract.http.batch_calls import run_responses
 from tests.contract.http.file_search_calls import (
     NOTES,
@@ -161,9 +162,7 @@ async def test_in_the_background_and_forced_and_beside_a_function(world, store):
     begun = await responses.create(
         model=MODEL, input="x", background=True, tools=tools, tool_choice={"type": "file_search"}, max_tool_calls=1
     )
-    async with asyncio.timeout(60):
-        while (done := await responses.retrieve(begun.id)).status != "completed":  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    done = await ended(responses, begun.id)
     assert [item.type for item in done.output] == ["file_search_call", "message"]
     forced = orjson.loads(world.chat.requests[0].body)["tool_choice"]
     assert forced["function"]["name"] == "file_search"

@@ -11,13 +11,12 @@ from deployments.tools.config import McpConfig, OutboundConfig
 from deployments.tools.mcp.client import McpServers, McpSession
 from serve_app.operations.mcp.tool import RemoteMcp
 from serve_app.operations.responses.tools.contract import ToolBounds
-from tests.contract.http.answers import MODEL, SECRET, said
-from tests.contract.http.conftest import serve
+from tests.contract.http.answers import MODEL, said
 from tests.contract.http.mcp_calls import NAILS, ORDER, ORDERING, PRINT, STOCK, offered, refused, respond, stream, tool
 from tests.contract.http.response_calls import WEATHER, calling, calls, messages, of_type, script
+from tests.contract.http.tool_calls import leave
 from tests.twins.engine import Script
 from tests.twins.legal import fold
-from tests.waiting import eventually
 
 
 async def test_what_goes_wrong_in_a_call_is_told_to_the_model(world, mcp_server):
@@ -154,18 +153,9 @@ async def test_it_is_off_unless_switched_on_and_keys_need_the_scope(world, mcp_s
 
 
 async def test_a_client_that_leaves_ends_the_call(world, mcp_server):
-    import httpx2
-
     mcp_server.hold = asyncio.Event()
     script(world, ORDERING)
-    async with serve(world.app()) as address:
-        async with httpx2.AsyncClient(headers={"authorization": f"Bearer {SECRET}"}, timeout=60) as http:
-            body = {"model": MODEL, "input": "x", "stream": True, "tools": [tool(mcp_server)]}
-            asked = asyncio.create_task(http.post(address + "/v1/responses", json=body))
-            await eventually(lambda: mcp_server.calls)
-            asked.cancel()
-            await asyncio.wait([asked])
-        await eventually(lambda: mcp_server.num_interrupted)
+    await leave(world, tool(mcp_server), lambda: mcp_server.calls, lambda: mcp_server.num_interrupted)
 
 
 async def test_a_call_that_takes_too_long_is_ended(world, mcp_server):

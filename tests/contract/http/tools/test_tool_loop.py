@@ -8,11 +8,10 @@ import pytest
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.events import Finished, TextDelta
 from serve_app.operations.responses.tools.contract import CALL_FAILED, CUT, NO_MORE_CALLS, TIME_IS_UP, ToolBounds
-from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
+from tests.contract.http.answers import MODEL, USAGE, pieces, said
 from tests.contract.http.batch_calls import run_responses
-from tests.contract.http.conftest import serve
 from tests.contract.http.response_calls import WEATHER, calling, messages, script
-from tests.contract.http.tool_calls import SEARCH, SEARCHING, ScriptedTool
+from tests.contract.http.tool_calls import SEARCH, SEARCHING, ScriptedTool, leave
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 from tests.waiting import eventually
@@ -134,19 +133,9 @@ async def test_functions_of_the_client_end_the_turn_also_beside_the_services(wor
 
 
 async def test_a_client_that_leaves_cancels_the_tool(world, tool):
-    import httpx2
-
     tool.hold = asyncio.Event()
     script(world, SEARCH)
-    async with serve(world.app()) as address:
-        headers = {"authorization": f"Bearer {SECRET}"}
-        async with httpx2.AsyncClient(headers=headers) as http:
-            body = {"model": MODEL, "input": "x", "stream": True, "tools": [SEARCHING]}
-            asked = asyncio.create_task(http.post(address + "/v1/responses", json=body))
-            await eventually(lambda: tool.asked)
-            asked.cancel()
-            await asyncio.wait([asked])
-        await eventually(lambda: tool.was_cancelled)
+    await leave(world, SEARCHING, lambda: tool.asked, lambda: tool.was_cancelled)
     assert world.stored.count() == 0
     assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 
-import httpx2
 import openai
 import orjson
 import pytest
@@ -12,10 +11,11 @@ from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, WebSearchTool
 from openai.types.responses.web_search_tool import Filters
 
 from serve_app.schemas.responses.built_in_tool import RESULTS_NOT_KEPT
-from tests.contract.http.answers import MODEL, SECRET, said
+from tests.contract.http.answers import MODEL, said
+from tests.contract.http.background_calls import ended
 from tests.contract.http.batch_calls import run_responses
-from tests.contract.http.conftest import serve
 from tests.contract.http.response_calls import WEATHER, calling, calls, messages, script
+from tests.contract.http.tool_calls import leave
 from tests.contract.http.web_search_calls import (
     DATA,
     LISBON,
@@ -201,40 +201,22 @@ async def test_in_the_background_it_runs_and_can_be_cancelled(world, web):
     script(world, searches(), said("Sunny."), searches())
     responses = world.client().responses
     begun = await responses.create(model=MODEL, input="x", background=True, tools=[TOOL])
-    async with asyncio.timeout(60):
-        while (done := await responses.retrieve(begun.id)).status != "completed":  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    done = await ended(responses, begun.id)
     assert [item.type for item in done.output] == ["web_search_call", "message"]
     web.hold = asyncio.Event()
     begun = await responses.create(model=MODEL, input="x", background=True, tools=[TOOL])
     await eventually(lambda: len(web.asked) == 2)
-    assert (await responses.cancel(begun.id)).status in ("cancelled", "in_progress")
-    async with asyncio.timeout(60):
-        while (await responses.retrieve(begun.id)).status != "cancelled":  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await responses.cancel(begun.id)
+    assert (await ended(responses, begun.id)).status == "cancelled"
     web.hold.set()
 
 
 async def test_a_client_that_leaves_stops_the_search(world, web):
     script(world, searches())
     web.hold = asyncio.Event()
-    async with serve(world.app()) as address:
-        async with httpx2.AsyncClient(headers={"authorization": f"Bearer {SECRET}"}, timeout=60) as http:
-            body = {"model": MODEL, "input": "x", "stream": True, "tools": [TOOL]}
-            asked = asyncio.create_task(http.post(address + "/v1/responses", json=body))
-            await eventually(lambda: web.asked)
-            asked.cancel()
-            await asyncio.wait([asked])
-        await eventually(lambda: world.log.records)
+    await leave(world, TOOL, lambda: web.asked, lambda: world.log.records)
     web.hold.set()
     assert len(world.chat.requests) == 1
-
-
-async def test_calls_are_bounded_in_number(world, web):
-    script(world, searches())  # For ever.
-    final = await respond(world, max_tool_calls=2)
-    assert len(calls_of(final)) == 2
-    assert len(web.asked) == 2
 
 
 async def test_several_calls_at_once(world, web):
