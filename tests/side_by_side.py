@@ -16,6 +16,8 @@ GROUPS = {
     "tests/contract/http/errors/test_state_away.py::test_a_request_to_a_database_that_hangs": "killed databases",
     "tests/contract/front/test_regions.py": "regions",  # Each file has its own fronts, started once.
     "tests/contract/front/test_requests.py": "requests",
+    "tests/contract/http/operator/test_pages.py": "pages",  # Forked from one process, as are the next.
+    "tests/contract/http/responses/test_repeated_responses.py": "killed replicas",
     "tests/contract/http/clients/test_node_": "node",  # npm installs into one folder.
 }
 """The group of the tests whose ids begin so: the first that fits. Its tests run in one process, one after the other;

@@ -1,9 +1,8 @@
-"""A replica that is killed once it has stored a response, before it answers: python -m THIS DATABASE_URL BODY."""
+"""A replica that is killed once it has stored a response, before it answers."""
 
 import asyncio
 import os
 import signal
-import sys
 from pathlib import Path
 
 import orjson
@@ -24,14 +23,15 @@ async def _save_and_die(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _main(database_url: str, body: bytes) -> None:
+def answer(database_url: str, body: bytes) -> None:
+    """Answer the request as far as it comes."""
+    asyncio.run(_answer(database_url, body))
+
+
+async def _answer(database_url: str, body: bytes) -> None:
     ResponseStore.save = _save_and_die  # type: ignore[method-assign]
     clock = TestClock()
     async with open_responses(database_url, Path(), clock) as stored:
         world = world_over(clock, stored)
         script(world, said("The ", "first ", "try."))
         await behind_a_front(world).post("/v1/responses", json=orjson.loads(body))
-
-
-if __name__ == "__main__":
-    asyncio.run(_main(sys.argv[1], sys.argv[2].encode()))

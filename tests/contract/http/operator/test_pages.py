@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.contract.http.code_interpreter_calls import runs
 from tests.contract.http.conftest import serve
 from tests.contract.http.file_search_calls import embed
 from tests.contract.http.file_search_calls import searches as searches_files
+from tests.contract.http.forks import Forks, forks_of
 from tests.contract.http.mcp_calls import NAILS
 from tests.contract.http.operator.test_usage import desk, keep
 from tests.contract.http.response_calls import calls, script
@@ -42,17 +44,21 @@ def one(name: str) -> str:
     return block.code
 
 
-async def run(code: str, address: str, directory: Path, **replaced: str) -> str:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Runs a program of a page."""
+    with forks_of(tmp_path_factory.mktemp("forks"), "openai.resources") as forks:
+        yield partial(printed_by, forks)
+
+
+async def printed_by(forks: Forks, code: str, address: str, directory: Path, **replaced: str) -> str:
     """Return what a program prints that talks to the service at an address."""
     values = {"http://127.0.0.1:8000": address, "sk-manta-...": SECRET, "manta/demo-chat": MODEL, **replaced}
     for old, new in values.items():
         code = code.replace(old, new)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, cwd=directory, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    printed, failure = await process.communicate()
-    assert process.returncode == 0, failure.decode()
-    return printed.decode()
+    ended = await forks.run(code, directory)
+    assert ended.status == 0, ended.errors
+    return ended.printed
 
 
 def test_every_program_is_run_here():
@@ -60,11 +66,11 @@ def test_every_program_is_run_here():
 
 
 @pytest.mark.parametrize("block", [*programs("stream"), *programs("snippet")], ids=str)
-async def test_the_programs_that_stream(live, tmp_path, block):
+async def test_the_programs_that_stream(run, live, tmp_path, block):
     assert await run(block.code, live, tmp_path) == "Hello there!"
 
 
-async def test_the_program_that_holds_a_conversation(live, world, tmp_path):
+async def test_the_program_that_holds_a_conversation(run, live, world, tmp_path):
     script(world, said("Hi."), said("A fine city."), said("25"), said("You live in Krakow."))
     printed = await run(one("conversation"), live, tmp_path)
     assert [line[31:] for line in printed.splitlines()] == ["Hi.", "A fine city.", "25", "You live in Krakow."]
@@ -73,63 +79,63 @@ async def test_the_program_that_holds_a_conversation(live, world, tmp_path):
     assert history[0] == "Hello! My name is Ottilie."
 
 
-async def test_the_program_that_brings_functions(live, world, tmp_path):
+async def test_the_program_that_brings_functions(run, live, world, tmp_path):
     asked = calls(("get_weather", {"city": "Tallinn"}), ("get_weather", {"city": "Kyoto"}))
     script(world, asked, said("Sunny in both."))
     printed = await run(one("functions"), live, tmp_path)
     assert printed.splitlines() == ["The model asks for Tallinn", "The model asks for Kyoto", "Sunny in both."]
 
 
-async def test_the_program_that_asks_for_usage(world, desk, live, tmp_path):
+async def test_the_program_that_asks_for_usage(run, world, desk, live, tmp_path):
     await world.client().chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "x"}])
     await keep(world, desk)
     (printed,) = (await run(one("usage"), live, tmp_path)).splitlines()
     assert printed.split()[1:] == [MODEL, "9", "3"]
 
 
-async def test_the_program_that_asks_for_json(live, world, tmp_path):
+async def test_the_program_that_asks_for_json(run, live, world, tmp_path):
     script(world, said('{"name": "Ottilie", "age": 31}'))
     assert await run(one("structured"), live, tmp_path) == "{'name': 'Ottilie', 'age': 31}\n"
 
 
-async def test_the_program_that_sends_options_of_vllm(live, world, tmp_path):
+async def test_the_program_that_sends_options_of_vllm(run, live, world, tmp_path):
     assert await run(one("options"), live, tmp_path) == "Hello there!\n"
     asked = json.loads(world.chat.requests[-1].body)
     assert (asked["top_k"], asked["repetition_penalty"]) == (20, 1.1)
 
 
-async def test_the_program_that_compares_texts(live, tmp_path):
+async def test_the_program_that_compares_texts(run, live, tmp_path):
     assert await run(one("embeddings"), live, tmp_path) == "1.0 1.0\n"
 
 
-async def test_the_program_that_ranks_documents(live, tmp_path):
+async def test_the_program_that_ranks_documents(run, live, tmp_path):
     assert (await run(one("rerank"), live, tmp_path)).splitlines() == [
         "1 0.25 A cat eats mice and fish.",
         "0 0.24 The budget was approved.",
     ]
 
 
-async def test_the_program_that_moderates(world, tmp_path):
+async def test_the_program_that_moderates(run, world, tmp_path):
     world.moderation = ModerationConfig(patterns={"illicit": ("(?i)pick (a|the) lock",)})
     async with serve(world.app()) as address:
         printed = await run(one("moderations"), address, tmp_path)
     assert printed == "True ['illicit']\nFalse []\n"
 
 
-async def test_the_program_that_shows_tokens(live, tmp_path):
+async def test_the_program_that_shows_tokens(run, live, tmp_path):
     count, strings, text = (await run(one("tokens"), live, tmp_path)).splitlines()
     assert (count, text) == ("16 of 4096", "What is a batch?")
     assert strings.startswith("['W', 'h', 'a', 't'")
 
 
-async def test_the_program_that_keeps_responses(live, world, tmp_path):
+async def test_the_program_that_keeps_responses(run, live, world, tmp_path):
     printed = await run(one("responses"), live, tmp_path)
     assert printed.startswith("Hello there!")
     assert printed.splitlines()[-1].endswith("response.completed")
 
 
 @pytest.mark.parametrize("is_valid", [True, False])
-async def test_the_program_that_runs_a_batch(batching, live, tmp_path, is_valid):
+async def test_the_program_that_runs_a_batch(run, batching, live, tmp_path, is_valid):
     (line,) = {block.code for block in blocks("json") if "custom_id" in block.code}
     line = line.replace("manta/demo-chat", MODEL)
     (tmp_path / "requests.jsonl").write_text(line if is_valid else line + "no JSON\n")
@@ -143,7 +149,7 @@ async def test_the_program_that_runs_a_batch(batching, live, tmp_path, is_valid)
         assert "line=2" in printed
 
 
-async def test_the_program_that_uploads_a_file_in_parts(file_store, live, tmp_path):
+async def test_the_program_that_uploads_a_file_in_parts(run, file_store, live, tmp_path):
     (tmp_path / "notes.txt").write_bytes(b"0123456789" * 250)
     status, file_id, num_bytes = (await run(one("upload"), live, tmp_path)).split()
     assert (status, num_bytes) == ("completed", "2500")
@@ -151,12 +157,12 @@ async def test_the_program_that_uploads_a_file_in_parts(file_store, live, tmp_pa
     assert b"".join([piece async for piece in file_store.read(file)]) == b"0123456789" * 250
 
 
-async def test_the_program_that_shows_a_tool(interpreter, live, world, tmp_path):
+async def test_the_program_that_shows_a_tool(run, interpreter, live, world, tmp_path):
     script(world, runs("123 * 457"), said("56211"))
     assert await run(one("first-tool"), live, tmp_path) == "56211\n"
 
 
-async def test_the_program_that_uses_the_code_interpreter(interpreter, live, world, tmp_path):
+async def test_the_program_that_uses_the_code_interpreter(run, interpreter, live, world, tmp_path):
     script(world, runs("123 * 457"), said("56211"))
     printed = await run(one("code-interpreter"), live, tmp_path)
     call, message, file = printed.splitlines()
@@ -165,7 +171,7 @@ async def test_the_program_that_uses_the_code_interpreter(interpreter, live, wor
     assert file == r"/mnt/data/table.csv b'a,b\n1,2\n'"
 
 
-async def test_the_program_that_searches_files(indexer, live, world, tmp_path):
+async def test_the_program_that_searches_files(run, indexer, live, world, tmp_path):
     world.embeddings.script = embed
     script(world, searches_files("batches"), said("A batch is a file."))
     (tmp_path / "README.md").write_text((ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
@@ -178,7 +184,7 @@ async def test_the_program_that_searches_files(indexer, live, world, tmp_path):
     assert printed.splitlines()[-1] == "[('file_search_call', ['batches']), ('message', None)]"
 
 
-async def test_the_program_that_searches_the_web(web, live, world, tmp_path):
+async def test_the_program_that_searches_the_web(run, web, live, world, tmp_path):
     link = f"[the weather]({web.url(LISBON)})"
     script(world, searches_web("lisbon"), said(f"Sunny, says {link}."))
     code = one("web-search").replace("ipma.pt", LISBON.host)
@@ -186,7 +192,7 @@ async def test_the_program_that_searches_the_web(web, live, world, tmp_path):
     assert printed.splitlines() == [f"Sunny, says {link}.", f"{LISBON.title} {web.url(LISBON)} {link}"]
 
 
-async def test_the_programs_that_use_a_remote_server(mcp_server, live, world, tmp_path):
+async def test_the_programs_that_use_a_remote_server(run, mcp_server, live, world, tmp_path):
     port = free_port()
     code = one("mcp-server").replace("8765", str(port))
     server = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stderr=asyncio.subprocess.DEVNULL)
@@ -207,7 +213,7 @@ def is_open(port: int) -> bool:
         return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
-async def test_the_program_that_asks_for_webhooks(world, tmp_path):
+async def test_the_program_that_asks_for_webhooks(run, world, tmp_path):
     world.webhooks = WebhookStore(world.stored.database, Vault(world.stored.database, b"m" * 32))
     world.webhook_sender = WebhookSender(AddressRules())
     async with serve(world.app()) as address:

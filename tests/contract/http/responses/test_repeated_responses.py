@@ -2,8 +2,7 @@
 
 import asyncio
 import signal
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,14 @@ from deployments.models.contract.engine import Usage
 from tests.contract.http.answers import MODEL, USAGE, said
 from tests.contract.http.background_calls import behind_a_front, held
 from tests.contract.http.conftest import World, world_over
+from tests.contract.http.forks import Forks, forks_of
 from tests.contract.http.response_calls import lines_of, script
 from tests.contract.http.stored import open_responses
-from tests.service import ROOT
 from tests.twins.gatekeeper import TestClock
 from tests.twins.legal import fold, split
 from tests.waiting import eventually
 
+REPLICA = "tests.contract.http.killed_replica"
 ASK = {"model": MODEL, "input": "Go on."}
 MORE = Usage(prompt_tokens=20, completion_tokens=7)
 
@@ -30,6 +30,13 @@ async def world(database_url) -> AsyncIterator[World]:
     """A service on each kind of database."""
     async with open_responses(database_url, Path(), clock := TestClock()) as stored:
         yield world_over(clock, stored)
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory) -> Iterator[Forks]:
+    """Runs what a replica runs."""
+    with forks_of(tmp_path_factory.mktemp("forks"), REPLICA) as forks:
+        yield forks
 
 
 async def talk_of(world: World, has_conversation: bool) -> dict[str, Any]:
@@ -54,13 +61,12 @@ def records_of(world: World) -> list[Any]:
     ("is_stream", "has_conversation"), [(False, False), (True, False), (False, True), (True, True)]
 )
 async def test_one_that_was_stored_before_its_replica_was_killed_is_answered_by_the_next(
-    world, database_url, is_stream, has_conversation
+    world, database_url, forks, is_stream, has_conversation
 ):
     talk = await talk_of(world, has_conversation)
     body = {**ASK, "stream": is_stream, **talk}
-    command = [sys.executable, "-m", "tests.contract.http.killed_replica", database_url, orjson.dumps(body).decode()]
-    killed = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
-    assert await killed.wait() == -signal.SIGKILL
+    killed = await forks.run(f"import {REPLICA} as replica; replica.answer({database_url!r}, {orjson.dumps(body)!r})")
+    assert killed.status == -signal.SIGKILL, killed.errors
     (stored,) = (await world.stored.turns()).values()
 
     answer = await behind_a_front(world).post("/v1/responses", json=body)
