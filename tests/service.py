@@ -42,7 +42,7 @@ CHAT, SMALL, LONG, EMBED = "manta/demo-chat", "manta/demo-small", "manta/demo-lo
 TRAINED = "manta/demo-trained"
 """The chat model of local.yaml, which makes sense; the others have random weights, and write until they must stop."""
 ADAPTERS = ("one", "two")
-"""Adapters of SMALL that everybody sees."""
+"""Adapters of CHAT that everybody sees."""
 CANARY = "Kanarienvogel-93f1"
 """Content that must be found nowhere: what requests say that are cut short, and that test_privacy looks for."""
 COLOUR = {
@@ -159,13 +159,13 @@ class Service:
             assert time.monotonic() < deadline, self.told()
             time.sleep(MAX_PAUSE_S)
 
-    def stop(self) -> None:
-        """Stop the service; asserts that it goes in peace and that none of its processes is left."""
+    def stop(self, by: signal.Signals = signal.SIGINT) -> None:
+        """Stop the service by a signal; asserts that it goes in peace and that none of its processes is left."""
         process = self._process
         assert process is not None
         self._look_no_more()
         before = self.processes()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(by)
         try:
             status = process.wait(STOP_S)
             left = {one.pid: describe(one) for one in [*before, *self._marked()] if is_living(one)}
@@ -393,14 +393,16 @@ def read_config(name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def running_service(config: dict[str, Any], environment: dict[str, str] | None = None) -> Iterator[Service]:
+def running_service(
+    config: dict[str, Any], environment: dict[str, str] | None = None, stopped_by: signal.Signals = signal.SIGINT
+) -> Iterator[Service]:
     """Run a service, and stop it at the end unless the test has; whatever happens, nothing of it is left."""
     service = Service(config, environment)
     try:
         service.start()
         yield service
         if not service.has_ended:
-            service.stop()
+            service.stop(stopped_by)
     finally:
         service.kill()
         service.remove()

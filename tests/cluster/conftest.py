@@ -1,5 +1,6 @@
 """One running service with vLLM's engines for nearly every test."""
 
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,54 +10,56 @@ from typing import Any
 import pytest
 import uvicorn
 
+from serve_app.front.asking import read_ray_token
 from tests.adapters import make_adapter
 from tests.clients import async_client, client, http, key
-from tests.service import ADAPTERS, EMBED, SMALL, TRAINED, Service, read_config, running_service
+from tests.service import ADAPTERS, TRAINED, Service, read_config, running_service
 from tests.twins.web import Web
 
 __all__ = ["async_client", "client", "http", "key"]
 
 QUICK = {"upscale_delay_s": 0.5, "downscale_delay_s": 5, "metrics_interval_s": 0.5, "look_back_period_s": 2}
+ENVIRONMENT = {
+    "RAY_AUTH_TOKEN": "",
+    "RAY_metrics_report_interval_ms": "1000",  # Ten seconds by default, for which test_metrics would wait.
+}
 
 
 def main_config(search_url: str, adapters: Path) -> dict[str, Any]:
-    """Return two_chat_models.yaml with tools and two more models, of which one sleeps until it is asked.
+    """Return local.yaml with two more models: one with random weights and adapters, and one that sleeps until asked.
 
-    The small model has adapters in a folder.
+    The trained model comes first, so that its name is in the lines that `manta serve` prints.
     """
-    config = read_config("two_chat_models.yaml")
+    config = read_config("local.yaml")
     args = config["applications"][0]["args"]
-    (long,) = read_config("long_context.yaml")["applications"][0]["args"]["models"]
-    trained = read_config("local.yaml")["applications"][0]["args"]["models"][0] | {"id": TRAINED, "aliases": []}
-    args["models"] += [long, trained]
-    (small,) = [model for model in args["models"] if model["id"] == SMALL]
-    small["adapters_from"] = str(adapters)
-    small["adapters"] = {**{name: {} for name in ADAPTERS}, "hidden": {"source": "org/none", "accounts": ["nobody"]}}
+    trained, embed = args["models"]
+    (chat, *_), (long,) = map(models_of, ("two_chat_models.yaml", "long_context.yaml"))
+    args["models"] = [trained, chat, embed, long]
     for model in args["models"]:
         model["placement_group_config"] = {"bundles": [{"CPU": 0.15}]}
         model["autoscaling_config"] = {"min_replicas": 1, "max_replicas": 1}
-        model["resume_wait_s"] = 180  # Two engines that start at once on two cores take minutes.
-    trained["autoscaling_config"] = {"min_replicas": 2, "max_replicas": 2}
+        model["resume_wait_s"] = 180  # An engine that starts on two busy cores takes a minute.
+    trained |= {"id": TRAINED, "aliases": []}
+    hidden = {"source": "org/none", "accounts": ["nobody"]}
+    chat |= {"adapters_from": str(adapters), "adapters": {**{name: {} for name in ADAPTERS}, "hidden": hidden}}
     long |= {
         "autoscaling_config": {"min_replicas": 0, "max_replicas": 1, "target_ongoing_requests": 8, **QUICK},
         "scale_to_zero_wait_s": 180,
     }
     args["moderation"] = {"guard_model": TRAINED, "guard_prompt": "Repeat: {text}"}
     args["ingress"] = {"autoscaling_config": {"min_replicas": 2, "max_replicas": 2}}
-    args["tools"] = {
+    args["tools"] |= {
         "outbound": {"allowed_networks": ["127.0.0.0/8"]},
-        "code_interpreter": {
-            "num_warm": 1,
-            "preload": [],
-            "max_containers": 16,
-            "max_containers_per_account": 16,
-            "autoscaling_config": {"min_replicas": 1, "max_replicas": 1},
-        },
         "mcp": {},
-        "file_search": {"embedding_model": EMBED},
         "web_search": {"provider": {"name": "searxng", "url": search_url}},
     }
     return config
+
+
+def models_of(name: str) -> list[dict[str, Any]]:
+    """Return the models of one of the shipped configurations."""
+    models: list[dict[str, Any]] = read_config(name)["applications"][0]["args"]["models"]
+    return models
 
 
 @pytest.fixture(scope="package")
@@ -75,11 +78,13 @@ def web() -> Iterator[Web]:
 
 @pytest.fixture(scope="package")
 def service(web: Web, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """The service that nearly every test uses."""
+    """The service that nearly every test uses, started as by somebody who has no token for Ray yet."""
     adapters = tmp_path_factory.mktemp("adapters")
     for seed, name in enumerate(ADAPTERS):
-        make_adapter(adapters / name, "small", seed)
-    with running_service(main_config(f"http://127.0.0.1:{web.port}", adapters)) as service:
+        make_adapter(adapters / name, "chat", seed)
+    config = main_config(f"http://127.0.0.1:{web.port}", adapters)
+    with running_service(config, ENVIRONMENT, stopped_by=signal.SIGTERM) as service:
+        service.token = read_ray_token({}) or ""
         yield service
 
 

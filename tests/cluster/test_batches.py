@@ -4,13 +4,13 @@ import pytest
 from openai import OpenAI
 
 from tests.serve.batch_calls import finish, line, output_of, submit
-from tests.service import CANARY, CHAT, EMBED, SMALL
+from tests.service import CANARY, CHAT, EMBED, TRAINED
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 
 def test_models_mix_and_failures_stand_in_their_place(client: OpenAI) -> None:
-    batch = finish(client, submit(client, [line(0), line(1, SMALL), line(2, "none"), line(3, temperature=9)]))
+    batch = finish(client, submit(client, [line(0), line(1, TRAINED), line(2, "none"), line(3, temperature=9)]))
     assert batch.status == "completed"
     assert [one["response"]["status_code"] for one in output_of(client, batch)] == [200, 200, 404, 400]
     assert batch.error_file_id is not None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from openai import BadRequestError, NotFoundError, OpenAI
 
-from tests.service import CHAT, COLOUR, EMBED, SMALL, Service
+from tests.service import CHAT, COLOUR, EMBED, TRAINED, Service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
@@ -38,14 +38,14 @@ def closing(token_ids: dict[str, int]) -> dict[str, int]:
     return {**closers, **others}
 
 
-@pytest.mark.parametrize("model", [CHAT, SMALL, "demo-small"])
+@pytest.mark.parametrize("model", [CHAT, "demo-chat"])
 def test_whole_answer_is_complete(client: OpenAI, model: str) -> None:
     raw = client.chat.completions.with_raw_response.create(model=model, messages=ASKED, max_tokens=12)
     answer = raw.parse()
     assert raw.headers["x-request-id"] == answer._request_id
     assert len(raw.headers.get_list("x-request-id")) == 1
     assert int(raw.headers["x-ratelimit-remaining-requests"]) < 1_000_000
-    assert (answer.object, answer.model) == ("chat.completion", model if "/" in model else SMALL)
+    assert (answer.object, answer.model) == ("chat.completion", CHAT)
     (choice,) = answer.choices
     assert choice.finish_reason == "length"
     assert choice.message.role == "assistant"
@@ -288,7 +288,7 @@ def test_unknown_models_are_not_found_and_those_of_another_kind_refused(client: 
 
 def test_models_are_listed_and_found_by_either_spelling(client: OpenAI, service: Service) -> None:
     listed = {model.id: model for model in client.models.list()}
-    assert listed.keys() >= {CHAT, SMALL, EMBED}
+    assert listed.keys() >= {CHAT, TRAINED, EMBED}
     assert listed[CHAT].owned_by == "manta"
     assert client.models.retrieve(CHAT) == listed[CHAT]  # Sends the slash encoded.
     raw = client.get("/models/manta/demo-chat", cast_to=object)

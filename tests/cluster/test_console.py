@@ -3,9 +3,13 @@
 import asyncio
 import json
 
+import pytest
+
 from tests.contract.http.console.browser import browse
 from tests.contract.http.console.test_browser import OPERATOR_PAGES, PAGES, sign_in
 from tests.service import Service
+
+pytestmark = [pytest.mark.cluster, pytest.mark.exhaustive, pytest.mark.timeout(1200)]
 
 
 async def test_a_model_answers_in_the_playground_and_a_batch_ends(service: Service, tmp_path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.service import CHAT, EMBED, SMALL, Service
+from tests.service import CHAT, EMBED, TRAINED, Service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
@@ -168,7 +168,7 @@ def test_short_requests_are_answered_while_bombs_are_tried(http: httpx2.Client, 
     bombs = [threading.Thread(target=bomb, args=(number,)) for number in range(3)]
     for thread in bombs:
         thread.start()
-    for model in (CHAT, SMALL):
+    for model in (CHAT, TRAINED):
         started = time.monotonic()
         answer = http.post("/v1/chat/completions", json={"model": model, "messages": MESSAGES, "max_tokens": 4})
         assert answer.status_code == 200

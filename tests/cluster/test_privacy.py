@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from openai import OpenAI
 
-from tests.service import CANARY, CHAT, EMBED, SMALL, Service, describe
+from tests.service import ADAPTERS, CANARY, CHAT, EMBED, Service, describe
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
@@ -108,7 +108,7 @@ def use_everything(service: Service, client: OpenAI, key: str) -> list[str]:
         client.chat.completions.create(model=model, messages=[{"role": "user", "content": CANARY}], max_tokens=40)
         .choices[0]
         .message.content
-        for model in (CHAT, SMALL)
+        for model in (CHAT, f"{CHAT}:{ADAPTERS[0]}")
     ]
     return [answer[:60] for answer in answers if answer]
 

@@ -84,6 +84,7 @@ def test_another_replica_continues_and_reuses_the_cached_prefix(two: list[Ingres
     assert other.retrieve(branch["id"])["previous_response_id"] == first["id"]
 
 
+@pytest.mark.exhaustive
 def test_a_background_response_outlives_its_ingress_replica(service: Service, two: list[Ingress]) -> None:
     outlive_ingress(service, *two, 2000)
 

@@ -78,10 +78,13 @@ def test_fast_front_and_quiet_workers_are_asked_for(console: Console, state_dir:
     assert environment["PATH"] == "/bin"
 
 
-def test_front_has_the_port_and_serve_another_one(console: Console, state_dir: Path) -> None:
+def test_front_has_the_port_and_serve_another_one(
+    console: Console, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MANTA_FRONT_STATS_PORT", raising=False)
     plan = load_plan(CONFIGS / "local.yaml", console)
     settings = serve.front_settings(plan)
-    assert (settings.host, settings.port) == ("127.0.0.1", 8000)
+    assert (settings.host, settings.port, settings.stats_port) == ("127.0.0.1", 8000, 8404)
     assert settings.run_dir == choose_run_dir(state_dir)
     assert settings.drain_s == plan.drain_s == 120.0
     assert settings.trust.request_key == FrontTrust.from_pepper(plan.state.pepper).request_key

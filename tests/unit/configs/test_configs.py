@@ -11,6 +11,7 @@ from ray.serve.schema import ServeDeploySchema
 from deployments.models.demo.sources import DEMO_MODELS
 from serve_app.config import ServiceConfig
 from tests.tools.drills.configuration import FOR_NODES
+from tests.tools.pages.blocks import programs
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 SERVE_FILES = sorted(CONFIGS.glob("*.yaml"))
@@ -47,6 +48,14 @@ def test_local_configuration_needs_no_network_and_fits_two_cores(name: str) -> N
     assert {model.device for model in config.models} == {"cpu"}
     bundles = [(model.placement_group_config or {})["bundles"][0]["CPU"] for model in config.models]
     assert sum(bundles) + config.ingress.num_cpus <= 2
+
+
+def test_local_configuration_allows_the_server_of_the_guide() -> None:
+    (client,) = programs("mcp")
+    allowed = config_of(serve_documents()["local.yaml"]).tools.mcp
+    assert allowed is not None
+    assert allowed.allowed_servers is not None
+    assert re.findall(r"http://[^\"]+/mcp", client.code) == [*map(str, allowed.allowed_servers)]
 
 
 def test_long_context_is_a_million_tokens() -> None:
