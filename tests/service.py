@@ -30,6 +30,7 @@ from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import ApiKey, NewKey
 from deployments.state.usage.store import UsageStore
+from serve_app.front.asking import read_ray_token
 from tests.ports import free_block, free_port, free_row
 from tests.starts import started
 from tests.states import GONE, Deployments, States
@@ -105,8 +106,8 @@ class Service:
         self.state_dir = self.folder / "state"
         self.ray_dir = self.folder / "ray"
         self.output_path = self.folder / "output.txt"
-        self.token = secrets.token_hex(32)
         self.config = config
+        self.stop_signal = signal.SIGINT
         config["http_options"] = {"host": "127.0.0.1", "port": self.port}
         self.config_path.write_text(yaml.safe_dump(config, sort_keys=False))
         self._environment = {
@@ -114,7 +115,7 @@ class Service:
             "MANTA_STATE_DIR": str(self.state_dir),
             "RAY_TMPDIR": str(self.folder),
             "VLLM_RPC_BASE_PATH": str(self.folder),  # An engine that is killed leaves its socket.
-            "RAY_AUTH_TOKEN": self.token,
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(self.replica_ports.start),
             "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(self.replica_ports.stop - 1),
             "AUTOSCALER_METRIC_PORT": str(free_port()),  # Ray lists this port and the next even where another
@@ -159,13 +160,13 @@ class Service:
             assert time.monotonic() < deadline, self.told()
             time.sleep(MAX_PAUSE_S)
 
-    def stop(self, by: signal.Signals = signal.SIGINT) -> None:
-        """Stop the service by a signal; asserts that it goes in peace and that none of its processes is left."""
+    def stop(self) -> None:
+        """Stop the service; asserts that it goes in peace and that none of its processes is left."""
         process = self._process
         assert process is not None
         self._look_no_more()
         before = self.processes()
-        process.send_signal(by)
+        process.send_signal(self.stop_signal)
         try:
             status = process.wait(STOP_S)
             left = {one.pid: describe(one) for one in [*before, *self._marked()] if is_living(one)}
@@ -285,7 +286,7 @@ class Service:
     def _open_dashboard(self) -> httpx2.Client:
         found = _DASHBOARD.search((self.state_dir / "logs" / "serve.log").read_text(errors="replace"))
         assert found is not None
-        headers = {"Authorization": f"Bearer {self.token}"}
+        headers = {"Authorization": f"Bearer {read_ray_token(self._environment)}"}
         return httpx2.Client(base_url=found[1], headers=headers, timeout=30)
 
     def replicas(self, name: str) -> list[Replica]:
@@ -393,16 +394,14 @@ def read_config(name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def running_service(
-    config: dict[str, Any], environment: dict[str, str] | None = None, stopped_by: signal.Signals = signal.SIGINT
-) -> Iterator[Service]:
+def running_service(config: dict[str, Any], environment: dict[str, str] | None = None) -> Iterator[Service]:
     """Run a service, and stop it at the end unless the test has; whatever happens, nothing of it is left."""
     service = Service(config, environment)
     try:
         service.start()
         yield service
         if not service.has_ended:
-            service.stop(stopped_by)
+            service.stop()
     finally:
         service.kill()
         service.remove()

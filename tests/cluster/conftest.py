@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import uvicorn
 
-from serve_app.front.asking import read_ray_token
 from tests.adapters import make_adapter
 from tests.clients import async_client, client, http, key
 from tests.service import ADAPTERS, TRAINED, Service, read_config, running_service
@@ -83,8 +82,8 @@ def service(web: Web, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
     for seed, name in enumerate(ADAPTERS):
         make_adapter(adapters / name, "chat", seed)
     config = main_config(f"http://127.0.0.1:{web.port}", adapters)
-    with running_service(config, ENVIRONMENT, stopped_by=signal.SIGTERM) as service:
-        service.token = read_ray_token({}) or ""
+    with running_service(config, ENVIRONMENT) as service:
+        service.stop_signal = signal.SIGTERM
         yield service
 
 
