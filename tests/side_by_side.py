@@ -18,6 +18,10 @@ GROUPS = {
     "tests/contract/front/test_requests.py": "requests",
     "tests/contract/http/operator/test_pages.py": "pages",  # Forked from one process, as are the next.
     "tests/contract/http/responses/test_repeated_responses.py": "killed replicas",
+    "tests/contract/front/test_front.py": "front",
+    "tests/contract/front/test_ingress_tls.py": "ingress_tls",
+    "tests/contract/front/test_seconds.py": "seconds",
+    "tests/contract/front/test_tls.py": "tls",
     "tests/contract/http/clients/test_node_": "node",  # npm installs into one folder.
 }
 """The group of the tests whose ids begin so: the first that fits. Its tests run in one process, one after the other;

@@ -30,7 +30,7 @@ from tests.starts import started
 from tests.waiting import eventually
 
 QUICK = FrontTimings(
-    watch_s=0.2, round_s=0.1, ask_s=0.2, ask_others_s=0.3, lists_s=0.2, forget_s=5.0, check_s=0.2, check_region_s=0.5
+    watch_s=0.2, round_s=0.1, ask_s=0.2, ask_others_s=0.3, lists_s=0.2, check_s=0.2, check_region_s=0.5
 )
 """A front that looks often, so that tests wait for little; it waits for answers as long as any."""
 
@@ -124,6 +124,11 @@ class RunningFront:
         finally:
             send("enable")
 
+    def checks(self, port: int, backend: str = MAIN) -> set[str]:
+        """Return what the processes found when they last checked what listens on a port, in HAProxy's words."""
+        processes = [Runtime(self.settings.socket_path(number)) for number in range(NUM_PROXIES)]
+        return {slot.check for one in processes for slot in one.slots(backend) if slot.address.port == port}
+
     def saved(self) -> set[int]:
         """Return the ports in the table that was saved."""
         return {address.port for address in load_table(self.settings.table_path)[0].addresses()}
@@ -139,6 +144,11 @@ class RunningFront:
         except (OSError, ValueError):
             return 0
         return pid if is_living(pid) else 0
+
+    async def is_whole(self) -> None:
+        """Start the supervisor again, if a test has left the front without one."""
+        if self.supervisor is not None and self.supervisor.returncode is not None:
+            await self.start()
 
     async def is_back(self, number: int, killed: int) -> None:
         """Wait until another HAProxy process is there in place of the one that was killed."""

@@ -4,29 +4,36 @@ import asyncio
 import json
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx2
 import psutil
 import pytest
+import pytest_asyncio
 
 from serve_app.front.settings import NUM_PROXIES
 from tests.contract.front.replicas import STRANGER, Replica, Request, replicas, say_port, write
-from tests.contract.front.running import RunningFront, is_living, prepared_front, running_front
+from tests.contract.front.running import QUICK, RunningFront, is_living, running_front
 from tests.ports import free_port
 from tests.waiting import eventually
 
 CHAT = "/v1/chat/completions"
-TRIES = 2
-"""What holds within a second where the machine has the time for it must have held in one of these."""
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
-async def front() -> AsyncIterator[RunningFront]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[RunningFront]:
     async with running_front() as running:
         yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def front(shared: RunningFront) -> RunningFront:
+    """Return the front of all tests; each leaves it with replicas that have died."""
+    await shared.is_whole()
+    return shared
 
 
 class Load:
@@ -37,10 +44,9 @@ class Load:
         self._num_clients = num_clients
         self._is_over = False
         self.answers: Counter[str] = Counter()
-        self.slowest_s = 0.0
 
     async def __aenter__(self) -> "Load":
-        self._http = httpx2.AsyncClient(timeout=20)
+        self._http = self._front.client(headers={"connection": "close"})
         self._clients = [asyncio.create_task(self._ask()) for _ in range(self._num_clients)]
         await eventually(lambda: self.answers["200"] > self._num_clients)
         return self
@@ -54,49 +60,35 @@ class Load:
 
     async def _ask(self) -> None:
         while not self._is_over:
-            started = time.monotonic()
             try:
-                answer = await self._http.post(self._front.url + CHAT, content=b"{}", headers={"connection": "close"})
+                answer = await self._http.post(CHAT, content=b"{}")
                 self.answers[str(answer.status_code)] += 1
             except httpx2.TransportError as error:
                 self.answers[type(error).__name__] += 1
-            self.slowest_s = max(self.slowest_s, time.monotonic() - started)
             await asyncio.sleep(0.005)
 
 
-async def ask(front: RunningFront, path: str = CHAT, **fields: object) -> httpx2.Response:
-    async with httpx2.AsyncClient(timeout=30) as http:
-        return await http.request("POST", front.url + path, **fields)  # type: ignore[arg-type]
-
-
-async def stream_lines(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-    for number in range(200):
-        writer.write(b"5\r\n%04d\n\r\n" % number)
-        await writer.drain()
-        await asyncio.sleep(0.02)
-    writer.write(b"0\r\n\r\n")
+async def ask(front: RunningFront) -> httpx2.Response:
+    return await front.looks.post(CHAT, content=b"{}")
 
 
 # What dies.
 
 
-async def test_requests_go_on_when_a_haproxy_is_killed_and_both_are_back_within_a_second(front: RunningFront) -> None:
+async def test_requests_go_on_when_a_haproxy_is_killed_and_it_comes_back_with_the_last_table(
+    front: RunningFront,
+) -> None:
     async with replicas(*front.replica_ports[:2]) as running:
         await front.knows(*[replica.port for replica in running])
-        took_s = []
-        for number in [*range(NUM_PROXIES)] * TRIES:
+        for number in range(NUM_PROXIES):
             async with Load(front) as load:
                 killed = front.pid_of(number)
                 os.kill(killed, signal.SIGKILL)
-                at = time.monotonic()
                 await front.is_back(number, killed)
                 await front.knows(*[replica.port for replica in running])
-                took_s.append(time.monotonic() - at)
             cut = load.answers.total() - load.answers["200"]
             assert cut <= 4, load.answers  # Those that were on a connection through it.
             assert not {*load.answers} - {"200", "RemoteProtocolError", "ReadError", "ConnectError"}, load.answers
-        assert min(took_s) < 1.0
 
 
 async def test_haproxy_that_is_started_anew_asks_none_of_the_many_replicas_that_have_died(front: RunningFront) -> None:
@@ -106,7 +98,7 @@ async def test_haproxy_that_is_started_anew_asks_none_of_the_many_replicas_that_
             await front.knows(*ports)
         await front.knows(living.port)
         await eventually(lambda: front.saved_as_up() == {living.port})  # The agent's next round writes it down.
-        assert front.saved() == {*ports}
+        assert front.saved() >= {*ports}
         async with Load(front) as load:
             for number in [*range(NUM_PROXIES)] * 3:
                 killed = front.pid_of(number)
@@ -148,8 +140,9 @@ async def test_nothing_is_noticed_when_the_supervisor_is_killed_and_the_next_one
         assert load.answers["200"] > 0
 
 
-async def test_haproxy_that_hangs_is_replaced(front: RunningFront) -> None:
-    async with replicas(front.replica_ports[0]) as (replica,):
+async def test_haproxy_that_hangs_is_replaced() -> None:
+    timings = replace(QUICK, watch_s=0.1, runtime_s=0.2)
+    async with running_front(timings=timings) as front, replicas(front.replica_ports[0]) as (replica,):
         await front.knows(replica.port)
         hung = front.pid_of(1)
         os.kill(hung, signal.SIGSTOP)
@@ -162,18 +155,26 @@ async def test_processes_are_replaced_without_a_gap_when_the_configuration_chang
     async with replicas(*front.replica_ports[:2], answer=say_port) as running:
         await front.knows(*[replica.port for replica in running])
         before = [front.pid_of(number) for number in range(NUM_PROXIES)]
-        running[0].answer = running[1].answer = stream_lines
-        async with httpx2.AsyncClient(timeout=30) as http, http.stream("GET", front.url + "/stream") as answer:
+        is_over = asyncio.Event()
+
+        async def stream(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\nfirst\n\r\n")
+            await is_over.wait()
+            writer.write(b"5\r\nlast\n\r\n0\r\n\r\n")
+
+        running[0].answer = running[1].answer = stream
+        async with front.looks.stream("GET", "/stream") as answer:
             lines = answer.aiter_lines()
-            assert await anext(lines) == "0000"
+            assert await anext(lines) == "first"
             running[0].answer = running[1].answer = say_port
             async with Load(front) as load:
                 await front.kill_supervisor()
-                object.__setattr__(front.settings, "receive_timeout_s", 7.0)
+                front.settings = replace(front.settings, receive_timeout_s=7.0)
                 await front.start()
                 await eventually(lambda: not {*before} & {front.pid_of(number) for number in range(NUM_PROXIES)})
             assert {*load.answers} == {"200"}
-            assert [line async for line in lines][-1] == "0199"
+            is_over.set()
+            assert [line async for line in lines] == ["last"]
         await eventually(lambda: not any(map(is_living, before)))
 
 
@@ -188,20 +189,19 @@ async def test_replicas_of_the_node_are_found_and_those_that_end_are_left_out(fr
         async with Load(front) as load:
             await front.knows(*[replica.port for replica in running[1:]])
         assert {*load.answers} == {"200"}
-        assert load.slowest_s < 5
 
 
 async def test_what_proves_nothing_gets_no_request(front: RunningFront) -> None:
-    ours, theirs = front.replica_ports[:2]
+    ours, theirs = front.replica_ports[0], front.replica_ports[9]
     async with replicas(ours), replicas(theirs, trust=STRANGER) as (stranger,):
         await front.knows(ours)
-        await asyncio.sleep(1.5)
+        await eventually(lambda: stranger.num_questions > 1)  # Its first answer has been heard by then.
         assert {(await ask(front)).text for _ in range(8)} == {str(ours)}
         assert stranger.requests == []
 
 
 async def test_other_program_on_a_replicas_port_is_dropped(front: RunningFront) -> None:
-    first, second = front.replica_ports[:2]
+    first, second = front.replica_ports[8], front.replica_ports[0]
     async with replicas(first, second) as (replica, _):
         await front.knows(first, second)
         await replica.die()
@@ -232,7 +232,7 @@ async def test_replicas_that_the_controller_names_are_taken_in() -> None:
 
     dashboard = free_port()
     url = f"http://127.0.0.1:{dashboard}"
-    async with replicas(named, proxy), replicas(dashboard, answer=tell) as (controller,):  # noqa: SIM117 - too long.
+    async with replicas(named, proxy) as (replica, _), replicas(dashboard, answer=tell) as (controller,):  # noqa: SIM117
         async with running_front(min_port=1, max_port=1, dashboard=url) as front:
             await front.knows(named)
             for page["target_groups"] in ([], None, [{"protocol": "HTTP", "targets": None}]):  # type: ignore[assignment]
@@ -240,15 +240,15 @@ async def test_replicas_that_the_controller_names_are_taken_in() -> None:
                 await eventually(lambda n=num_asked: len(controller.requests) > n + 1)  # type: ignore[misc]
                 assert (await ask(front)).status_code == 200
             await controller.die()
-            await asyncio.sleep(1)
+            num_asked = replica.num_questions
+            await eventually(lambda: replica.num_questions > num_asked + 2)  # So often was the controller asked too.
             assert (await ask(front)).status_code == 200
 
 
-async def test_restart_keeps_the_table_while_nothing_can_be_learned() -> None:
-    async with prepared_front() as front, replicas(*front.replica_ports[:2]) as running:
-        await front.start()
+async def test_restart_keeps_the_table_while_nothing_can_be_learned(front: RunningFront) -> None:
+    async with replicas(*front.replica_ports[:2]) as running:
         await front.knows(*[replica.port for replica in running])
-        await eventually(lambda: front.saved() == {replica.port for replica in running})
+        await eventually(lambda: front.saved_as_up() == {replica.port for replica in running})
         await front.kill_supervisor()
         for number in range(NUM_PROXIES):
             os.kill(front.pid_of(number), signal.SIGKILL)
@@ -259,7 +259,7 @@ async def test_restart_keeps_the_table_while_nothing_can_be_learned() -> None:
         assert (await ask(front)).status_code == 200
 
 
-async def test_the_front_goes_before_what_computes_where_its_user_may(front):
+async def test_the_front_goes_before_what_computes_where_its_user_may(front: RunningFront) -> None:
     raised = await asyncio.create_subprocess_exec(
         "nice", f"--adjustment={-10 - os.getpriority(os.PRIO_PROCESS, 0)}", "nice", stdout=asyncio.subprocess.PIPE
     )

@@ -3,10 +3,11 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
-import httpx2
 import pytest
+import pytest_asyncio
 import uvicorn
 
 from serve_app.front.certificate import write_copies
@@ -14,11 +15,12 @@ from serve_app.front.renewing import CertificateRenewal
 from serve_app.front.settings import IngressTls
 from tests.certificates import Authority, serial_of
 from tests.contract.front.replicas import replicas
-from tests.contract.front.running import RunningFront, prepared_front
+from tests.contract.front.running import QUICK, RunningFront, prepared_front
 from tests.ports import free_port
 from tests.waiting import eventually
 
 CHAT = "/v1/chat/completions"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Files:
@@ -28,7 +30,7 @@ class Files:
         self.authority = Authority()
         self.certificate, self.key, self.believed = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
         self.believe(self.authority)
-        self.serial = self.issue()
+        self.issue()
 
     def believe(self, authority: Authority) -> None:
         self.believed.write_text(authority.pem)
@@ -42,42 +44,51 @@ class Files:
         return context
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return Files(tmp_path)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("tls"))
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def front(files: Files) -> AsyncIterator[RunningFront]:
-    async with prepared_front(ingress_tls=IngressTls(str(files.believed), "manta")) as prepared:
+    # A replica shakes hands within the time between two checks.
+    timings = replace(QUICK, answer_s=1.0, check_s=0.5)
+    async with prepared_front(ingress_tls=IngressTls(str(files.believed), "manta"), timings=timings) as prepared:
         write_copies(prepared.settings)
         await prepared.start()
         yield prepared
 
 
 async def test_replica_is_found_and_asked_over_tls(front: RunningFront, files: Files) -> None:
-    async with replicas(front.replica_ports[0], context=files.context()) as (replica,), httpx2.AsyncClient() as http:
+    async with replicas(front.replica_ports[0], context=files.context()) as (replica,):
         await front.knows(replica.port)
-        answer = await http.post(front.url + CHAT, content=b"{}")
+        answer = await front.looks.post(CHAT, content=b"{}")
         assert answer.text == str(replica.port)
         replica.is_draining = True
         await front.knows()  # Its backend without checks speaks TLS too.
-        assert (await http.post(front.url + CHAT, content=b"{}")).text == str(replica.port)
+        assert (await front.looks.post(CHAT, content=b"{}")).text == str(replica.port)
 
 
-@pytest.mark.parametrize("fault", ["name", "authority", "plain"])
+FAULTS = ["name", "authority", "plain"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 async def test_replica_that_does_not_show_what_is_believed_gets_no_request(
     front: RunningFront, files: Files, fault: str
 ) -> None:
-    good, bad = front.replica_ports[:2]
+    good, bad = front.replica_ports[0], front.replica_ports[3 + FAULTS.index(fault)]
     right = files.context()
     files.issue(*{"name": (None, "other"), "authority": (Authority(), "manta"), "plain": ()}[fault])
     wrong = None if fault == "plain" else files.context()
-    async with replicas(good, context=right), replicas(bad, context=wrong) as (stranger,), httpx2.AsyncClient() as http:
+    files.issue()
+    async with replicas(good, context=right), replicas(bad, context=wrong) as (stranger,):
         await front.knows(good)
-        await asyncio.sleep(2)
+        if fault == "plain":
+            await eventually(lambda: stranger.num_connections > 1)  # The first was to no avail.
+        else:
+            await eventually(lambda: front.checks(bad) == {"L6RSP"})  # HAProxy has refused its certificate.
         await front.knows(good)
-        assert {(await http.post(front.url + CHAT, content=b"{}")).text for _ in range(6)} == {str(good)}
+        assert {(await front.looks.post(CHAT, content=b"{}")).text for _ in range(6)} == {str(good)}
         assert stranger.requests == []
 
 
@@ -86,7 +97,8 @@ async def test_authority_that_changes_is_taken_up(front: RunningFront, files: Fi
     other = Authority()
     async with replicas(first, context=files.context()):
         await front.knows(first)
-        files.issue(other)
+        files.authority = other
+        files.issue()
         files.believe(other)
         async with replicas(second, context=files.context()):
             await front.knows(second)
@@ -96,7 +108,7 @@ async def test_server_of_a_replica_takes_up_a_certificate_that_changes(files: Fi
     async def app(scope: dict[str, object], receive: object, send: object) -> None:
         return
 
-    port = free_port()
+    port, shown = free_port(), files.issue()
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         port=port,
@@ -111,7 +123,7 @@ async def test_server_of_a_replica_takes_up_a_certificate_that_changes(files: Fi
     try:
         await eventually(lambda: server.started)
         renewal.watch()
-        assert await _serial_shown(port, files) == files.serial
+        assert await _serial_shown(port, files) == shown
         _, open_before = await asyncio.open_connection("127.0.0.1", port, ssl=files.authority.context())
         renewed = files.issue()
 

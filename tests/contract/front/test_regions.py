@@ -16,8 +16,6 @@ from httpx2 import AsyncClient
 
 from deployments.limits.regions.proof import PATH as LIMITS_PATH
 from serve_app.front.regions import REGION_HEADER, REGION_PATH, backend_of
-from serve_app.front.runtime import Runtime
-from serve_app.front.settings import NUM_PROXIES
 from serve_app.front.trust import FROM_REGION_HEADER
 from tests.certificates import Authority
 from tests.contract.front.regions import TIMINGS, Site, sees, sees_no_more, two_regions
@@ -287,7 +285,7 @@ async def test_front_with_a_certificate_of_another_name_or_authority_gets_no_req
     with _changed(world.site):
         for authority, hosts in ((world.site.authority, ("elsewhere.test",)), (Authority(), ("localhost",))):
             world.site.issue("asia", authority, hosts)
-            await eventually(lambda: _is_refused_by(world.us, "asia"))
+            await eventually(lambda: world.us.checks(world.asia.settings.port, backend_of("asia")) == {"L6RSP"})
             await sees_no_more(world.us, "asia")
             assert await world.regionz(world.asia) == 200
             assert await _answers_from(world.http, "us")
@@ -295,13 +293,6 @@ async def test_front_with_a_certificate_of_another_name_or_authority_gets_no_req
             await sees(world.us, "asia")
     assert len(world.far.requests) == num_requests
     assert await _answers_from(world.http, "asia")
-
-
-def _is_refused_by(front: RunningFront, region: str) -> bool:
-    """Each process of the front has found a certificate of the region's front that it does not believe."""
-    backend = backend_of(region)
-    looked = [Runtime(front.settings.socket_path(number)).slots(backend)[0] for number in range(NUM_PROXIES)]
-    return all(slot.check == "L6RSP" for slot in looked)
 
 
 @contextmanager
