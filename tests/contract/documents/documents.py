@@ -2,14 +2,13 @@
 
 import io
 
-import docx
-import openpyxl
-import pptx
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 
 def make_docx(*paragraphs: str, rows: list[list[str]] | None = None) -> bytes:
+    import docx
+
     document = docx.Document()
     for paragraph in paragraphs:
         document.add_paragraph(paragraph)
@@ -22,6 +21,8 @@ def make_docx(*paragraphs: str, rows: list[list[str]] | None = None) -> bytes:
 
 
 def make_pptx(title: str, body: str, notes: str) -> bytes:
+    import pptx
+
     presentation = pptx.Presentation()
     slide = presentation.slides.add_slide(presentation.slide_layouts[1])
     slide.shapes.title.text = title
@@ -31,6 +32,8 @@ def make_pptx(title: str, body: str, notes: str) -> bytes:
 
 
 def make_xlsx(sheet: str, *rows: list[object]) -> bytes:
+    import openpyxl
+
     workbook = openpyxl.Workbook()
     workbook.active.title = sheet
     for row in rows:

@@ -24,6 +24,7 @@ from deployments.state.usage.reading import UsageFilter, UsageReader
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
 from serve_app.telemetry.trace import RequestTrace, record_of
+from tests.databases import more_on_postgresql
 from tests.twins.gatekeeper import TestClock
 from tests.twins.keys import principal_of_key
 from tests.twins.objects import MemoryObjects
@@ -314,6 +315,7 @@ async def test_tokens_that_wait_are_counted_by_account(desks: list[Desk]) -> Non
     assert await desk.work.enqueued_tokens("acct") == 0
 
 
+@more_on_postgresql
 async def test_fifty_thousand_lines_fit_into_a_row(desks: list[Desk]) -> None:
     desk = desks[0]
     batch = await desk.begun(50_000)

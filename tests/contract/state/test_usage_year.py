@@ -12,6 +12,7 @@ from sqlalchemy import insert, select
 from deployments.state.database.connection import Database
 from deployments.state.database.usage_tables import COUNTS, USAGE
 from deployments.state.usage.reading import UsageFilter, UsageReader
+from tests.databases import more_on_postgresql
 
 DAY_S = 86_400
 BEGIN = 1_735_689_600  # 2025-01-01.
@@ -57,6 +58,7 @@ async def _taken_s(*asks: Callable[[], Awaitable[object]]) -> list[float]:
     return taken
 
 
+@more_on_postgresql
 async def test_a_year_is_added_up_in_half_the_time_of_fetching_its_days(database: Database) -> None:
     await _generate(database)
     reader, end = UsageReader(database), BEGIN + NUM_DAYS * DAY_S

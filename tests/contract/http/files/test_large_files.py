@@ -26,7 +26,7 @@ HEAD = (
 TAIL = b"\r\n--xyz--\r\n"
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(params=["directory", pytest.param("s3", marks=pytest.mark.exhaustive)])
 def object_place(request, tmp_path) -> ResolvedObjectStore:
     """An empty object store, of each kind that is real in turn."""
     if request.param == "directory":
