@@ -1,7 +1,6 @@
 """Processes that run one batch over the same stores, and what must have become of it."""
 
 import asyncio
-import multiprocessing
 import os
 import signal
 from collections.abc import Collection, Sequence
@@ -18,21 +17,21 @@ from deployments.state.database.usage_tables import USAGE as USAGE_TABLES
 from deployments.state.files.content import NewFile
 from tests.contract.batches.process import run
 from tests.contract.http.answers import MODEL, USAGE
+from tests.forks import FORKS, import_first
 from tests.twins.keys import principal_of_key
 from tests.waiting import eventually
 
 NUM_LINES = 40
 PRINCIPAL = principal_of_key(account="acct", tier="standard")
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload([run.__module__])  # Its imports take more time than most of the processes.
+import_first(run.__module__)
 
 
 class Process:
     """A process that runs batches. `errors` is the file descriptor of what it writes to its error stream."""
 
     def __init__(self, *arguments: str) -> None:
-        self._errors, errors = multiprocessing.Pipe(duplex=False)
-        self._process = _FORKS.Process(target=run, args=(errors, *arguments))
+        self._errors, errors = FORKS.Pipe(duplex=False)
+        self._process = FORKS.Process(target=run, args=(errors, *arguments))
         self._process.start()
         errors.close()
         self.errors = self._errors.fileno()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -29,6 +30,12 @@ _TEMPLATE = "manta_template"
 async def create_tables(url: str) -> None:
     """Bring the tables of a database up to date."""
     await (await connect(url)).close()
+
+
+def create_tables_together(url: str, barrier: Barrier) -> None:
+    """Bring the tables up to date once all processes at the barrier are there."""
+    barrier.wait(60)
+    asyncio.run(create_tables(url))
 
 
 def run_apart(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

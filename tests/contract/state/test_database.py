@@ -1,12 +1,11 @@
 import asyncio
-import os
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,8 +32,11 @@ from deployments.state.database.connection import Database, connect
 from deployments.state.database.migrating import head_revision
 from deployments.state.database.sqlite import create_sqlite, migration_lock
 from deployments.state.database.tables import metadata
-from tests.contract.state.postgres import PostgresServer
+from tests.contract.state.postgres import PostgresServer, create_tables_together
+from tests.forks import FORKS, import_first
 from tests.patience import SOON
+
+import_first(create_tables_together.__module__)
 
 MIGRATIONS = Path(database_module.__file__).parent / "migrations"
 
@@ -84,36 +86,13 @@ async def test_opening_again_changes_nothing(database_url: str) -> None:
 
 
 def test_several_processes_may_start_at_once(database_url: str) -> None:
-    code = (
-        "import asyncio, sys\n"
-        "from deployments.state.database.connection import connect\n"
-        "async def main():\n"
-        "    database = await connect(sys.argv[1])\n"
-        "    await database.close()\n"
-        "print('ready', flush=True)\n"
-        "sys.stdin.read()\n"
-        "asyncio.run(main())\n"
-    )
-    root = Path(__file__).parents[3]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    pipe = subprocess.PIPE
-    with ExitStack() as running:
-        processes = [
-            running.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-c", code, database_url], stdin=pipe, stdout=pipe, stderr=pipe, env=environment
-                )
-            )
-            for _ in range(6)
-        ]
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.close()
-        outcomes = [process.stderr.read() for process in processes if process.stderr is not None]
-    assert [process.returncode for process in processes] == [0] * 6, outcomes
+    barrier = FORKS.Barrier(6)
+    processes = [FORKS.Process(target=create_tables_together, args=(database_url, barrier)) for _ in range(6)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 6
 
 
 def test_many_that_create_a_file_at_once_wait_for_each_other(tmp_path: Path) -> None:
