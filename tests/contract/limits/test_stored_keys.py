@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from deployments.limits.client.gatekeeper_client import GatekeeperClient
 from deployments.limits.client.stored_keys import StoredKeys
 from deployments.limits.contract import GatekeeperUnavailable
 from deployments.limits.messages import Identified, SyncReply, SyncRequest, TransportDown
+from deployments.patience import USUAL
 from deployments.state.database.connection import Database, connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from tests.contract.state.processes import resolved
+from tests.patience import PATIENT
 
 
 class NoGatekeeper:
@@ -42,10 +45,14 @@ class World:
         self.keys = KeyStore(database, pepper)
         self.transport = NoGatekeeper()
         self.pepper = pepper
+        self.patience = replace(USUAL, stored_key_s=PATIENT.stored_key_s)
         self.client = self.new_client()
 
     def new_client(self) -> GatekeeperClient:
-        return GatekeeperClient(self.transport, self.pepper, stored_keys=StoredKeys(self.keys), background=False)
+        stored_keys = StoredKeys(self.keys, self.patience)
+        return GatekeeperClient(
+            self.transport, self.pepper, stored_keys=stored_keys, patience=self.patience, background=False
+        )
 
     async def let_in(self, secret: str) -> str | None:
         """Return the id of the key that a new client lets in; None where it refuses the secret."""
@@ -111,6 +118,7 @@ async def test_a_key_that_was_read_is_not_read_again_and_nobody_waits_for_the_ga
 
 async def test_without_the_database_a_key_that_nobody_knows_is_unavailable(world: World) -> None:
     _, secret = await world.keys.create(NewKey())
+    world.patience = replace(world.patience, look_up_s=0.3)
     await world.database.close()
     world.keys.find = _fail  # type: ignore[method-assign]  # A closed SQLite engine would open its file again.
     with pytest.raises(GatekeeperUnavailable):

@@ -19,6 +19,7 @@ from deployments.limits.regions.link import LinkDown, RegionClient
 from deployments.limits.regions.messages import LoanAsk, LoanReply, LoanRequest, parse_reply, render
 from deployments.limits.regions.proof import HEADER, MAX_AGE_S, PATH, RegionTrust
 from deployments.limits.restoring import share_of
+from deployments.patience import USUAL
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import connect
 from deployments.state.identity.key_store import KeyStore
@@ -28,6 +29,7 @@ from deployments.state.regions.config import ResolvedRegion
 from serve_app.front.limits_door import Lender, LimitsDoor
 from tests.certificates import Authority
 from tests.contract.state.processes import DirectTransport, kill, resolved, start
+from tests.patience import PATIENT
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -71,7 +73,7 @@ class Region:
     def client(self) -> GatekeeperClient:
         assert self.gatekeeper is not None
         transport = DirectTransport(self.gatekeeper)
-        return GatekeeperClient(transport, self.state.pepper, share=share_of(self.state))
+        return GatekeeperClient(transport, self.state.pepper, share=share_of(self.state), patience=PATIENT)
 
     def away_s(self) -> float | None:
         assert self.gatekeeper is not None
@@ -128,11 +130,12 @@ async def two(postgres_url: str, tmp_path: Path) -> AsyncIterator[Two]:
     believed.write_text(authority.pem)
     ports = {name: free_port() for name in NAMES}
     regions = {}
+    patience = replace(PATIENT, recovery_s=USUAL.recovery_s)  # Of its clients none is left when one is killed.
     pepper = resolved(postgres_url, tmp_path / "secrets").pepper
     for name in NAMES:
         others = {other: f"https://localhost:{ports[other]}" for other in NAMES if other != name}
         place = ResolvedRegion(name, others, believed)
-        state = replace(resolved(postgres_url, tmp_path / name), region=place, pepper=pepper)
+        state = replace(resolved(postgres_url, tmp_path / name), region=place, pepper=pepper, patience=patience)
         regions[name] = Region(name, state, ports[name])
     database = await connect(postgres_url)
     store = KeyStore(database, pepper)

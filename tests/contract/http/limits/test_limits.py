@@ -8,10 +8,11 @@ import pytest
 
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.errors import Overloaded
-from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, WORDS, answer, pieces, said
+from deployments.patience import USUAL
+from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, WORDS, answer, pieces, said
 from tests.twins.engine import Script
 from tests.unit.limits import memory as gatekeepers
-from tests.unit.limits.memory import principal_of, secret_of
+from tests.unit.limits.memory import principal_of, secret_of, stored
 from tests.waiting import eventually
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
@@ -148,12 +149,16 @@ async def test_client_does_not_retry_what_never_fits(world):
     assert len(world.log.records) == 1
 
 
-async def test_revoked_key_is_refused(world):
-    client = world.client()
+async def test_revoked_key_is_refused_before_another_request_is_let_in(world):
+    shared = gatekeepers.World(principal_of("known"))
+    world.gatekeeper = shared.client()  # The real one; the twin would only show what the twin does.
+    client = world.client(secret_of("known"))
     await client.models.list()
-    del world.gatekeeper.principals[SECRET]
-    with pytest.raises(openai.AuthenticationError):
+    shared.change(stored(2, "known", None))
+    shared.clock.advance(USUAL.trust_s)
+    with pytest.raises(openai.AuthenticationError) as refused:
         await client.models.list()
+    assert refused.value.code == "invalid_api_key"
 
 
 async def test_known_key_works_within_its_limit_while_the_gatekeeper_is_away(world):
