@@ -18,27 +18,11 @@ from deployments.limits.messages import TransportDown
 from deployments.patience import USUAL
 from deployments.state.database.connection import Database
 from deployments.state.usage.store import UsageStore
+from tests.contract.limits import replica
+from tests.contract.limits.replica import NUM_RECORDS
 from tests.contract.state.processes import DirectTransport, kill, resolved, start
 from tests.contract.state.records import record
 from tests.waiting import eventually
-
-REPLICA = """
-import sys, time
-from pathlib import Path
-from deployments.limits.client.record_journal import RecordJournal
-from deployments.limits.client.request_log import ShippedRequestLog
-from tests.contract.state.records import record
-
-log = ShippedRequestLog(None, journal=RecordJournal(Path(sys.argv[1])), background=False)
-at = float(sys.argv[2])
-for number in range(40):
-    log.record(record(number, at=at))
-for number in range(40, 50):
-    log.write_ahead(record(number, at=at))
-print("ready", flush=True)
-time.sleep(60)
-"""
-NUM_RECORDS = 50
 
 
 class Service:
@@ -55,10 +39,14 @@ class Service:
     async def num_counted(self) -> int:
         return sum(row.num_requests for row in await self.usage.by_day())
 
+    def leave_records(self) -> None:
+        """Leave what a replica leaves that was killed: the system gives up its locks."""
+        replica.write_records(self.directory, self.at).close(is_handed_over=False)
+
     @asynccontextmanager
     async def replica(self) -> AsyncIterator[asyncio.subprocess.Process]:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", REPLICA, str(self.directory), str(self.at), stdout=asyncio.subprocess.PIPE
+            sys.executable, "-m", replica.__name__, str(self.directory), str(self.at), stdout=asyncio.subprocess.PIPE
         )
         try:
             assert process.stdout is not None
@@ -89,23 +77,21 @@ async def test_what_a_killed_replica_had_answered_is_counted_and_not_while_it_li
 
 async def test_what_it_had_handed_over_already_is_not_counted_again(service: Service) -> None:
     await service.usage.add([record(number, at=service.at) for number in range(0, NUM_RECORDS, 2)])
-    async with service.replica():
-        pass
+    service.leave_records()
     assert await service.left.hand_over() == NUM_RECORDS
     assert await service.num_counted() == NUM_RECORDS
 
 
 async def test_two_replicas_that_find_the_same_files_count_them_once(service: Service) -> None:
-    async with service.replica(), service.replica():
-        pass
+    service.leave_records()
+    service.leave_records()
     other = LeftRecords(service.directory, service.transport)
     await asyncio.gather(service.left.hand_over(), other.hand_over())
     assert await service.num_counted() == NUM_RECORDS
 
 
 async def test_gatekeeper_that_is_killed_meanwhile_gets_them_again(service: Service) -> None:
-    async with service.replica():
-        pass
+    service.leave_records()
     dead = service.transport.gatekeeper
     kill(dead)  # It takes records, and writes none of them down.
     handing = asyncio.create_task(service.left.hand_over())
@@ -121,8 +107,7 @@ async def test_files_stay_while_the_gatekeeper_is_away(service: Service) -> None
         async def record(self, *_: object) -> tuple[str, int]:
             raise TransportDown("away")
 
-    async with service.replica():
-        pass
+    service.leave_records()
     left = LeftRecords(service.directory, Away())  # type: ignore[arg-type]
     left.watch()
     await asyncio.sleep(0.2)
@@ -135,8 +120,7 @@ async def test_files_stay_while_the_gatekeeper_is_away(service: Service) -> None
 
 async def test_records_whose_ids_the_database_may_have_forgotten_are_left_out(service: Service) -> None:
     service.at -= 2 * 86_400
-    async with service.replica():
-        pass
+    service.leave_records()
     assert await service.left.hand_over() == 0
     assert [*service.directory.iterdir()] == []
 
