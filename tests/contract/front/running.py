@@ -161,6 +161,16 @@ class RunningFront:
         (agent,) = [one for one in children if "serve_app.front.agent" in describe(one)]
         return agent
 
+    @contextmanager
+    def without_agent(self) -> Iterator[None]:
+        """Let the agent do nothing meanwhile."""
+        agent = self.agent()
+        agent.suspend()
+        try:
+            yield
+        finally:
+            agent.resume()
+
     async def kill_supervisor(self) -> None:
         """Kill the supervisor and wait until it is gone; its agent follows."""
         assert self.supervisor is not None

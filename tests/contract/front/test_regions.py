@@ -316,8 +316,7 @@ async def test_haproxy_that_is_started_anew_knows_the_other_region_from_its_firs
     await world.near.die()
     await world.us.knows()
     await eventually(lambda: _is(world, world.us, 503))
-    world.us.agent().suspend()
-    try:
+    with world.us.without_agent():
         for number in range(2):
             killed = world.us.pid_of(number)
             os.kill(killed, signal.SIGKILL)
@@ -325,5 +324,3 @@ async def test_haproxy_that_is_started_anew_knows_the_other_region_from_its_firs
         await sees(world.us, "asia")
         assert await _answers_from(world.http, "asia")
         assert await world.regionz(world.us) == 503
-    finally:
-        world.us.agent().resume()
