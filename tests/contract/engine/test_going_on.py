@@ -10,6 +10,7 @@ import pytest
 from deployments.models.contract.errors import EngineDied
 from deployments.models.contract.steps import Written
 from tests.contract.engine.conftest import BLOCK
+from tests.contract.engine.cuts import wherever_it_is_cut
 from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
@@ -93,20 +94,21 @@ def kinds_of(told) -> list[str]:
     return list(dict.fromkeys(event[0] for events in told for event in events))
 
 
-async def whole_and_rests(ask, asked, **header):
+async def whole_and_rests(ask, asked, cuts_of, **header):
     """Return an answer, and by the number of writes that came before what it is from there on."""
     whole = await ask(asked, **header)
-    cuts = range(1, len(whole.writes) + 1)
+    cuts = cuts_of(len(whole.writes))
     rests = await asyncio.gather(*(ask(asked, cut, written=whole.numbers(cut), **header) for cut in cuts))
     return whole, dict(zip(cuts, rests, strict=True))
 
 
+@wherever_it_is_cut
 @pytest.mark.parametrize("name", CASES)
-def test_the_parts_of_an_answer_are_the_whole_wherever_it_is_cut(trained_engine, ask, name):
+def test_the_parts_of_an_answer_are_the_whole_wherever_it_is_cut(trained_engine, ask, name, cuts_of):
     asked, kinds = CASES[name]
-    whole, rests = trained_engine.run(whole_and_rests(ask, asked))
+    whole, rests = trained_engine.run(whole_and_rests(ask, asked, cuts_of))
     assert kinds_of(told_by(whole)) == [*kinds, "finished"]
-    assert len(rests) >= 5
+    assert len(whole.writes) >= 5
     assert (whole.summary["usage"][3] > 0) is ("reasoning" in kinds)
     for cut, rest in rests.items():
         assert told_by(rest) == told_by(whole)[cut:]
@@ -186,10 +188,11 @@ def without_ids(piece: bytes) -> bytes:
     return re.sub(rb'"id":"(chatcmpl-tool-|call_)[^"]*"', b"", piece)
 
 
+@wherever_it_is_cut
 @pytest.mark.parametrize("name", STREAMS)
-def test_the_bytes_of_a_stream_are_the_same_wherever_it_is_cut(trained_engine, ask, name):
+def test_the_bytes_of_a_stream_are_the_same_wherever_it_is_cut(trained_engine, ask, name, cuts_of):
     asked, num_choices = STREAMS[name]
-    whole, rests = trained_engine.run(whole_and_rests(ask, asked, render="wire"))
+    whole, rests = trained_engine.run(whole_and_rests(ask, asked, cuts_of, render="wire"))
     assert whole.last.endswith(b"data: [DONE]\n\n")
     assert {step.choice for step in Written(whole.numbers()).steps} == set(range(num_choices))
     for cut, rest in rests.items():

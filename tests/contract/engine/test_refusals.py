@@ -4,10 +4,6 @@ import re
 from http import HTTPStatus
 
 import pytest
-import vllm.connections
-import vllm.entrypoints.launchers  # Loads what the replica uses, with its exceptions.
-from vllm import exceptions
-from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from deployments.models.contract.errors import (
     ContextLengthExceeded,
@@ -16,45 +12,61 @@ from deployments.models.contract.errors import (
     Overloaded,
     RequestRejected,
 )
-from deployments.replica.refusals import refused
 
-REJECTED = [
-    exceptions.VLLMClientError("x"),
-    exceptions.VLLMValidationError("x", parameter="top_k"),
-    exceptions.VLLMNotFoundError("x"),
-    exceptions.LoRAAdapterNotFoundError("x", "y"),
-    exceptions.VLLMUnprocessableEntityError("x"),
-    vllm.connections.HTTPResponseSizeExceededError(1, 2),
-]
-DIED = [exceptions.VLLMServerError("x"), exceptions.GenerationError(), EngineDeadError(), EngineGenerateError("x")]
-FULL = [
-    exceptions.GracefulHTTPError("x", HTTPStatus.SERVICE_UNAVAILABLE),
-    exceptions.QueueOverflowError(),
-    exceptions.MaxQueuedTokensError(),
-]
-MEANINGS = [(RequestRejected, REJECTED), (EngineDied, DIED), (Overloaded, FULL)]
+# vLLM is imported by tests that run, not by every process that collects them.
+
+
+@pytest.fixture
+def meanings():
+    """Every exception of vLLM's, with ours for it."""
+    import vllm.connections
+    import vllm.entrypoints.launchers  # Loads what the replica uses, with its exceptions.
+    from vllm import exceptions
+    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+    rejected = [
+        exceptions.VLLMClientError("x"),
+        exceptions.VLLMValidationError("x", parameter="top_k"),
+        exceptions.VLLMNotFoundError("x"),
+        exceptions.LoRAAdapterNotFoundError("x", "y"),
+        exceptions.VLLMUnprocessableEntityError("x"),
+        vllm.connections.HTTPResponseSizeExceededError(1, 2),
+    ]
+    died = [exceptions.VLLMServerError("x"), exceptions.GenerationError(), EngineDeadError(), EngineGenerateError("x")]
+    full = [
+        exceptions.GracefulHTTPError("x", HTTPStatus.SERVICE_UNAVAILABLE),
+        exceptions.QueueOverflowError(),
+        exceptions.MaxQueuedTokensError(),
+    ]
+    groups = [(RequestRejected, rejected), (EngineDied, died), (Overloaded, full)]
+    return [(error, meaning) for meaning, errors in groups for error in errors]
+
+
+@pytest.fixture
+def refused():
+    from deployments.replica.refusals import refused
+
+    return refused
 
 
 def every_subclass(cls):
     return {cls}.union(*(every_subclass(sub) for sub in cls.__subclasses__()))
 
 
-def test_every_exception_of_vllm_is_listed():
-    listed = {type(error) for _, errors in MEANINGS for error in errors}
+def test_every_exception_of_vllm_is_listed(meanings):
+    from vllm import exceptions
+
+    listed = {type(error) for error, _ in meanings}
     own = {cls for cls in every_subclass(exceptions.VLLMError) if cls.__module__.startswith("vllm.")}
     assert own - listed == {exceptions.VLLMError}  # The base class is never raised.
 
 
-@pytest.mark.parametrize(
-    ("meaning", "error"),
-    [(meaning, error) for meaning, errors in MEANINGS for error in errors],
-    ids=lambda value: value.__name__ if isinstance(value, type) else type(value).__name__,
-)
-def test_every_exception_of_vllm_is_translated(meaning, error):
-    with pytest.raises(EngineError) as caught, refused("messages"):
-        raise error
-    assert type(caught.value) is meaning
-    assert caught.value.__cause__ is error
+def test_every_exception_of_vllm_is_translated(meanings, refused):
+    for error, meaning in meanings:
+        with pytest.raises(EngineError) as caught, refused("messages"):
+            raise error
+        assert type(caught.value) is meaning, error
+        assert caught.value.__cause__ is error
 
 
 @pytest.mark.parametrize(
@@ -69,7 +81,9 @@ def test_every_exception_of_vllm_is_translated(meaning, error):
         ),
     ],
 )
-def test_the_length_of_a_prompt_is_read(words, num_tokens, is_lower_bound):
+def test_the_length_of_a_prompt_is_read(refused, words, num_tokens, is_lower_bound):
+    from vllm import exceptions
+
     limit = "This model's maximum context length is 4096 tokens. However, you requested 8 output tokens"
     with pytest.raises(ContextLengthExceeded) as caught, refused("prompt"):
         raise exceptions.VLLMValidationError(f"{limit} and your prompt {words}", parameter="input_tokens")
@@ -78,7 +92,7 @@ def test_the_length_of_a_prompt_is_read(words, num_tokens, is_lower_bound):
     assert error.is_lower_bound is is_lower_bound
 
 
-def test_a_length_without_a_limit_keeps_its_code():
+def test_a_length_without_a_limit_keeps_its_code(refused):
     with pytest.raises(RequestRejected, match=re.escape("Input length (9) exceeds")) as caught, refused("messages"):
         raise ValueError("Input length (9) exceeds model's maximum context length (8).\nMore.")
     assert (caught.value.param, caught.value.code) == ("messages", "context_length_exceeded")

