@@ -9,7 +9,7 @@ from deployments.state.objects.store import ObjectInfo, ObjectMissing, StoreFull
 
 
 class MemoryObjects:
-    """An `ObjectStore` over a dict. While `is_away` it fails; beyond `room_bytes` it is full.
+    """An `ObjectStore` over a dict. While `is_away` it fails; beyond `room_bytes` it is full. `num_asked` counts.
 
     `clock` says when objects are modified. Where it stood still while time passes, what was just written would be old.
     """
@@ -20,6 +20,7 @@ class MemoryObjects:
         self._clock = clock
         self.is_away = False
         self.room_bytes: int | None = None
+        self.num_asked = 0
 
     @asynccontextmanager
     async def create(self, key: str) -> AsyncIterator["_MemoryWriter"]:
@@ -56,6 +57,7 @@ class MemoryObjects:
         return 0
 
     def _check(self, num_bytes: int = 0) -> None:
+        self.num_asked += 1
         if self.is_away:
             raise StoreUnavailable("The object store is switched off.")
         if self.room_bytes is not None and num_bytes + sum(map(len, self.objects.values())) > self.room_bytes:

@@ -15,7 +15,7 @@ def test_a_task_that_another_began_just_before_both_are_cancelled_runs() -> None
 
     async def close() -> None:
         closed.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     async def work() -> None:
         is_working.set()
@@ -38,7 +38,7 @@ def test_what_is_cancelled_is_waited_for() -> None:
     async def work() -> None:
         is_working.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0.05)
             ended.set()

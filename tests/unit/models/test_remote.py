@@ -94,7 +94,7 @@ async def test_choice_does_not_wait_for_replicas_that_are_too_busy_to_be_asked(r
     class Busy(Handle):
         @asynccontextmanager
         async def choose_replica(self, choice, **options):
-            await asyncio.sleep(0.02 if options.get("_reserve") is False else 60)
+            await (asyncio.sleep(0.02) if options.get("_reserve") is False else asyncio.Event().wait())
             async with super().choose_replica(choice, **options) as selection:
                 yield selection
 

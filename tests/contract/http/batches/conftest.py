@@ -3,6 +3,9 @@
 import openai
 import pytest
 
+from batch import stores
+from tests.waiting import eventually
+
 on_both_databases = pytest.mark.parametrize("files_url", ["sqlite", "postgresql"], indirect=True)
 """For a test whose statements differ most: it runs over both kinds of database with every change."""
 
@@ -13,6 +16,19 @@ def files_url(request, tmp_path):
     if request.param == "sqlite":
         return request.getfixturevalue("sqlite_at")(tmp_path / "files.db")
     return request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    """What a store refused is tried again every 20 ms."""
+    monkeypatch.setattr(stores, "_FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(stores, "_MAX_WAIT_S", 0.02)
+
+
+async def asked_in_vain(world, num_times: int = 20) -> None:
+    """Wait until the object store, which cannot do what it is asked for, has been asked for it so often."""
+    before = world.objects.num_asked
+    await eventually(lambda: world.objects.num_asked >= before + num_times)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from deployments.state.housekeeping import Intervals
 from deployments.state.objects.store import ObjectMissing
 from tests.contract.http.answers import USAGE, answer
 from tests.contract.http.batch_calls import CHAT, finish, jsonl, line, lines_of, submit
-from tests.contract.http.batches.conftest import on_both_databases
+from tests.contract.http.batches.conftest import asked_in_vain, on_both_databases
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script
 from tests.twins.fleet import LocalFleet
@@ -73,7 +73,7 @@ async def test_stores_that_are_away_for_a_while_only_delay_a_batch(client, world
     await eventually(lambda: len(world.chat.streams) == 5)
     world.objects.is_away = True
     gate.set()
-    await asyncio.sleep(0.3)
+    await asked_in_vain(world)
     assert (await client.batches.retrieve(batch.id)).status == "in_progress"
     world.objects.is_away = False
     batch = await finish(client, batch)
@@ -96,12 +96,12 @@ async def test_a_batch_that_is_stopped_while_a_store_is_away_keeps_what_was_answ
         await eventually(lambda: len(world.chat.streams) == 2)
         world.objects.is_away = True
         gate.set()
-        await asyncio.sleep(0.3)
+        await asked_in_vain(world)
         if end == "cancelled":
             assert (await client.batches.cancel(batch.id)).status == "cancelling"
         else:
             uptime.advance(86_400)
-        await asyncio.sleep(1)
+        await asked_in_vain(world)
         seen = await client.batches.retrieve(batch.id)
         assert (seen.finalizing_at, seen.request_counts.completed) == (None, 0)
         world.objects.is_away = False
@@ -172,7 +172,7 @@ async def test_a_full_disk_is_waited_out_and_nothing_half_done_is_seen(client, w
     world.objects.room_bytes = sum(map(len, world.objects.objects.values())) + 10
     batch = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
     await eventually(lambda: len(world.chat.streams) == 5)
-    await asyncio.sleep(0.3)
+    await asked_in_vain(world)
     batch = await client.batches.retrieve(batch.id)
     assert (batch.status, batch.request_counts.completed, batch.output_file_id) == ("in_progress", 0, None)
     assert [one.id for one in (await client.files.list()).data] == [file.id]

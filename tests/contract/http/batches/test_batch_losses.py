@@ -20,6 +20,7 @@ from tests.contract.http.batch_calls import (
     until_done,
     until_sealed,
 )
+from tests.contract.http.batches.conftest import asked_in_vain
 from tests.contract.http.conftest import run_batches
 from tests.twins.engine import Script
 from tests.twins.gatekeeper import TestClock
@@ -91,12 +92,12 @@ def client(world, batch_stores):
 
 @pytest.fixture
 def cancels_soon(monkeypatch):
-    monkeypatch.setattr(input_module, "_LOST_AFTER_CANCEL_S", 0.5)
+    monkeypatch.setattr(input_module, "_LOST_AFTER_CANCEL_S", 0.1)
 
 
 @pytest.fixture
 def impatient(monkeypatch, cancels_soon):
-    monkeypatch.setattr(stores_module, "_LOST_AFTER_S", 0.5)
+    monkeypatch.setattr(stores_module, "_LOST_AFTER_S", 0.1)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -169,13 +170,13 @@ async def test_a_cancelled_batch_does_not_wait_long_for_an_input_that_is_lost(
         damage(world, "gone")
         gate.set()
         await until_done(client, batch, 1)
-        await asyncio.sleep(0.5)  # The other lines' input is waited for.
+        await asked_in_vain(world)  # The other lines' input is waited for.
         if not is_taken_over:
             await client.batches.cancel(batch.id)
             batch = await finish(client, batch)
     async with run_batches(world, batch_stores):
         if is_taken_over:
-            await asyncio.sleep(0.5)
+            await asked_in_vain(world)
             await client.batches.cancel(batch.id)
             batch = await finish(client, batch)
     assert (batch.status, batch.request_counts.completed, batch.request_counts.total) == ("cancelled", 1, 4)
@@ -191,7 +192,7 @@ async def test_a_cancelled_batch_waits_for_answers_that_are_lost_as_long_as_any(
         content = world.objects.objects.pop(key)
         await client.batches.cancel(batch.id)
         await until_sealed(client, batch)
-        await asyncio.sleep(2)
+        await asked_in_vain(world)
         assert (await client.batches.retrieve(batch.id)).status == "cancelling"
         world.objects.objects[key] = content
         batch = await finish(client, batch)
@@ -206,7 +207,7 @@ async def test_an_input_that_comes_back_is_no_line_s_fault(client, world, batch_
         key = key_of(world, "files")
         content = world.objects.objects.pop(key)
         gate.set()
-        await asyncio.sleep(1)
+        await asked_in_vain(world)
         assert (await client.batches.retrieve(batch.id)).status == "in_progress"
         world.objects.objects[key] = content
         batch = await finish(client, batch)
@@ -255,7 +256,7 @@ async def test_a_disk_that_gets_full_at_the_end_is_not_filled_further(client, wo
         world.objects.room_bytes = sum(map(len, before.values())) + 500
         await client.batches.cancel(batch.id)
         await until_sealed(client, batch)
-        await asyncio.sleep(2)
+        await asked_in_vain(world)
         assert world.objects.objects == before
         assert (await client.batches.retrieve(batch.id)).output_file_id is None
         world.objects.room_bytes = None
