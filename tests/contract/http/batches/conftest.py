@@ -25,7 +25,7 @@ def soon(monkeypatch):
     monkeypatch.setattr(stores, "_MAX_WAIT_S", 0.02)
 
 
-async def asked_in_vain(world, num_times: int = 20) -> None:
+async def asked_in_vain(world, num_times: int = 40) -> None:
     """Wait until the object store, which cannot do what it is asked for, has been asked for it so often."""
     before = world.objects.num_asked
     await eventually(lambda: world.objects.num_asked >= before + num_times)

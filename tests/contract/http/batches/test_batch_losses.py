@@ -92,12 +92,12 @@ def client(world, batch_stores):
 
 @pytest.fixture
 def cancels_soon(monkeypatch):
-    monkeypatch.setattr(input_module, "_LOST_AFTER_CANCEL_S", 0.1)
+    monkeypatch.setattr(input_module, "_LOST_AFTER_CANCEL_S", 0.05)
 
 
 @pytest.fixture
 def impatient(monkeypatch, cancels_soon):
-    monkeypatch.setattr(stores_module, "_LOST_AFTER_S", 0.1)
+    monkeypatch.setattr(stores_module, "_LOST_AFTER_S", 0.05)
 
 
 @pytest.mark.usefixtures("impatient")
