@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import ray
 
 from tests.clients import async_client, client, http, key
 from tests.service import CHAT, EMBED, LONG, SMALL, Service, running_service
-from tests.starts import started
 
 __all__ = ["async_client", "client", "http", "key"]
 
@@ -84,22 +82,3 @@ def service() -> Iterator[Service]:
     """The service that nearly every test uses."""
     with running_service(main_config(), ENVIRONMENT) as service:
         yield service
-
-
-@pytest.fixture(scope="module")
-def ray_cluster() -> Iterator[None]:
-    """A Ray cluster in this process, for actors without a service.
-
-    Started up to five times, as `manta serve` does: a raylet whose agents take longer than 15 s ends itself.
-    """
-    for num_left in reversed(range(5)):
-        try:
-            started("bare Rays")
-            ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
-            break
-        except Exception:
-            ray.shutdown(wait_for_processes=True)
-            if not num_left:
-                raise
-    yield
-    ray.shutdown(wait_for_processes=True)  # Else a process that takes over a second to die stays as a zombie.

@@ -7,16 +7,14 @@ import ray
 from deployments.limits.actor import RayTransport, start_gatekeeper
 from deployments.limits.messages import TransportDown
 from deployments.state.config import ResolvedState
+from tests.patience import PATIENT
 from tests.waiting import eventually
 
 
 async def answering_gatekeeper(state: ResolvedState, name: str) -> ray.actor.ActorHandle:
-    """Return the handle of a gatekeeper that has read its database and answers.
-
-    On a busy machine its first answer may take longer than requests wait for one.
-    """
+    """Return the handle of a gatekeeper that has read its database and answers."""
     handle = await asyncio.to_thread(start_gatekeeper, state, name)
-    transport = RayTransport(name)
+    transport = RayTransport(name, PATIENT)
 
     async def answers() -> bool:
         try:

@@ -24,6 +24,7 @@ from serve_app.operations.routing import cache_salts
 from tests.contract.batches.runs import Runs
 from tests.contract.http.answers import MODEL, answer
 from tests.twins.engine import MemoryDirectory, Script, ScriptedEngine, model_card
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
@@ -75,9 +76,11 @@ async def test_a_line_that_kills_every_worker_is_given_up_and_all_others_are_ans
 ) -> None:
     runs, deaths = poisoned
     batch_id = await runs.submit()
-    async with asyncio.timeout(_ENDS_S):
-        while not (await runs.stores.batches.find("acct", batch_id)).state.has_ended:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
+
+    async def has_ended() -> bool:
+        return (await runs.stores.batches.find("acct", batch_id)).state.has_ended
+
+    await eventually(has_ended, _ENDS_S)
     await runs.check(batch_id, given_up=[POISON])
     victims = deaths.read_text().splitlines()
     # Twice with others, first in the Ray Data job that runs all but the first four lines; then three times alone.

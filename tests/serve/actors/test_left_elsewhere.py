@@ -3,21 +3,23 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import ray
+from ray import nodes
 
-from deployments.limits import left_elsewhere
 from deployments.limits.actor import stop_gatekeeper
 from deployments.limits.client.record_journal import RecordJournal
 from deployments.limits.left_elsewhere import LeftElsewhere
-from deployments.state.config import StateConfig, resolve_state
+from deployments.patience import Patience
+from deployments.state.config import ResolvedState, StateConfig, resolve_state
 from deployments.state.database.connection import connect
 from deployments.state.usage.store import UsageStore
 from tests.contract.state.records import record
-from tests.serve.gatekeepers import answering_gatekeeper
+from tests.patience import PATIENT
+from tests.serve.actors.gatekeepers import answering_gatekeeper
 
 pytestmark = pytest.mark.serve
 
@@ -32,6 +34,7 @@ class Node:
 
     directory: Path
     usage: UsageStore
+    state: ResolvedState
 
     def leave_records(self) -> None:
         journal = RecordJournal(self.directory)
@@ -39,11 +42,11 @@ class Node:
             journal.write(number, record(number, at=time.time()))
         journal.close(is_handed_over=False)
 
-    def looker(self, own: str | None, gatekeeper: str = NAME) -> LeftElsewhere:
+    def looker(self, own: str | None, patience: Patience = PATIENT) -> LeftElsewhere:
         async def living() -> list[str]:
             return [OWN, "10.0.0.2:30000"]
 
-        return LeftElsewhere(self.directory, lambda: own, living, gatekeeper)
+        return LeftElsewhere(self.directory, lambda: own, living, NAME, patience)
 
     async def num_counted(self) -> int:
         return sum(row.num_requests for row in await self.usage.by_day())
@@ -54,7 +57,7 @@ async def node(ray_cluster: None, tmp_path: Path) -> AsyncIterator[Node]:
     state = resolve_state(StateConfig(state_dir=tmp_path), {})
     database = await connect(state.database_url)
     await answering_gatekeeper(state, NAME)
-    node = Node(tmp_path / "records", UsageStore(database))
+    node = Node(tmp_path / "records", UsageStore(database), state)
     node.leave_records()
     yield node
     await asyncio.to_thread(stop_gatekeeper, NAME)
@@ -78,23 +81,20 @@ async def test_other_replicas_leave_them_to_the_first(node: Node, own: str | Non
     assert await node.num_counted() == 0
 
 
-async def test_node_that_fails_is_looked_at_again_and_holds_nothing_up(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_node_that_fails_holds_nothing_up(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     (node.directory / "no-file.records").mkdir()
-    monkeypatch.setattr(ray, "nodes", lambda nodes=ray.nodes: [dead_node(), *nodes()])
+    monkeypatch.setattr(ray, "nodes", lambda: [dead_node(), *nodes()])
     assert await node.looker(OWN).look() == NUM_RECORDS
-    node.leave_records()
-    first = node.looker(OWN, "a gatekeeper that is away")
-    monkeypatch.setattr(left_elsewhere, "_TASK_S", 3.0)
+
+
+async def test_node_is_looked_at_again_when_nobody_took_its_records(node: Node) -> None:
+    await asyncio.to_thread(stop_gatekeeper, NAME)
+    first = node.looker(OWN, replace(PATIENT, hand_over_s=0.3))
     assert await first.look() == 0
-    assert not first._done
-    first._gatekeeper = NAME
-    monkeypatch.undo()
-    deadline = time.monotonic() + 60
-    while await first.look() != NUM_RECORDS:  # The task that was cancelled may hold the files for a moment.
-        first._done.clear()
-        assert time.monotonic() < deadline
+    await answering_gatekeeper(node.state, NAME)
+    first._patience = PATIENT
+    assert await first.look() == NUM_RECORDS
+    assert await node.num_counted() == NUM_RECORDS
 
 
 def dead_node() -> dict[str, object]:
