@@ -145,7 +145,7 @@ class RunningFront:
             return 0
         return pid if is_living(pid) else 0
 
-    async def is_whole(self) -> None:
+    async def make_whole(self) -> None:
         """Start the supervisor again, if a test has left the front without one."""
         if self.supervisor is not None and self.supervisor.returncode is not None:
             await self.start()

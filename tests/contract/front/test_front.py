@@ -32,7 +32,7 @@ async def shared() -> AsyncIterator[RunningFront]:
 @pytest_asyncio.fixture(loop_scope="module")
 async def front(shared: RunningFront) -> RunningFront:
     """Return the front of all tests; each leaves it with replicas that have died."""
-    await shared.is_whole()
+    await shared.make_whole()
     return shared
 
 
