@@ -1,6 +1,7 @@
-"""Requests made to hurt, against the real engine: a 4xx each, and the engine lives on."""
+"""Requests made to hurt, against the real engine: each is refused by name, and the engine lives on."""
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -46,75 +47,106 @@ MANY_ITEMS = {"type": "array", "minItems": 100_000_000, "items": {"type": "array
 DEEP: dict[str, Any] = {"type": "object"}
 for _ in range(200):
     DEEP = {"type": "object", "properties": {"a": DEEP}, "required": ["a"]}
-HOSTILE: dict[str, dict[str, Any]] = {
-    "n": {"n": 1_000_000_000},
-    "n-of-the-allowed-kind-but-many-tokens": {"n": 128, "max_tokens": 10**12},
-    "max-tokens": {"max_tokens": -1},
-    "top-logprobs": {"logprobs": True, "top_logprobs": 1_000_000},
-    "logit-bias": {"logit_bias": {str(i): 1 for i in range(300_000)}},
-    "logit-bias-off-the-vocabulary": {"logit_bias": {"999999999": 1}},
-    "logit-bias-negative-token": {"logit_bias": {"-5": 1}},
-    "stop": {"stop": ["x" * 1_000_000]},
-    "five-stops": {"stop": ["a", "b", "c", "d", "e"]},
-    "seed": {"seed": 10**40},
-    "cache-salt": {"cache_salt": "x" * 1025},
-    "priority": {"priority": -100},
-    "chat-template": {"chat_template": "{{ 1 }}"},
-    "arguments-of-the-template": {"chat_template_kwargs": {"messages": []}},
-    "kv-transfer": {"kv_transfer_params": {"do_remote_prefill": True}},
-    "bad-words": {"bad_words": ["x"] * 400_000},
-    "token-lists": {"stop_token_ids": [1] * 1_000_000, "allowed_token_ids": [1] * 1_000_000},
-    "token-off-the-vocabulary": {"allowed_token_ids": [999_999_999]},
-    "least-length": {"min_tokens": 2**31 - 1},
-    "repetition-penalty": {"repetition_penalty": 1e-300},
-    "regex-that-explodes": {"structured_outputs": {"regex": "(a*)*b"}},
-    "grammar-that-explodes": {"structured_outputs": {"grammar": 'root ::= root root | "a"'}},
-    "regex-that-is-none": {"guided_regex": "(a"},
-    "image": {
-        "messages": [
-            {
-                "role": "user",
-                "content": [{"type": "image_url", "image_url": {"url": "http://169.254.169.254/latest/meta-data"}}],
-            }
-        ]
-    },
-    "enum": schema_of(LONG_ENUM),
-    "items": schema_of(MANY_ITEMS),
-    "deep": schema_of(DEEP),
-    "tool-enum": tool_of(LONG_ENUM),
-    "tool-items": tool_of(MANY_ITEMS),
-    "strict-tool-enum": strict_tool_of({**LONG_ENUM, "required": ["a"], "additionalProperties": False}),
-    "strict-tool-items": strict_tool_of(
-        {"type": "object", "properties": {"a": MANY_ITEMS}, "required": ["a"], "additionalProperties": False}
+ABOVE, BELOW, INVALID = "integer_above_max_value", "integer_below_min_value", "invalid_value"
+TOO_MANY, TOO_LONG, UNSUPPORTED = "array_above_max_length", "string_above_max_length", "unsupported_parameter"
+SCHEMA, TOOL, REGEX = (
+    "response_format.json_schema.schema",
+    "tools[0].function.parameters",
+    "structured_outputs.regex",
+)
+# Fields of a request, and the parameter and the code of its refusal.
+HOSTILE: dict[str, tuple[dict[str, Any], str | None, str | None]] = {
+    "n": ({"n": 1_000_000_000}, "n", ABOVE),
+    "n-of-the-allowed-kind-but-many-tokens": ({"n": 128, "max_tokens": 10**12}, "max_tokens", ABOVE),
+    "max-tokens": ({"max_tokens": -1}, "max_tokens", BELOW),
+    "top-logprobs": ({"logprobs": True, "top_logprobs": 1_000_000}, "top_logprobs", ABOVE),
+    "logit-bias": ({"logit_bias": {str(i): 1 for i in range(300_000)}}, None, None),
+    "logit-bias-off-the-vocabulary": ({"logit_bias": {"999999999": 1}}, "logit_bias", INVALID),
+    "logit-bias-negative-token": ({"logit_bias": {"-5": 1}}, "logit_bias", INVALID),
+    "stop": ({"stop": ["x" * 1_000_000]}, "stop[0]", TOO_LONG),
+    "five-stops": ({"stop": ["a", "b", "c", "d", "e"]}, "stop", TOO_MANY),
+    "seed": ({"seed": 10**40}, "seed", ABOVE),
+    "cache-salt": ({"cache_salt": "x" * 1025}, "cache_salt", TOO_LONG),
+    "priority": ({"priority": -100}, "priority", BELOW),
+    "chat-template": ({"chat_template": "{{ 1 }}"}, "chat_template", UNSUPPORTED),
+    "arguments-of-the-template": (
+        {"chat_template_kwargs": {"messages": []}},
+        "chat_template_kwargs.messages",
+        UNSUPPORTED,
     ),
-    "dangling-reference": schema_of({"$ref": "#/$defs/none"}),
+    "kv-transfer": ({"kv_transfer_params": {"do_remote_prefill": True}}, "kv_transfer_params", UNSUPPORTED),
+    "bad-words": ({"bad_words": ["x"] * 400_000}, "bad_words", TOO_MANY),
+    "token-lists": (
+        {"stop_token_ids": [1] * 1_000_000, "allowed_token_ids": [1] * 1_000_000},
+        "stop_token_ids",
+        TOO_MANY,
+    ),
+    "token-off-the-vocabulary": ({"allowed_token_ids": [999_999_999]}, "allowed_token_ids", INVALID),
+    "least-length": ({"min_tokens": 2**31 - 1}, "min_tokens", ABOVE),
+    "repetition-penalty": ({"repetition_penalty": 1e-300}, "repetition_penalty", "decimal_below_min_value"),
+    "regex-that-explodes": ({"structured_outputs": {"regex": "(a*)*b"}}, REGEX, INVALID),
+    "grammar-that-explodes": (
+        {"structured_outputs": {"grammar": 'root ::= root root | "a"'}},
+        "structured_outputs.grammar",
+        INVALID,
+    ),
+    "regex-that-is-none": ({"guided_regex": "(a"}, REGEX, INVALID),
+    "image": (
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [{"type": "image_url", "image_url": {"url": "http://169.254.169.254/latest/meta-data"}}],
+                }
+            ]
+        },
+        "messages[0].content[0].image_url.url",
+        "invalid_image_url",
+    ),
+    "enum": (schema_of(LONG_ENUM), SCHEMA, INVALID),
+    "items": (schema_of(MANY_ITEMS), SCHEMA, INVALID),
+    "deep": (schema_of(DEEP), None, None),
+    "tool-enum": (tool_of(LONG_ENUM), TOOL, INVALID),
+    "tool-items": (tool_of(MANY_ITEMS), TOOL, INVALID),
+    "strict-tool-enum": (
+        strict_tool_of({**LONG_ENUM, "required": ["a"], "additionalProperties": False}),
+        TOOL,
+        INVALID,
+    ),
+    "strict-tool-items": (
+        strict_tool_of(
+            {"type": "object", "properties": {"a": MANY_ITEMS}, "required": ["a"], "additionalProperties": False}
+        ),
+        TOOL,
+        INVALID,
+    ),
+    "dangling-reference": (schema_of({"$ref": "#/$defs/none"}), SCHEMA, INVALID),
 }
 
 
-def shape_of(answer: httpx2.Response) -> set[str]:
-    return set(answer.json()["error"])
+def check_refused(answer: httpx2.Response, param: str | None, code: str | None) -> str:
+    """Check that a request was refused as a bad one, and return with what words."""
+    assert answer.status_code == 400, answer.text[:500]
+    error: dict[str, Any] = answer.json()["error"]
+    message: str = error.pop("message")
+    assert error == {"type": "invalid_request_error", "param": param, "code": code}, message[:500]
+    return message
 
 
-@pytest.mark.parametrize("fields", HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_parameters_get_a_refusal(http: httpx2.Client, fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("fields", "param", "code"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_parameters_get_a_refusal(
+    http: httpx2.Client, fields: dict[str, Any], param: str | None, code: str | None
+) -> None:
     for stream in (False, True):
-        started = time.monotonic()
-        answer = http.post(
-            "/v1/chat/completions",
-            json={"model": CHAT, "messages": MESSAGES, "max_tokens": 4, "stream": stream, **fields},
-        )
-        assert 400 <= answer.status_code < 500, answer.text[:500]
-        assert shape_of(answer) == {"message", "type", "param", "code"}
-        assert time.monotonic() - started < 30
+        body = {"model": CHAT, "messages": MESSAGES, "max_tokens": 4, "stream": stream, **fields}
+        check_refused(http.post("/v1/chat/completions", json=body), param, code)
 
 
-def test_pattern_that_backtracks_elsewhere_costs_nothing(http: httpx2.Client) -> None:
-    started = time.monotonic()
+def test_pattern_that_backtracks_elsewhere_is_followed(http: httpx2.Client) -> None:
     pattern = schema_of({"type": "string", "pattern": "(a+)+" * 20 + "$"})
     answer = http.post("/v1/chat/completions", json={"model": CHAT, "messages": MESSAGES, "max_tokens": 30, **pattern})
     assert answer.status_code == 200
     assert answer.json()["choices"][0]["message"]["content"].startswith('"a')
-    assert time.monotonic() - started < 10
 
 
 BODIES = {
@@ -133,16 +165,15 @@ BODIES = {
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
 def test_hostile_bodies_get_a_refusal(http: httpx2.Client, body: bytes) -> None:
     for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings"):
-        answer = http.post(path, content=body)
-        assert 400 <= answer.status_code < 500, answer.text[:500]
-        assert shape_of(answer) == {"message", "type", "param", "code"}
+        words = check_refused(http.post(path, content=body), None, None)
+        assert words.startswith("We could not parse the JSON body of your request.")
 
 
-def test_body_that_is_too_large_is_refused_before_it_is_read(http: httpx2.Client) -> None:
-    started = time.monotonic()
-    answer = http.post("/v1/chat/completions", content=b" " * (65 * 1024 * 1024))
-    assert answer.status_code == 413
-    assert time.monotonic() - started < 20
+def test_body_that_is_too_large_is_refused_before_it_is_read(service: Service, key: str) -> None:
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: manta\r\nauthorization: Bearer {key}\r\n"
+    with socket.create_connection(("127.0.0.1", service.port), timeout=60) as connection:
+        connection.sendall(f"{head}content-length: {65 * 1024 * 1024}\r\n\r\n".encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
 def test_sql_in_the_authorization_header_is_just_a_wrong_key(http: httpx2.Client) -> None:
@@ -175,8 +206,7 @@ def test_short_requests_are_answered_while_bombs_are_tried(http: httpx2.Client, 
         assert time.monotonic() - started < 10
     for thread in bombs:
         thread.join()
-    assert len(statuses) == 3
-    assert all(400 <= status < 500 for status in statuses)
+    assert statuses == [400] * 3
 
 
 def test_engine_answers_after_all_that(http: httpx2.Client) -> None:
