@@ -67,6 +67,20 @@ class Authority:
         )
 
 
+class CertificateFiles:
+    """A certificate of an authority of its own, and its key, as files in a folder."""
+
+    def __init__(self, folder: Path, *names: str) -> None:
+        self._names = names
+        self.authority = Authority()
+        self.certificate, self.key, self.believed = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
+        self.believed.write_text(self.authority.pem)
+        self.serial = self.issue()
+
+    def issue(self) -> int:
+        return self.authority.issue(self.certificate, self.key, self._names)
+
+
 def _name_of(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(host))

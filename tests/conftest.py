@@ -39,7 +39,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the tests that share a running service last, and leave out the exhaustive ones unless they are asked for."""
-    items.sort(key=lambda item: "service" in getattr(item, "fixturenames", ()))
+    items.sort(key=lambda item: not {"service", "fixed"}.isdisjoint(getattr(item, "fixturenames", ())))
     if config.getoption("exhaustive"):
         return
     left_out = [item for item in items if item.get_closest_marker("exhaustive")]

@@ -1,84 +1,89 @@
-"""One running service whose engines are scripted, for nearly every test; and what starts a smaller one."""
+"""Two running services whose engines are scripted, one after the other.
 
+`service` is for nearly every test, `fixed` for those that need replicas that stay, TLS or PostgreSQL.
+"""
+
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from tests.certificates import CertificateFiles
 from tests.clients import async_client, client, http, key
-from tests.service import CHAT, EMBED, LONG, SMALL, Service, running_service
+from tests.contract.state.postgres import PostgresServer
+from tests.databases import postgres_server
+from tests.serve.configurations import ENVIRONMENT, fixed_config, fixed_environment, main_config
+from tests.service import Service, running_service
 
-__all__ = ["async_client", "client", "http", "key"]
+__all__ = ["async_client", "client", "http", "key", "postgres_server"]
 
-QUICK = {"upscale_delay_s": 0.5, "downscale_delay_s": 3, "metrics_interval_s": 0.25, "look_back_period_s": 1}
-DRAIN_S = 300
-"""As long as a slow machine may take to replace everything: streams run meanwhile."""
-ENVIRONMENT = {
-    "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "0.25",
-    "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "0.25",
-    "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "2",
-}
+_FOLDER = Path(__file__).parent
 
 
-def scripted(model_id: str, **fields: Any) -> dict[str, Any]:
-    """Return the configuration of a model that `scripted_engine` runs, with one replica."""
-    return {
-        "id": model_id,
-        "source": "scripted",
-        "engine": "tests.serve.scripted_engine:start_engine",
-        "device": "cpu",
-        "max_model_len": 8192,
-        "placement_group_config": {"bundles": [{"CPU": 0.1}]},
-        "drain_s": DRAIN_S,
-        **fields,
-    }
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of `service` before those of `fixed`, and last of each those of time and the restart."""
+    places = [number for number, item in enumerate(items) if item.path.is_relative_to(_FOLDER)]
+    own = sorted((items[place] for place in places), key=_order)
+    for place, item in zip(places, own, strict=True):
+        items[place] = item
 
 
-def service_config(models: list[dict[str, Any]], **args: Any) -> dict[str, Any]:
-    """Return a Serve configuration with these models."""
-    application = {"name": "manta", "route_prefix": "/", "import_path": "serve_app.app:build"}
-    return {"proxy_location": "EveryNode", "applications": [{**application, "args": {"models": models, **args}}]}
-
-
-def main_config() -> dict[str, Any]:
-    """Return a service of several ingress replicas and models that scale in each of the ways there are."""
-    scaling = {"min_replicas": 1, "max_replicas": 1, "target_ongoing_requests": 8, **QUICK}
-    models = [
-        scripted(CHAT, max_concurrent_requests=64, engine_kwargs={"step_s": 0.01}),
-        scripted(
-            SMALL,
-            max_concurrent_requests=16,
-            max_queued_requests=16,
-            engine_kwargs={"step_s": 0.02},
-            autoscaling_config={**scaling, "max_replicas": 2},
-        ),
-        scripted(
-            EMBED,
-            task="embed",
-            autoscaling_config=scaling,
-            batch_replicas={"min_replicas": 0, "max_replicas": 1},
-            scale_to_zero_wait_s=180,
-        ),
-        scripted(LONG, autoscaling_config={**scaling, "min_replicas": 0}, scale_to_zero_wait_s=180),
-    ]
-    ingress = {"autoscaling_config": {**scaling, "min_replicas": 2, "max_replicas": 3}, "drain_s": DRAIN_S}
-    containers = {
-        "num_warm": 1,
-        "preload": [],
-        "max_containers": 16,
-        "max_containers_per_account": 16,
-        "autoscaling_config": {"min_replicas": 1, "max_replicas": 2, **QUICK},
-    }
-    return service_config(
-        models,
-        ingress=ingress,
-        batches={"small_batch_lines": 500, "lease_s": 6},
-        tools={"code_interpreter": containers},
-    )
+def _order(item: pytest.Item) -> tuple[int, bool, bool]:
+    names = getattr(item, "fixturenames", ())
+    uses = 2 if "fixed" in names else 1 if "service" in names else 0
+    return uses, item.path.name == "test_restart.py", item.get_closest_marker("timed") is not None
 
 
 @pytest.fixture(scope="package")
-def service() -> Iterator[Service]:
-    """The service that nearly every test uses."""
-    with running_service(main_config(), ENVIRONMENT) as service:
+def service(running: list[Service]) -> Iterator[Service]:
+    """A service over SQLite, whose replicas come and go."""
+    yield from _instead_of_others(running, main_config(), ENVIRONMENT)
+
+
+@pytest.fixture(scope="package")
+def fixed(
+    running: list[Service], of_replicas: CertificateFiles, of_ray: CertificateFiles, fixed_database_url: str
+) -> Iterator[Service]:
+    """A service over PostgreSQL with TLS, whose replicas stay."""
+    environment = fixed_environment(of_ray, fixed_database_url)
+    yield from _instead_of_others(running, fixed_config(of_replicas), environment)
+
+
+@pytest.fixture(scope="package")
+def of_replicas(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    """What the ingress replicas of `fixed` show to its front."""
+    return CertificateFiles(tmp_path_factory.mktemp("replicas"), "manta", "127.0.0.1")
+
+
+@pytest.fixture(scope="package")
+def of_ray(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    """What the Ray processes of `fixed` show to each other."""
+    own = {one.address for own in psutil.net_if_addrs().values() for one in own if one.family is socket.AF_INET}
+    return CertificateFiles(tmp_path_factory.mktemp("ray"), "localhost", *sorted(own))
+
+
+@pytest.fixture(scope="package")
+def fixed_database_url(postgres_server: PostgresServer) -> str:
+    """The database of `fixed`."""
+    return postgres_server.copy_database()
+
+
+@pytest.fixture(scope="package")
+def running() -> list[Service]:
+    """The services that have been started."""
+    return []
+
+
+def _instead_of_others(
+    running: list[Service], config: dict[str, Any], environment: dict[str, str]
+) -> Iterator[Service]:
+    """Yield a service that starts once all others have ended: at rest one takes most of a slow core."""
+    for other in running:
+        if not other.has_ended:
+            other.stop()
+    with running_service(config, environment) as service:
+        running.append(service)
         yield service

@@ -8,7 +8,7 @@ import httpx2
 import psutil
 import pytest
 
-from tests.service import CANARY, CHAT, Service, eventually
+from tests.service import CANARY, CHAT, Service, eventually, is_living
 from tests.twins.legal import fold, read_frame, split
 
 PROMPT = f"{CANARY} tells the river about the hills behind it, and the hills about the sea. " * 4
@@ -53,6 +53,26 @@ def serving(service: Service) -> list[str]:
         return []
 
 
+def two_ingress_replicas(service: Service) -> list[int]:
+    """Return the process ids of two or more ingress replicas that serve."""
+
+    def look() -> list[int]:
+        pids = [replica.pid for replica in service.running("ingress")]
+        living = [pid for pid in pids if psutil.pid_exists(pid) and is_living(psutil.Process(pid))]
+        return living if len(living) >= 2 else []
+
+    return eventually(look, 120, "two ingress replicas run")
+
+
+def num_in_flight(urls: list[str]) -> list[float]:
+    """Return how many requests each of these ingress replicas has not answered."""
+    with httpx2.Client(timeout=10, verify=False) as http:  # Without certificates a client costs a hundredth.
+        pages = [http.get(f"{url}/metrics").text for url in urls]
+    lines = [line for page in pages for line in page.splitlines() if line.startswith("manta_requests_in_flight ")]
+    assert len(lines) == len(pages)
+    return [float(line.split()[1]) - 1 for line in lines]  # Each page counts its own request.
+
+
 @pytest.fixture
 def two(service: Service, key: str) -> Iterator[list[Ingress]]:
     """Two ingress replicas that both serve."""
@@ -83,7 +103,7 @@ def outlive_ingress(service: Service, one: Ingress, other: Ingress, num_tokens: 
     def has_ended() -> bool:
         return other.retrieve(begun["id"])["status"] not in ("queued", "in_progress")
 
-    eventually(has_ended, 90, "the response ends", 0.5)
+    eventually(has_ended, 90, "the response ends")
     events = other.events(begun["id"])
     assert events[: len(seen)] == seen
     final = fold(events)

@@ -328,7 +328,7 @@ class EmbeddingRunner:
         reply.end(summary_of(usage, []))
 
 
-class ScriptedEngine:
+class RepeatingEngine:
     """The engine of one replica."""
 
     def __init__(self, core: Core, model: ModelConfig) -> None:
@@ -349,8 +349,8 @@ class ScriptedEngine:
         await self._core.stop()
 
 
-async def start_engine(model: ModelConfig) -> ScriptedEngine:
+async def start_engine(model: ModelConfig) -> RepeatingEngine:
     core = await Core.start(model.engine_kwargs.get("step_s", 0.01), model.max_concurrent_requests)
-    engine = ScriptedEngine(core, model)
+    engine = RepeatingEngine(core, model)
     await engine.check_health()
     return engine

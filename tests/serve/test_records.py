@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import time
 
 import httpx2
 import pytest
 from openai import AsyncOpenAI, NotFoundError
 
+from tests.serve.records import first_records
 from tests.service import CHAT, EMBED, Service, eventually
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
@@ -27,13 +27,7 @@ async def test_requests_and_usage_are_kept_for_the_account_holder(service: Servi
         await client.embeddings.create(model=EMBED, input="cat")
         with pytest.raises(NotFoundError):
             await client.chat.completions.create(model="none", messages=[{"role": "user", "content": "Hi."}])
-    deadline = time.monotonic() + 60
-    while True:
-        records = await service.with_usage(lambda usage: usage.last_requests(issued.key_id, limit=10))
-        if len(records) == 4:
-            break
-        assert time.monotonic() < deadline, records
-        await asyncio.sleep(0.3)
+    records = await first_records(service, issued.key_id, 4)
     by_id = {record.request_id: record for record in records}
     assert chat.usage is not None
     assert by_id[str(chat._request_id)].prompt_tokens == chat.usage.prompt_tokens

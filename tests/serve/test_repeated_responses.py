@@ -1,7 +1,7 @@
 """A response whose ingress replica is killed once it is stored, before it is answered: the front asks another one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,55 +11,25 @@ import pytest
 from sqlalchemy import text
 
 from deployments.state.database.connection import connect
-from tests.contract.state.postgres import PostgresServer
-from tests.databases import postgres_server
-from tests.serve.conftest import ENVIRONMENT, scripted, service_config
-from tests.serve.ingress import PROMPT, answer_to, text_of
-from tests.serve.test_front import records_of, two_ingress_replicas
-from tests.service import CHAT, Service, running_service
+from tests.serve.ingress import PROMPT, answer_to, text_of, two_ingress_replicas
+from tests.serve.records import records_of
+from tests.service import CHAT, Service
+from tests.waiting import eventually
 
-__all__ = ["postgres_server"]
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 NUM_TOKENS = 8
 _LOCK = 20_261_125
-_HOLD_COMMITS = (
+_WAIT_AT_COMMITS = (
     f"""CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     PERFORM pg_advisory_xact_lock_shared({_LOCK}); RETURN NULL; END $$""",
     """CREATE CONSTRAINT TRIGGER wait_for_test AFTER INSERT ON responses
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait_for_test()""",
 )
-"""Has the transaction that stores a response wait at its commit for a lock that the test holds."""
+"""Have the transaction that stores a response wait at its commit for a lock that the test holds."""
+_WAIT_NO_MORE = ("DROP TRIGGER wait_for_test ON responses", "DROP FUNCTION wait_for_test")
 _WAITING = """SELECT client_port FROM pg_stat_activity JOIN pg_locks USING (pid)
     WHERE locktype = 'advisory' AND NOT granted"""
-
-
-@pytest.fixture(scope="module")
-def database_url(postgres_server: PostgresServer) -> str:
-    """A database of PostgreSQL in which a response's commit can be held."""
-    url = postgres_server.copy_database()
-    asyncio.run(_prepare(url))
-    return url
-
-
-async def _prepare(url: str) -> None:
-    database = await connect(url)
-    async with database.write() as connection:
-        for statement in _HOLD_COMMITS:
-            await connection.execute(text(statement))
-    await database.close()
-
-
-@pytest.fixture(scope="module")
-def pair(database_url: str) -> Iterator[Service]:
-    """A service of two ingress replicas on that database."""
-    two = {"autoscaling_config": {"min_replicas": 2, "max_replicas": 2}}
-    models = [scripted(CHAT, engine_kwargs={"step_s": 0.01})]
-    state = {"database_url": {"env": "MANTA_DATABASE_URL"}}
-    environment = {**ENVIRONMENT, "MANTA_DATABASE_URL": database_url}
-    with running_service(service_config(models, ingress=two, state=state), environment) as service:
-        yield service
-        two_ingress_replicas(service)
 
 
 class Commits:
@@ -70,21 +40,29 @@ class Commits:
 
     async def waiting(self) -> int:
         """Return the port of the process that waits to commit a response."""
-        for _ in range(600):
+        port = None
+
+        async def is_waiting() -> bool:
+            nonlocal port
             port = (await self._connection.execute(text(_WAITING))).scalar()
-            if port is not None:
-                return int(port)
-            await asyncio.sleep(0.05)
-        raise AssertionError("no response is stored")
+            return port is not None
+
+        await eventually(is_waiting)
+        assert port is not None
+        return int(port)
 
     async def release(self) -> None:
-        """Let them go on; return when a response is stored."""
+        """Let them go on; return when another response is stored than before."""
+        before = await self._num_stored()
         await self._connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK})"))
-        for _ in range(600):
-            if (await self._connection.execute(text("SELECT count(*) FROM responses"))).scalar():
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError("no response is stored")
+
+        async def is_stored() -> bool:
+            return await self._num_stored() > before
+
+        await eventually(is_stored)
+
+    async def _num_stored(self) -> int:
+        return int((await self._connection.execute(text("SELECT count(*) FROM responses"))).scalar())
 
 
 @asynccontextmanager
@@ -93,8 +71,15 @@ async def held(database_url: str) -> AsyncIterator[Commits]:
     database = await connect(database_url)
     async with database.engine.connect() as opened:
         connection = await opened.execution_options(isolation_level="AUTOCOMMIT")
+        for statement in _WAIT_AT_COMMITS:
+            await connection.execute(text(statement))
         await connection.execute(text(f"SELECT pg_advisory_lock({_LOCK})"))
-        yield Commits(connection)
+        try:
+            yield Commits(connection)
+        finally:
+            await connection.execute(text("SELECT pg_advisory_unlock_all()"))
+            for statement in _WAIT_NO_MORE:
+                await connection.execute(text(statement))
     await database.close()
 
 
@@ -106,16 +91,16 @@ def connected_from(service: Service, port: int) -> psutil.Process:
     raise AssertionError(f"no ingress replica connects from {port}")
 
 
-async def test_it_is_stored_charged_and_added_to_its_conversation_once(pair: Service, database_url: str) -> None:
-    issued, secret = await pair.issue(tier="enterprise", requests_per_minute=1000, tokens_per_minute=10_000_000)
-    await asyncio.to_thread(two_ingress_replicas, pair)
+async def test_it_is_stored_charged_and_added_to_its_conversation_once(fixed: Service, fixed_database_url: str) -> None:
+    issued, secret = await fixed.issue(tier="enterprise", requests_per_minute=1000, tokens_per_minute=10_000_000)
+    await asyncio.to_thread(two_ingress_replicas, fixed)
     headers = {"authorization": f"Bearer {secret}"}
-    client = httpx2.AsyncClient(base_url=pair.url, headers=headers, timeout=60)
-    async with client as http, held(database_url) as commits:
+    client = httpx2.AsyncClient(base_url=fixed.url, headers=headers, timeout=60)
+    async with client as http, held(fixed_database_url) as commits:
         talk = (await http.post("/v1/conversations", json={})).json()["id"]
         body = {"model": CHAT, "input": PROMPT, "max_output_tokens": NUM_TOKENS, "conversation": talk}
         asked = asyncio.create_task(http.post("/v1/responses", json=body))
-        ingress = await asyncio.to_thread(connected_from, pair, await commits.waiting())
+        ingress = await asyncio.to_thread(connected_from, fixed, await commits.waiting())
         ingress.suspend()
         await commits.release()
         ingress.kill()
@@ -129,7 +114,7 @@ async def test_it_is_stored_charged_and_added_to_its_conversation_once(pair: Ser
     assert kept == told
     assert [item["role"] for item in items] == ["user", "assistant"]
     assert items[1] == told["output"][0]
-    records = [one for one in await records_of(pair, issued.key_id) if one.route == "/v1/responses"]
+    records = [one for one in await records_of(fixed, issued.key_id, 1) if one.route == "/v1/responses"]
     assert [(one.request_id, one.completion_tokens) for one in records] == [
         (answer.headers["x-request-id"], NUM_TOKENS)
     ]

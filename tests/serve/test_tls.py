@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -11,66 +10,23 @@ import psutil
 import pytest
 
 from serve_app.front.addresses import listening_on
-from tests.certificates import Authority, serial_of
-from tests.serve.conftest import ENVIRONMENT, scripted, service_config
-from tests.service import CHAT, Service, running_service
+from tests.certificates import CertificateFiles, serial_of
+from tests.service import CHAT, Service
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
 
 
-class Files:
-    """A certificate of an authority of its own, and its key."""
-
-    def __init__(self, folder: Path, *names: str) -> None:
-        self._names = names
-        self.authority = Authority()
-        self.certificate, self.key, self.believed = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
-        self.believed.write_text(self.authority.pem)
-        self.serial = self.issue()
-
-    def issue(self) -> int:
-        return self.authority.issue(self.certificate, self.key, self._names)
-
-
-@pytest.fixture(scope="module")
-def of_replicas(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return Files(tmp_path_factory.mktemp("replicas"), "manta", "127.0.0.1")
-
-
-@pytest.fixture(scope="module")
-def of_ray(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    return Files(tmp_path_factory.mktemp("ray"), "localhost", *_own_addresses())
-
-
-@pytest.fixture(scope="module")
-def encrypted(of_replicas: Files, of_ray: Files) -> Iterator[Service]:
-    """A service of one ingress replica and one model, with TLS turned on as an operator does it."""
-    tls = {
-        "certificate": str(of_replicas.certificate),
-        "key": str(of_replicas.key),
-        "authority": str(of_replicas.believed),
-    }
-    environment = {
-        "RAY_USE_TLS": "1",
-        "RAY_TLS_SERVER_CERT": str(of_ray.certificate),
-        "RAY_TLS_SERVER_KEY": str(of_ray.key),
-        "RAY_TLS_CA_CERT": str(of_ray.believed),
-    }
-    with running_service(service_config([scripted(CHAT)], tls=tls), ENVIRONMENT | environment) as service:
-        yield service
-
-
 async def test_requests_reach_replicas_that_speak_tls_and_take_up_a_new_certificate(
-    encrypted: Service, of_replicas: Files
+    fixed: Service, of_replicas: CertificateFiles
 ) -> None:
-    key = await asyncio.to_thread(encrypted.issue_unlimited)
+    key = await asyncio.to_thread(fixed.issue_unlimited)
     body = {"model": CHAT, "max_tokens": 10, "messages": [{"role": "user", "content": "Tell me of the sea."}]}
-    ports = encrypted.replica_ports
+    ports = fixed.replica_ports
     (replica, *_) = sorted(listening_on(ports.start, ports.stop - 1))
     context = of_replicas.authority.context()
     async with httpx2.AsyncClient(timeout=60, headers={"authorization": f"Bearer {key}"}) as http:
-        assert (await http.post(f"{encrypted.url}/v1/chat/completions", json=body)).status_code == 200
+        assert (await http.post(f"{fixed.url}/v1/chat/completions", json=body)).status_code == 200
         with pytest.raises(httpx2.TransportError):
             await http.get(f"http://{replica}/-/healthz")
         assert await _serial_shown(replica.port, context) == of_replicas.serial
@@ -80,7 +36,7 @@ async def test_requests_reach_replicas_that_speak_tls_and_take_up_a_new_certific
             return await _serial_shown(replica.port, context) == renewed
 
         await eventually(is_shown)
-        assert (await http.post(f"{encrypted.url}/v1/chat/completions", json=body)).status_code == 200
+        assert (await http.post(f"{fixed.url}/v1/chat/completions", json=body)).status_code == 200
 
 
 async def _serial_shown(port: int, context: ssl.SSLContext) -> int:
@@ -91,21 +47,15 @@ async def _serial_shown(port: int, context: ssl.SSLContext) -> int:
     return serial
 
 
-def test_rays_processes_speak_tls(encrypted: Service, of_ray: Files, tmp_path: Path) -> None:
+def test_rays_processes_speak_tls(fixed: Service, of_ray: CertificateFiles, tmp_path: Path) -> None:
     certificate, own_key = tmp_path / "tls.crt", tmp_path / "tls.key"
     of_ray.authority.issue(certificate, own_key)
     context = ssl.create_default_context(cadata=of_ray.authority.pem)
     context.check_hostname = False
     context.load_cert_chain(certificate, own_key)
-    listening = _ports_of(encrypted, ("gcs_server", "raylet"))
+    listening = _ports_of(fixed, ("gcs_server", "raylet"))
     assert {name for name, _ in listening} == {"gcs_server", "raylet"}
     assert {name for name, port in listening if _speaks_tls(port, context)} == {"gcs_server", "raylet"}
-
-
-def _own_addresses() -> list[str]:
-    return sorted(
-        {one.address for own in psutil.net_if_addrs().values() for one in own if one.family is socket.AF_INET}
-    )
 
 
 def _ports_of(service: Service, names: tuple[str, ...]) -> list[tuple[str, int]]:

@@ -42,3 +42,9 @@ class Collected:
 
     def fail(self, error: EngineError):
         raise AssertionError(error)
+
+
+def assert_goes_on(whole: Collected, rest: Collected, cut: int) -> None:
+    """Check that an answer that was cut after that many writes goes on as the whole does, on whatever engine."""
+    assert rest.notes == whole.notes[cut:]
+    assert rest.summary == whole.summary

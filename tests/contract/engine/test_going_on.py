@@ -11,7 +11,7 @@ from deployments.models.contract.errors import EngineDied
 from deployments.models.contract.steps import Written
 from tests.contract.engine.conftest import BLOCK
 from tests.contract.engine.cuts import wherever_it_is_cut
-from tests.contract.engine.replies import Collected
+from tests.contract.engine.replies import Collected, assert_goes_on
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 
@@ -112,8 +112,7 @@ def test_the_parts_of_an_answer_are_the_whole_wherever_it_is_cut(trained_engine,
     assert (whole.summary["usage"][3] > 0) is ("reasoning" in kinds)
     for cut, rest in rests.items():
         assert told_by(rest) == told_by(whole)[cut:]
-        assert rest.notes == whole.notes[cut:]
-        assert rest.summary == whole.summary
+        assert_goes_on(whole, rest, cut)
 
 
 def text_of(reply) -> str:

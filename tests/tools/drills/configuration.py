@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tests.serve.conftest import scripted
+from tests.serve.configurations import scripted
 from tests.service import CHAT, read_config
 
 SCRIPTED_STEP_S = 0.05

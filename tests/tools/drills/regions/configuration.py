@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tests.serve.conftest import scripted
+from tests.serve.configurations import scripted
 from tests.service import CHAT, EMBED, read_config
 from tests.tools.drills.cluster import PROXY_PORT
 from tests.tools.drills.regions.places import Place
