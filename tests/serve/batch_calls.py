@@ -60,4 +60,4 @@ def until_quarter_done(client: OpenAI, batch: Batch) -> Batch:
         counts = now.request_counts
         return now if counts and counts.total and counts.completed >= counts.total // 4 else None
 
-    return eventually(look, 240, f"{batch.id} gets on", 0.1)
+    return eventually(look, 240, f"{batch.id} gets on")

@@ -4,7 +4,6 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -14,6 +13,7 @@ import pytest
 from openai import InternalServerError, OpenAI
 from openai.types import Batch
 
+from batch.config import BatchConfig
 from tests.serve.batch_calls import ENDED, SAID, check_complete, finish, line, output_of, submit, until_quarter_done
 from tests.service import CANARY, EMBED, SMALL, Service, eventually, is_living
 
@@ -24,6 +24,7 @@ COORDINATOR, WORKER, JOB_WORKER = (
     "ray::WorkerProcess",
     "ray::MapWorker(MapBatches(LineCaller))",
 )
+NUM_TO_CANCEL = 450
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,6 +38,11 @@ def rest(service: Service, client: OpenAI) -> Iterator[None]:
     eventually(is_as_before, 180, "one replica is left, and it answers")
 
 
+def num_done(client: OpenAI, batch: Batch) -> int:
+    counts = client.batches.retrieve(batch.id).request_counts
+    return 0 if counts is None else counts.completed
+
+
 def answers(client: OpenAI) -> bool:
     try:
         client.chat.completions.create(model=SMALL, messages=[{"role": "user", "content": "?"}], max_tokens=1)
@@ -45,18 +51,25 @@ def answers(client: OpenAI) -> bool:
     return True
 
 
-def test_a_small_batch_starts_at_once(service: Service, client: OpenAI) -> None:
-    finish(client, submit(client, [line(0)]))  # The worker is there from now on, whatever ran before.
+def start_and_finish(client: OpenAI, num_lines: int) -> float:
+    """Return the seconds until a batch has started; its answers are complete."""
+    started = time.monotonic()
+    batch = submit(client, [line(number) for number in range(num_lines)])
+    eventually(lambda: client.batches.retrieve(batch.id).status != "validating", 60, "the batch starts")
+    started_after_s = time.monotonic() - started
+    check_complete(client, finish(client, batch), num_lines)
+    return started_after_s
 
-    def start_s() -> float:
-        started = time.monotonic()
-        batch = submit(client, [line(number) for number in range(20)])
-        eventually(lambda: client.batches.retrieve(batch.id).status != "validating", 60, "the batch starts", 0.05)
-        started_after_s = time.monotonic() - started
-        check_complete(client, finish(client, batch), 20)
-        return started_after_s
 
-    assert any(start_s() < 1 for _ in range(5))  # A machine that is busy with something else may take longer.
+@pytest.mark.timed
+def test_a_small_batch_starts_within_a_second(service: Service, client: OpenAI) -> None:
+    start_and_finish(client, 1)  # The worker is there from now on, whatever ran before.
+    assert median(start_and_finish(client, 20) for _ in range(3)) < 1
+
+
+def test_a_small_batch_needs_no_job(service: Service, client: OpenAI) -> None:
+    start_and_finish(client, 20)
+    assert service.process_named(JOB_WORKER) is None
 
 
 def test_a_model_may_have_replicas_for_batches_alone(service: Service, client: OpenAI) -> None:
@@ -64,7 +77,7 @@ def test_a_model_may_have_replicas_for_batches_alone(service: Service, client: O
     online = service.running(EMBED)
     embed = {"custom_id": "e", "method": "POST", "url": "/v1/embeddings", "body": {"model": EMBED, "input": "cat"}}
     batch = submit(client, [embed], "/v1/embeddings")
-    eventually(lambda: service.running(f"batch:{EMBED}"), 240, "a replica for batches runs")
+    eventually(lambda: service.arrived(f"batch:{EMBED}"), 240, "a replica for batches runs")
     (one,) = output_of(client, finish(client, batch))
     there = client.embeddings.create(model=EMBED, input="cat", encoding_format="float").data[0].embedding
     here = one["response"]["body"]["data"][0]["embedding"]
@@ -76,26 +89,16 @@ def test_a_model_may_have_replicas_for_batches_alone(service: Service, client: O
 
 def test_a_large_batch_runs_through_ray_data_and_its_progress_moves(service: Service, client: OpenAI) -> None:
     batch = submit(client, [line(number, max_tokens=16) for number in range(1500)])
-    seen: list[tuple[float, int]] = []
-    looks: list[float] = []
+    seen: set[int] = set()
 
     def look() -> Batch | None:
         now = client.batches.retrieve(batch.id)
-        counts = now.request_counts
-        assert counts is not None
-        looks.append(time.monotonic())
-        if not seen or counts.completed > seen[-1][1]:
-            seen.append((time.monotonic(), counts.completed))
+        assert now.request_counts is not None
+        seen.add(now.request_counts.completed)
         return now if now.status in ENDED else None
 
-    ended: Batch = eventually(look, 300, "the batch ends", 0.1)  # type: ignore[assignment]
-    check_complete(client, ended, 1500)
-    moves = [after[0] - before[0] for before, after in pairwise(seen[1:-1])]
-    assert len(moves) >= 3
-    between_looks = median(after - before for before, after in pairwise(looks))
-    assert median(moves) < 1 + 2 * between_looks  # Each end of a move is seen late by up to one look.
-    # While a job starts, for which this one and the workers share the machine, all may stand still for a while.
-    assert max(moves) < 60
+    check_complete(client, eventually(look, 300, "the batch ends"), 1500)
+    assert len(seen - {0, 1500}) >= 4, seen
     pieces = list(shared_memory(service))
     assert any(b"ray.data" in piece for piece in pieces)  # What Ray Data did carry is found.
     assert not any(SAID.encode() in piece for piece in pieces)
@@ -116,44 +119,39 @@ def shared_memory(service: Service) -> Iterator[bytes]:
             yield os.pread(memory.fileno(), end - start, start)
 
 
-def test_a_batch_is_cancelled_within_seconds(service: Service, client: OpenAI) -> None:
-    batch = submit(client, [line(number, max_tokens=200) for number in range(400)])
-    eventually(lambda: client.batches.retrieve(batch.id).request_counts.completed, 60, "lines are done", 0.1)  # type: ignore[union-attr]
+def test_a_cancelled_batch_ends_with_the_lines_that_were_in_flight(service: Service, client: OpenAI) -> None:
+    batch = submit(client, [line(number, max_tokens=100) for number in range(NUM_TO_CANCEL)])
+    eventually(lambda: num_done(client, batch), 60, "lines are done")
     client.batches.cancel(batch.id)
-    started = time.monotonic()
-    batch = finish(client, batch, 30)
-    assert time.monotonic() - started < 10
+    num_before = num_done(client, batch)
+    batch = finish(client, batch, 60)
     assert batch.status == "cancelled"
     output = output_of(client, batch)
-    assert [one["custom_id"] for one in output] == [f"line-{number}" for number in range(400)]
+    assert [one["custom_id"] for one in output] == [f"line-{number}" for number in range(NUM_TO_CANCEL)]
     counts = batch.request_counts
     assert counts is not None
     done = [one for one in output if one["response"] is not None]
-    assert 0 < counts.completed == len(done) < 400
-    assert counts.completed + counts.failed == counts.total == 400
+    assert 0 < counts.completed == len(done) <= num_before + BatchConfig().max_lines_in_flight
+    assert counts.completed + counts.failed == counts.total == NUM_TO_CANCEL
 
 
+@pytest.mark.exhaustive
 def test_a_large_batch_is_paused_and_goes_on(service: Service, client: OpenAI) -> None:
     secret = asyncio.run(service.issue(account="operators", tier="standard", is_admin=True))[1]
-
-    def num_done() -> int:
-        counts = client.batches.retrieve(batch.id).request_counts
-        return 0 if counts is None else counts.completed
-
     headers = {"authorization": f"Bearer {secret}"}
     with httpx2.Client(base_url=service.url, headers=headers, timeout=60) as operator:
         batch = submit(client, [line(number, max_tokens=64) for number in range(700)])
         path = f"/v1/organization/admin/batches/{batch.id}"
-        eventually(num_done, 120, "lines are done", 0.1)
+        eventually(lambda: num_done(client, batch), 120, "lines are done")
         assert operator.post(f"{path}/pause").json()["status"] == "in_progress"
 
         def rests() -> bool:
-            before = num_done()
+            before = num_done(client, batch)
             time.sleep(3)
-            return num_done() == before
+            return num_done(client, batch) == before
 
         eventually(rests, 120, "no line runs any more")
-        assert num_done() < 700
+        assert num_done(client, batch) < 700
         assert operator.post(f"{path}/resume").json()["paused_at"] is None
     check_complete(client, finish(client, batch), 700)
 
@@ -164,7 +162,12 @@ def kill(service: Service, title: str) -> None:
 
 @pytest.mark.parametrize(
     ("num_lines", "max_tokens", "victim"),
-    [(400, 96, COORDINATOR), (400, 96, WORKER), (1200, 32, COORDINATOR), (1200, 32, JOB_WORKER)],
+    [
+        pytest.param(400, 96, COORDINATOR, marks=pytest.mark.exhaustive),
+        pytest.param(400, 96, WORKER, marks=pytest.mark.exhaustive),
+        (1200, 32, COORDINATOR),
+        pytest.param(1200, 32, JOB_WORKER, marks=pytest.mark.exhaustive),
+    ],
 )
 def test_a_batch_survives_kills(service: Service, client: OpenAI, num_lines: int, max_tokens: int, victim: str) -> None:
     batch = submit(client, [line(number, max_tokens=max_tokens) for number in range(num_lines)])
@@ -173,21 +176,11 @@ def test_a_batch_survives_kills(service: Service, client: OpenAI, num_lines: int
     check_complete(client, finish(client, batch), num_lines)
 
 
-def test_a_batch_survives_a_model_replica_that_is_killed(service: Service, client: OpenAI) -> None:
-    batch = submit(client, [line(number, SMALL, max_tokens=64) for number in range(300)])
+def test_a_batch_survives_an_engine_that_is_killed(service: Service, client: OpenAI) -> None:
+    batch = submit(client, [line(number, SMALL, max_tokens=48) for number in range(160)])
     until_quarter_done(client, batch)
     service.engine_of(service.running(SMALL)[0]).kill()
-    batch = finish(client, batch)
-    assert batch.status == "completed"
-    output = output_of(client, batch)
-    assert [one["custom_id"] for one in output] == [f"line-{number}" for number in range(300)]
-    assert {one["response"]["status_code"] for one in output} <= {200, 500, 503}
-    counts = batch.request_counts
-    assert counts is not None
-    assert counts.completed + counts.failed == counts.total == 300
-    done = [one["response"]["body"]["usage"]["total_tokens"] for one in output if one["response"]["status_code"] == 200]
-    assert batch.usage is not None
-    assert batch.usage.total_tokens == sum(done)
+    check_complete(client, finish(client, batch), 160)
 
 
 def test_a_batch_survives_an_ingress_replica_that_is_killed(service: Service, client: OpenAI) -> None:
@@ -198,7 +191,7 @@ def test_a_batch_survives_an_ingress_replica_that_is_killed(service: Service, cl
     psutil.Process(before[0].pid).kill()
     check_complete(patient, finish(patient, batch), 400)
     eventually(
-        lambda: len({one.replica_id for one in service.running("ingress")} - {before[0].replica_id}) >= len(before),
+        lambda: len({one.replica_id for one in service.running("ingress")} - {before[0].replica_id}) >= 2,
         120,
         "the ingress is whole again",
     )

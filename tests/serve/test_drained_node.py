@@ -10,7 +10,7 @@ import pytest
 
 from tests.service import ROOT
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.serve, pytest.mark.exhaustive, pytest.mark.timeout(300)]
 
 
 async def test_the_gatekeeper_says_that_it_stops_and_moves_to_another_node(tmp_path: Path) -> None:

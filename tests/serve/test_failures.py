@@ -6,7 +6,7 @@ import pytest
 
 from tests.service import CHAT, Service, eventually
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.serve, pytest.mark.exhaustive, pytest.mark.timeout(1200)]
 
 
 def ask(service: Service, key: str, model: str) -> httpx2.Response:

@@ -1,7 +1,5 @@
 """Responses that outlive what made them: their client, their ingress replica."""
 
-import time
-
 import httpx2
 import pytest
 
@@ -35,7 +33,7 @@ def test_a_background_response_is_followed_and_cancelled_from_the_other_replica(
     assert one.retrieve(begun["id"]) == final
 
     long = one.create(input=PROMPT, background=True, max_output_tokens=3500)
-    time.sleep(0.5)
+    eventually(lambda: one.retrieve(long["id"])["status"] == "in_progress", 30, "it runs")
     cancelled = other.http.post(f"/v1/responses/{long['id']}/cancel")
     assert cancelled.status_code == 200
     assert cancelled.json()["status"] == "cancelled"
