@@ -2,10 +2,7 @@
 
 import asyncio
 import json
-import os
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 
 import orjson
 import pytest
@@ -15,6 +12,7 @@ from typer.testing import CliRunner
 from deployments.state.database.tables import batches
 from deployments.state.files.content import FileWriter
 from serve_app.cli import main
+from tests.contract.cli.commands import Command
 from tests.contract.http.answers import MODEL, SECRET, USAGE, answer
 from tests.contract.http.conftest import (  # noqa: F401 - fixtures.
     batch_stores,
@@ -148,33 +146,28 @@ async def test_what_cannot_be_reached_or_found_is_one_sentence(manta):
 
 
 @pytest.fixture
-async def start():
+def start(tmp_path_factory):
     """Starts a command in a process of its own."""
-    started: list[Process] = []
+    started: list[Command] = []
 
-    async def run(environment: dict[str, str], *arguments: str) -> Process:
-        command = (sys.executable, "-c", "from serve_app.cli import main; main()", "batch", *arguments)
-        environment = {**os.environ, **environment}
-        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=PIPE, stderr=PIPE)
-        started.append(process)
-        return process
+    def run(environment: dict[str, str], *arguments: str) -> Command:
+        command = Command(tmp_path_factory.mktemp("command"), environment, "batch", *arguments)
+        started.append(command)
+        return command
 
     yield run
-    for process in started:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+    for command in started:
+        command.remove()
 
 
-async def stop(process: Process, number: int, is_there: asyncio.Event | None = None) -> str:
+async def stop(command: Command, number: int, is_there: asyncio.Event | None = None) -> str:
     """Send a signal, when the command is where it must stop; return its error output."""
     if is_there is not None:
         await asyncio.wait_for(is_there.wait(), 60)
-    process.send_signal(number)
-    _, told = await asyncio.wait_for(process.communicate(), 60)
-    assert b"Traceback" not in told, told
-    assert b"Aborted" not in told, told
-    return told.decode().strip()
+    told = await command.stop(number)
+    assert "Traceback" not in told, told
+    assert "Aborted" not in told, told
+    return told.strip()
 
 
 @pytest.mark.parametrize(("number", "status"), STOPS)
@@ -190,11 +183,11 @@ async def test_a_stopped_run_says_that_the_batch_goes_on_and_how_to_go_on_with_i
     gate = asyncio.Event()
     world.chat.script = lambda request: Script([gate, *answer(request).steps], usage=USAGE)
     (tmp_path / "in.jsonl").write_bytes(requests(3))
-    command = await start(environment, "run", str(tmp_path / "in.jsonl"))
-    shown = (await command.stdout.readuntil(b": validating\n")).decode()
-    batch_id = shown.rpartition(":")[0].split()[-1]
+    command = start(environment, "run", str(tmp_path / "in.jsonl"))
+    await eventually(lambda: ": validating\n" in command.printed, 60)
+    batch_id = command.printed.partition(": validating\n")[0].split()[-1]
     told = await stop(command, number)
-    assert command.returncode == status
+    assert command.status == status
     again = f"wait {batch_id} -o {tmp_path / 'in.output.jsonl'}"
     for said in ("goes on", f"manta batch show {batch_id}", f"manta batch cancel {batch_id}", f"manta batch {again}"):
         assert said in told
@@ -228,9 +221,9 @@ async def test_a_run_that_is_stopped_while_it_uploads_leaves_nothing_and_says_so
     with (tmp_path / "in.jsonl").open("wb") as source:
         source.write(requests(1))
         source.truncate(32 * 1024 * 1024)  # More than the sockets between hold.
-    command = await start(environment, "run", str(tmp_path / "in.jsonl"))
+    command = start(environment, "run", str(tmp_path / "in.jsonl"))
     told = await stop(command, number, has_begun)
-    assert (command.returncode, told) == (status, "Nothing was begun: the upload was not finished.")
+    assert (command.status, told) == (status, "Nothing was begun: the upload was not finished.")
     gate.set()
     await eventually(lambda: [record.status for record in world.log.records] == [499])
     assert await stored(world) == []
@@ -258,9 +251,9 @@ async def test_a_run_that_is_stopped_while_it_downloads_leaves_no_half_file(
     (tmp_path / "in.jsonl").write_bytes(requests(3))
     async with serve(service) as address:
         environment = environment_at(address)
-        command = await start(environment, "run", str(tmp_path / "in.jsonl"))
+        command = start(environment, "run", str(tmp_path / "in.jsonl"))
         told = await stop(command, signal.SIGINT, is_asked)
-        assert command.returncode == 130
+        assert command.status == 130
         ended, again = told.splitlines()[-2:]
         assert ended.endswith(" has ended; download its answers with")
         assert [path.name for path in tmp_path.glob("in*")] == ["in.jsonl"]
@@ -287,11 +280,11 @@ async def test_a_run_that_is_stopped_between_upload_and_batch_says_where_to_look
 
     (tmp_path / "in.jsonl").write_bytes(requests(1))
     async with serve(service) as address:
-        command = await start(environment_at(address), "run", str(tmp_path / "in.jsonl"))
+        command = start(environment_at(address), "run", str(tmp_path / "in.jsonl"))
         told = await stop(command, signal.SIGTERM, is_asked)
         gate.set()
         await eventually(lambda: len(world.log.records) == 2)
-    assert command.returncode == 143
+    assert command.status == 143
     assert told == (
         "It cannot be told whether the batch was begun; `manta batch list` shows it if it was. Where it was not, the "
         "file that was uploaded ends by itself."
