@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -50,13 +50,13 @@ class Gatekeeping:
     usage: UsageStore
     actor: ray.actor.ActorHandle
     database: Database
+    transports: list[RayTransport] = field(default_factory=list)
 
     def client(self, patience: Patience = PATIENT) -> GatekeeperClient:
         """Return a client as an ingress replica has it."""
-        stored_keys = StoredKeys(self.keys, patience)
-        return GatekeeperClient(
-            RayTransport(NAME, patience), self.state.pepper, stored_keys=stored_keys, patience=patience
-        )
+        transport, stored_keys = RayTransport(NAME, patience), StoredKeys(self.keys, patience)
+        self.transports.append(transport)
+        return GatekeeperClient(transport, self.state.pepper, stored_keys=stored_keys, patience=patience)
 
     async def pid(self) -> int:
         return await pid_of(self.actor)
@@ -79,7 +79,10 @@ async def gatekeeping(ray_cluster: None, tmp_path: Path) -> AsyncIterator[Gateke
     state = resolve_state(StateConfig(state_dir=tmp_path), {})
     database = await connect(state.database_url)
     actor = await answering_gatekeeper(state, NAME)
-    yield Gatekeeping(state, KeyStore(database, state.pepper), UsageStore(database), actor, database)
+    gatekeeping = Gatekeeping(state, KeyStore(database, state.pepper), UsageStore(database), actor, database)
+    yield gatekeeping
+    for transport in gatekeeping.transports:
+        transport.close()
     await asyncio.to_thread(stop_gatekeeper, NAME)
     await database.close()
 
