@@ -52,6 +52,7 @@ test-contract: .venv/installed-dev
 
 test-services: .venv/installed-dev
 	$(PYTEST) tests/serve tests/cluster
+	$(PYTEST) $(shell grep -rl 'mark.timed' tests/contract --include='*.py') -m timed
 
 test-tools: .venv/installed-dev ## Run the tests of the project's tools: bench, drills, demo model (when tests/tools changes).
 	$(PYTEST) tests/tools
