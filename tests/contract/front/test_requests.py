@@ -184,7 +184,7 @@ async def test_request_that_a_dead_replica_refuses_goes_to_another_at_once(front
 async def test_stream_is_cut_at_once_when_its_replica_dies(front: RunningFront, http: httpx2.AsyncClient) -> None:
     async def begin(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\nfirst\n\r\n")
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     async with replicas(front.replica_ports[0], answer=begin) as (replica,):
         await front.knows(replica.port)

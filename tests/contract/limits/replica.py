@@ -1,7 +1,7 @@
 """The request records of an ingress replica that dies; run as a module, it writes them and waits to be killed."""
 
+import signal
 import sys
-import time
 from pathlib import Path
 
 from deployments.limits.client.record_journal import RecordJournal
@@ -26,4 +26,4 @@ if __name__ == "__main__":
     kept = write_records(Path(sys.argv[1]), float(sys.argv[2]))
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    time.sleep(60)
+    signal.pause()  # Until it is killed.
