@@ -5,7 +5,7 @@ import pytest
 from openai import APIStatusError, NotFoundError, OpenAI
 
 from deployments.tools.code_interpreter.replica import DEPLOYMENT
-from tests.service import Service, eventually
+from tests.service import Service, eventually, is_living
 from tests.twins.interpreter import sandbox_host
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(1200)]
@@ -51,7 +51,7 @@ def test_a_replica_that_is_killed_takes_its_containers_along_and_is_replaced(ser
     sandboxes = process.children(recursive=True)
     assert any(one.name() == "bwrap" for one in sandboxes)
     process.kill()
-    assert psutil.wait_procs(sandboxes, 30)[1] == [], "its sandboxes end with it"
+    eventually(lambda: not any(map(is_living, sandboxes)), 30, "its sandboxes end with it")
     with pytest.raises(NotFoundError) as caught:
         client.containers.files.list(container.id)
     assert caught.value.code == "container_expired"
