@@ -8,8 +8,8 @@ import hashlib
 import json
 import time
 
-AIMED_S = 0.25
-"""What the work takes on that machine."""
+AIMED_S = 0.052
+"""What it takes on that machine, whose two cores run the unit tests in 30 s: they took 71 s where it took 0.12 s."""
 
 
 def work() -> int:
