@@ -24,7 +24,10 @@ HELD_OUT = [
         "Where the journal is gone (another node)",
     ),
     ("Is each line of the journal forced to disk?", "it is not forced to disk"),
-    ("How long does an ingress replica trust a key that it remembers?", "A cached key is trusted for TRUST_S seconds"),
+    (
+        "How long does an ingress replica trust a key that it remembers?",
+        "A cached key is trusted for `Patience.trust_s`",
+    ),
     ("In what form are the secrets of API keys stored?", "kept only as a keyed digest"),
     ("What keeps a start with the wrong bucket from deleting everybody's files?", "both hold the same marker"),
     ("How do many small database writes share one commit?", "those that come while others are committed"),
