@@ -12,7 +12,7 @@ PIP_ARGS ?=
 # What `make test` runs instead of every stage: paths and options of pytest, for example TESTS="tests/unit -k body".
 TESTS ?=
 # How many processes run the unit and the contract tests side by side.
-JOBS ?= 2
+JOBS ?= 3
 # What `make bench` is told: make bench ARGS="--help".
 ARGS ?=
 # The first Python that fits and can make virtual environments.
