@@ -172,7 +172,7 @@ class Patience:
     ] = 10.0
 
     def times(self, factor: float) -> Self:
-        """Return the same with all that is not fixed so many times longer."""
+        """Return the same times multiplied by the factor, but for those that are fixed."""
         longer = {name: getattr(self, name) * factor for name, wait in waits().items() if not wait.fixed}
         return replace(self, **longer)
 

@@ -64,7 +64,7 @@ class Table:
         return self._servers.pop(address, None) is not None
 
     def forget(self, now: float, forget_s: float) -> list[Address]:
-        """Take out the servers for which nothing has spoken for `forget_s` seconds; return them."""
+        """Remove and return the servers that no source has listed for `forget_s` seconds."""
         gone = [address for address, server in self._servers.items() if now - server.spoken_for_at > forget_s]
         for address in gone:
             del self._servers[address]

@@ -81,8 +81,8 @@ vLLM's own metrics come with the prefix `ray_vllm_`, Ray Serve's with `ray_serve
 _TIMINGS = """# Timings
 
 How long the parts of the service wait for each other before they take another way. On a slow or overloaded machine,
-[`patience`](settings.md#args) in the Serve file makes them so many times longer, but for those that bound something
-else, for the reason in the last column.
+set [`patience`](settings.md#args) in the Serve file: it is the factor by which they become longer. Some are fixed,
+because they bound something else; the last column says what.
 
 | name | seconds | what it is for | promised | why it is fixed |
 |---|---|---|---|---|
