@@ -1,6 +1,7 @@
 """vLLM accepts the engine options of every shipped configuration, and Ray places the models where we say.
 
-In a process of its own, since importing vLLM takes long and changes much.
+In a process of its own, since importing vLLM takes long and changes much. Ray's part asks for placement groups of the
+cluster that the environment names.
 """
 
 import os
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import ray
 
 ROOT = Path(__file__).parents[3]
 
@@ -48,11 +50,15 @@ for file in sys.argv[1:]:
 """
 
 
+@pytest.mark.serve
 @pytest.mark.exhaustive
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("ray_cluster")
 def test_vllm_accepts_the_options_of_every_configuration() -> None:
     files = sorted(str(path) for path in (ROOT / "configs").glob("*.yaml"))
+    address = ray.get_runtime_context().gcs_address
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+    environment |= {"RAY_ADDRESS": address, "RAY_AUTH_MODE": "disabled"}
     command = [sys.executable, "-W", "ignore", "-c", CHECK, *files]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=580, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
