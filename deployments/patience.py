@@ -55,6 +55,9 @@ class Patience:
     crossing_s: Annotated[
         float, Wait("Room from another region. Then a request is refused.", promised="explain/limits.md")
     ] = 0.4
+    region_s: Annotated[
+        float, Wait("Another region, to accept a connection or to answer. Meanwhile this one keeps to its share.")
+    ] = 1.0
     call_s: Annotated[float, Wait("A call to the gatekeeper for which no request waits.")] = 2.0
     find_s: Annotated[
         float,
@@ -170,6 +173,14 @@ class Patience:
         float,
         Wait("A statement, and a free connection of the pool. The service's own statements take milliseconds."),
     ] = 10.0
+    failover_s: Annotated[
+        float,
+        Wait(
+            "With several servers, since the one that takes writes was lost, for another to take them. Then what needs "
+            "one fails at once.",
+            promised="operate/regions.md",
+        ),
+    ] = 8.0
 
     def times(self, factor: float) -> Self:
         """Return the same times multiplied by the factor, but for those that are fixed."""

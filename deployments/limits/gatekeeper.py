@@ -210,7 +210,7 @@ class GatekeeperProcess:
     def _start_links(self, core: RegionCore, region: ResolvedRegion) -> None:
         trust = RegionTrust.from_pepper(self._state.pepper)
         for name, address in region.others.items():
-            client = RegionClient(name, address, trust, region.certificate_authority)
+            client = RegionClient(name, address, trust, region.certificate_authority, self._patience)
             self._links.append(RegionLink(core, name, client))
         for link in self._links:
             link.start()

@@ -16,10 +16,10 @@ from deployments.limits.regions.core import RegionCore
 from deployments.limits.regions.exchange import INTERVAL_S
 from deployments.limits.regions.messages import MAX_BYTES, parse_reply, render
 from deployments.limits.regions.proof import HEADER, PATH, RegionTrust
+from deployments.patience import USUAL, Patience
 
 logger = logging.getLogger(__name__)
 
-_TIMEOUT_S = 1.0
 _PAUSE_S = 0.5
 """Between two tries while the region is away, and between two requests while nothing is wanted."""
 _STOP_S = 2.0
@@ -32,11 +32,19 @@ class LinkDown(Exception):
 class RegionClient:
     """The connection to the fronts of `region` at `address`, whose certificates are checked against `authority`."""
 
-    def __init__(self, region: str, address: str, trust: RegionTrust, authority: Path | None = None) -> None:
+    def __init__(
+        self,
+        region: str,
+        address: str,
+        trust: RegionTrust,
+        authority: Path | None = None,
+        patience: Patience = USUAL,
+    ) -> None:
         self._region = region
         self._parts = urlsplit(address)
         self._trust = trust
         self._authority = authority
+        self._timeout_s = patience.region_s
         self._connection: HTTPConnection | None = None
 
     def exchange(self, body: bytes) -> bytes:
@@ -72,12 +80,12 @@ class RegionClient:
     def _connect(self) -> HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port
         if self._parts.scheme == "http":
-            return HTTPConnection(host, port, timeout=_TIMEOUT_S)
+            return HTTPConnection(host, port, timeout=self._timeout_s)
         try:
             context = ssl.create_default_context(cafile=self._authority)
         except OSError as error:
             raise LinkDown(f"its certificate cannot be checked: {type(error).__name__}.") from None
-        return HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=context)
+        return HTTPSConnection(host, port, timeout=self._timeout_s, context=context)
 
 
 class RegionLink:

@@ -36,9 +36,6 @@ from deployments.waiting import worth_logging
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# Where there are several servers, a failover takes some seconds: so long after the primary was lost, what needs one
-# waits for the next. After that it fails at once until there is one.
-_FAILOVER_S = 8.0
 _LOOK_AGAIN_S = 0.25
 _PATIENT_S = 1.0
 _MIGRATION_LOCK = 0x6D616E7461  # "manta": the advisory lock that one migrating process holds on PostgreSQL.
@@ -50,10 +47,11 @@ class Database:
     `is_sqlite` is for statements that differ between the two.
     """
 
-    def __init__(self, engine: AsyncEngine, stale: AsyncEngine | None = None) -> None:
+    def __init__(self, engine: AsyncEngine, stale: AsyncEngine | None = None, patience: Patience = USUAL) -> None:
         self.engine = engine
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._stale = stale
+        self._failover_s = patience.failover_s
         self._lost_at: float | None = None
         self._writing = engine.execution_options(manta_write=True)
         # A statement of PostgreSQL sees what is committed when it begins, in a transaction or not. Without one, the
@@ -167,7 +165,7 @@ class Database:
 
     def _may_wait(self) -> bool:
         """Return whether a failover may be under way: there are several servers, and the primary was just lost."""
-        return self._stale is not None and time.monotonic() - self._note_lost() < _FAILOVER_S
+        return self._stale is not None and time.monotonic() - self._note_lost() < self._failover_s
 
     def _note_lost(self) -> float:
         """Note that the primary is lost; return since when, on the monotonic clock."""
@@ -241,7 +239,7 @@ async def connect(url: str, patience: Patience = USUAL, *, is_patient: bool = Fa
                 stale = _create_pool(parsed.update_query_dict({"target_session_attrs": "any"}), patience)
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         raise ConfigError(f"The database cannot be opened: {_reason(error)}.") from None
-    database = Database(engine, stale)
+    database = Database(engine, stale, patience)
     num_failures = 0
     while True:
         try:

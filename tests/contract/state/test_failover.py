@@ -4,13 +4,14 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import insert, select, text
 from sqlalchemy.exc import DBAPIError
 
 from deployments.config import ConfigError
-from deployments.state.database import connection as database_module
+from deployments.patience import USUAL
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.postgres import lacks_primary, lost_server
 from deployments.state.database.tables import regions
@@ -22,6 +23,8 @@ from serve_app.errors.api import NoPrimary
 from serve_app.errors.translate import translate_error
 from tests.contract.state.postgres import PostgresServer, create_tables, run_apart
 from tests.waiting import eventually
+
+IMPATIENT = replace(USUAL, failover_s=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,14 @@ async def database(pair: tuple[PostgresServer, PostgresServer]) -> AsyncIterator
     await opened.close()
 
 
+@pytest.fixture
+async def impatient(pair: tuple[PostgresServer, PostgresServer]) -> AsyncIterator[Database]:
+    """The same, waiting half a second for the next primary."""
+    opened = await connect(several(pair[1], pair[0]), IMPATIENT)
+    yield opened
+    await opened.close()
+
+
 async def sign_in(database: Database, name: str) -> None:
     async with database.write() as connection:
         await connection.execute(insert(regions).values(name=name, seen_at=1.0, facts={}))
@@ -90,29 +101,28 @@ async def test_writes_wait_for_the_standby_to_be_the_primary_and_nothing_is_lost
 
 
 async def test_without_a_primary_writes_fail_soon_and_then_at_once_with_a_code(
-    pair: tuple[PostgresServer, PostgresServer], database: Database, monkeypatch: pytest.MonkeyPatch
+    pair: tuple[PostgresServer, PostgresServer], impatient: Database
 ) -> None:
-    monkeypatch.setattr(database_module, "_FAILOVER_S", 1.0)
-    await sign_in(database, "before")
+    await sign_in(impatient, "before")
     pair[0].kill()
     with pytest.raises(DBAPIError) as caught:
-        await sign_in(database, "meanwhile")
+        await sign_in(impatient, "meanwhile")
     assert lacks_primary(caught.value)
     refusal = translate_error(caught.value)
     assert isinstance(refusal, NoPrimary)
     assert (refusal.status, refusal.code, refusal.headers["retry-after"]) == (503, "database_without_primary", "15")
     assert "127.0.0.1" not in refusal.message
-    assert not database.has_primary
+    assert not impatient.has_primary
     begun = time.monotonic()
     for _ in range(20):
         with pytest.raises(DBAPIError):
-            await sign_in(database, "meanwhile")
+            await sign_in(impatient, "meanwhile")
     assert time.monotonic() - begun < 5
-    async with database.read_stale() as connection:
+    async with impatient.read_stale() as connection:
         assert (await connection.scalars(select(regions.c.name))).all() == ["before"]
     pair[1].promote()
-    await eventually(lambda: _signs_in(database))
-    assert database.has_primary
+    await eventually(lambda: _signs_in(impatient))
+    assert impatient.has_primary
 
 
 async def _signs_in(database: Database) -> bool:
@@ -170,17 +180,16 @@ async def test_connection_ends_when_its_other_side_falls_silent(database: Databa
 
 
 async def test_start_says_why_there_is_no_primary_and_a_patient_one_waits(
-    pair: tuple[PostgresServer, PostgresServer], monkeypatch: pytest.MonkeyPatch
+    pair: tuple[PostgresServer, PostgresServer],
 ) -> None:
-    monkeypatch.setattr(database_module, "_FAILOVER_S", 0.2)
     url = several(*pair)
     await (await connect(url)).close()
     pair[0].kill()
     with pytest.raises(ConfigError, match="no server takes writes") as caught:
-        await connect(url)
+        await connect(url, IMPATIENT)
     assert f"{pair[0].port} refuses connections" in str(caught.value)
     assert f"{pair[1].port} is a standby" in str(caught.value)
-    starting = asyncio.create_task(connect(url, is_patient=True))
+    starting = asyncio.create_task(connect(url, IMPATIENT, is_patient=True))
     await asyncio.sleep(1.0)
     assert not starting.done()
     pair[1].promote()
@@ -193,13 +202,12 @@ async def test_server_that_refuses_the_user_is_no_failover(pair: tuple[PostgresS
 
 
 async def test_key_is_found_on_the_standby_unless_that_is_far_behind(
-    pair: tuple[PostgresServer, PostgresServer], database: Database, monkeypatch: pytest.MonkeyPatch
+    pair: tuple[PostgresServer, PostgresServer], impatient: Database
 ) -> None:
-    monkeypatch.setattr(database_module, "_FAILOVER_S", 0.2)
     now = time.time()
-    keys = KeyStore(database, b"p" * 32, clock=lambda: now)
+    keys = KeyStore(impatient, b"p" * 32, clock=lambda: now)
     key, secret = await keys.create(NewKey())
-    await RegionRegister(database).sign_in("us", {})
+    await RegionRegister(impatient).sign_in("us", {})
     pair[0].kill()
     digest = digest_of(secret, b"p" * 32)
     with pytest.raises(DBAPIError):
