@@ -174,7 +174,8 @@ def test_all_goes_on_after_a_stop_over_postgres(fixed: Service) -> None:
 
 @pytest.mark.exhaustive
 def test_all_goes_on_after_a_kill_over_postgres(fixed: Service) -> None:
-    fixed.start()
+    if fixed.has_ended:
+        fixed.start()
     caller = go_on_after_kill(fixed)
     fixed.stop()
     assert sorted(record.status for record in records_of(fixed, caller)) == [200, *[404] * 4]
