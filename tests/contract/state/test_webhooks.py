@@ -175,6 +175,20 @@ async def test_an_endpoint_that_is_gone_or_fails_for_days_is_disabled_until_it_i
     assert await desk.num_deliveries() == 1
 
 
+async def test_an_endpoint_that_is_enabled_again_may_fail_for_days_again(desk):
+    endpoint = await desk.create()
+    for wait_s in (0, DISABLED_AFTER_S):
+        desk.clock.advance(wait_s)
+        await desk.happen()
+        await desk.queue.note_failed((await desk.queue.take(10))[0])
+    assert (await desk.store.update(ME, endpoint.endpoint_id)).is_disabled is False
+    for wait_s, is_disabled in ((0, False), (DISABLED_AFTER_S - 1, False), (1, True)):
+        desk.clock.advance(wait_s)
+        await desk.happen()
+        await desk.queue.note_failed((await desk.queue.take(10))[0])
+        assert (await desk.store.find(ME, endpoint.endpoint_id)).is_disabled is is_disabled
+
+
 async def test_changes_of_endpoints_are_in_the_audit_log_without_names_and_addresses(desk):
     by = Actor("api_key", "key_1")
     made = await desk.store.create(ME, "mine", URL, ["batch.completed"], by=by)
