@@ -1,5 +1,6 @@
 """/v1/containers with the real client, over real sandboxes."""
 
+import asyncio
 import io
 
 import openai
@@ -142,6 +143,13 @@ async def test_an_account_has_so_many_containers_at_most(containers):
     assert caught.value.code == "too_many_containers"
     await containers.delete(made[0].id)
     await containers.create(name="one more")
+
+
+async def test_containers_that_are_asked_for_side_by_side_are_no_more_than_an_account_may_have(containers, interpreter):
+    asked = (containers.create(name=str(number)) for number in range(5))
+    made = await asyncio.gather(*asked, return_exceptions=True)
+    assert sorted(isinstance(one, openai.RateLimitError) for one in made) == [False] * 3 + [True] * 2
+    assert interpreter.replicas[0].holder.num_containers == 3
 
 
 @pytest.mark.parametrize(

@@ -324,6 +324,25 @@ async def test_the_automatic_container_used_longest_ago_makes_room(world, interp
     assert ended.status == "expired"
 
 
+async def test_only_the_automatic_container_idle_longest_and_for_two_minutes_makes_room(world, interpreter):
+    containers = world.client().containers
+    script(world, *[runs("1"), said("One.")] * 5)
+    named = (await containers.create(name="mine")).id
+
+    async def run_after(idle_s):
+        world.clock.advance(idle_s)
+        (call,) = calls_of(await respond(world))
+        return call["container_id"] if call["status"] == "completed" else None
+
+    first, second = await run_after(1), await run_after(10)
+    assert await run_after(105) is None
+    third = await run_after(20)
+    fourth = await run_after(125)
+    running = [one.id async for one in containers.list(order="asc") if one.status == "running"]
+    assert running == [named, third, fourth]
+    assert {first, second}.isdisjoint(running)
+
+
 async def test_lines_of_a_batch_wait_for_room_and_leave_no_container_behind(world, interpreter, batching):
     def play(request):
         has_run = any(message["role"] == "tool" for message in orjson.loads(request.body)["messages"])
