@@ -3,10 +3,15 @@
 import asyncio
 import os
 import secrets
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from deployments.tools.code_interpreter import replica as replica_module
+from deployments.tools.code_interpreter.client import RemoteHosts
 from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.messages import (
     ContainerFileMissing,
@@ -15,6 +20,7 @@ from deployments.tools.code_interpreter.messages import (
     InterpreterAway,
 )
 from deployments.tools.code_interpreter.pool import WarmPool
+from deployments.tools.code_interpreter.replica import CodeInterpreterReplica
 from deployments.tools.config import CodeInterpreterConfig
 from deployments.tools.sandbox.root import SandboxUnavailable
 from tests.twins.interpreter import run_interpreter, sandbox_host
@@ -267,6 +273,29 @@ async def test_a_host_that_is_unable_is_told_of_before_anything_is_made(interpre
     interpreter.hosts._able_until = 0.0
     with pytest.raises(InterpreterAway, match="no sandbox can be built"):
         await interpreter.hosts.check_able()
+
+
+async def test_a_replica_on_a_host_without_bubblewrap_refuses_before_anything_is_made(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(replica_module, "keep_handlers_open", lambda: None)
+    monkeypatch.setattr(replica_module.ray.util, "get_node_ip_address", lambda: "127.0.0.1")
+    context = SimpleNamespace(replica_id=SimpleNamespace(unique_id=secrets.token_hex(8)))
+    monkeypatch.setattr(replica_module.serve, "get_replica_context", lambda: context)
+    replica: Any = SimpleNamespace()  # Of a real one, Python would call `__del__` once more.
+    replica._start = partial(CodeInterpreterReplica._start, replica)
+    await CodeInterpreterReplica.__init__(replica, CodeInterpreterConfig())
+    place = (await CodeInterpreterReplica.record_replica_metadata(replica))["channel"]
+
+    async def choose(excluded):
+        return "0", place
+
+    hosts = RemoteHosts(choose)
+    try:
+        with pytest.raises(InterpreterAway, match="no sandbox can be built"):
+            await hosts.check_able()
+    finally:
+        hosts.close()
+        await CodeInterpreterReplica.__del__(replica)
 
 
 async def test_the_pool_is_refilled_and_leaves_nothing_behind():
