@@ -1,5 +1,6 @@
 """The Serve deployments of a model: the one for requests, and the one that it may have for batches."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from deployments.models.config import BatchReplicas
-from deployments.replica.builder import build_batch_deployment, build_model_deployment
+from deployments.replica.builder import STOP_S, build_batch_deployment, build_model_deployment
 from deployments.state.config import resolve_state
+from serve_app.app import build
 from serve_app.config import ServiceConfig
 from serve_app.coordinator import batch_setup
 
@@ -68,6 +70,32 @@ def test_numbers_that_make_no_sense_are_refused_by_their_name(given: Any, field:
     (fault,) = refused.value.errors()
     assert fault["loc"][:3] == ("models", 0, "batch_replicas")
     assert fault["loc"][-1] == field
+
+
+@pytest.mark.parametrize(
+    ("given", "percent"),
+    [
+        ({}, 100),
+        ({"device": "gpu"}, 0),
+        ({"device": "gpu", "max_surge_percent": 100}, 100),
+        ({"max_surge_percent": 0}, 0),
+    ],
+)
+def test_new_replicas_start_before_old_ones_go_but_on_gpus_unless_told_otherwise(
+    given: dict[str, Any], percent: int, tmp_path: Path
+) -> None:
+    state = {"state_dir": tmp_path}
+    ingress = build(ServiceConfig.model_validate({"models": [{**MODEL, **given}], "state": state}))._bound_deployment
+    model = ingress.init_args[2][MODEL["id"]]._bound_deployment
+    assert (ingress._deployment_config.max_surge_percent, model._deployment_config.max_surge_percent) == (100, percent)
+
+
+def test_replicas_that_go_have_the_time_to_drain_that_is_configured(tmp_path: Path) -> None:
+    settings = {"models": [{**MODEL, "drain_s": 300}], "ingress": {"drain_s": 240}, "state": {"state_dir": tmp_path}}
+    ingress = build(ServiceConfig.model_validate(settings))._bound_deployment
+    model = ingress.init_args[2][MODEL["id"]]._bound_deployment
+    assert ingress._deployment_config.graceful_shutdown_timeout_s == 240
+    assert model._deployment_config.graceful_shutdown_timeout_s == 300 + STOP_S
 
 
 def test_batches_share_the_replicas_of_requests_unless_told_otherwise() -> None:
