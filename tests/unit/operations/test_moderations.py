@@ -96,6 +96,16 @@ async def test_long_text_is_sent_to_the_guard_in_parts():
     assert Moderator(ModerationConfig(patterns=PATTERNS), MemoryDirectory([])).guard_tokens(["a"]) == (0, 0)
 
 
+async def test_each_part_of_a_long_text_needs_a_verdict():
+    def answer(request):
+        said = "safe" if b"aaa" in request.body else "Hello! How can I help?"
+        return Script([orjson.dumps({"choices": [{"message": {"content": said}}]})], Usage(50, 5))
+
+    config = ModerationConfig(guard_model="guard", guard_max_chars=100, guard_prompt="{text}")
+    with pytest.raises(Unavailable, match="gave no verdict"):
+        await moderate(config, "a" * 100 + "b", guard=ScriptedEngine(model_card("guard"), answer))
+
+
 @pytest.mark.parametrize("error", [Overloaded("full"), EngineDied("gone")])
 async def test_guard_that_fails_fails_the_request(error):
     guard = ScriptedEngine(model_card("guard"), lambda _: Script([error]))
