@@ -19,8 +19,8 @@ from deployments.state.batches.rows import Batch, NewBatch, state_of, values_of
 from deployments.state.database.batch_status import ENDED
 from deployments.state.database.connection import Database
 from deployments.state.database.pages import page_of
-from deployments.state.database.tables import account_keys, batches, files
-from deployments.state.encryption.vault import Vault
+from deployments.state.database.tables import batches, files
+from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.identity.principal import principal_of, principal_to_row
 
 _METADATA = b"batch metadata"
@@ -182,9 +182,7 @@ class BatchStore:
         )
 
     async def _check_room(self, connection: AsyncConnection, account: str) -> None:
-        # Requests that create batches at the same time wait for each other here, so that all are counted.
-        locked = select(account_keys.c.account).where(account_keys.c.account == account).with_for_update()
-        await connection.execute(locked)
+        await lock_account(connection, account)
         query = select(func.count()).where(batches.c.account == account, batches.c.status.not_in(ENDED))
         if (await connection.scalar(query) or 0) >= self._max_unfinished:
             raise TooManyBatches(self._max_unfinished)

@@ -16,7 +16,7 @@ from deployments.state.database.ids import clean_id
 from deployments.state.database.pages import page_of
 from deployments.state.database.rows import columns_for
 from deployments.state.database.tables import containers as table
-from deployments.state.encryption.vault import Vault
+from deployments.state.encryption.vault import Vault, lock_account
 
 ENDED_S = 3600.0
 """How long an ended container can still be shown."""
@@ -83,6 +83,7 @@ class ContainerStore:
         }
         count = select(func.count()).where(table.c.account == container.account, self._runs())
         async with self._database.write() as connection:
+            await lock_account(connection, container.account)
             if int(await connection.scalar(count) or 0) >= max_running:
                 raise TooManyContainers
             await connection.execute(insert(table).values(row))

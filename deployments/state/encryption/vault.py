@@ -4,6 +4,7 @@ import time
 from collections import OrderedDict
 
 from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
 from deployments.state.database.tables import account_keys
@@ -52,3 +53,8 @@ class Vault:
         kept = await self._wrapped_key(account)
         assert kept is not None
         return kept
+
+
+async def lock_account(connection: AsyncConnection, account: str) -> None:
+    """Have others that lock this account wait until the caller's transaction ends: who counts before adding must."""
+    await connection.execute(select(account_keys.c.account).where(account_keys.c.account == account).with_for_update())

@@ -16,8 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import clean_id
 from deployments.state.database.rows import columns_for
-from deployments.state.database.tables import account_keys
 from deployments.state.database.upload_tables import upload_parts, uploads
+from deployments.state.encryption.vault import lock_account
 from deployments.state.files.content import FileWriter, NewFile
 from deployments.state.files.store import ORPHAN_AGE_S, FileStore, StoredFile, count_bytes, record_file
 from deployments.state.objects.orphans import delete_orphans
@@ -79,7 +79,7 @@ class UploadStore:
             uploads.c.account == new.account, uploads.c.status == "pending", uploads.c.expires_at > now
         )
         async with self._database.write() as connection:
-            await _lock_account(connection, new.account)
+            await lock_account(connection, new.account)
             if (await connection.scalar(pending) or 0) >= MAX_PENDING:
                 raise TooManyUploads
             if await count_bytes(connection, new.account, now) + new.num_bytes > rules.max_account_bytes:
@@ -142,7 +142,7 @@ class UploadStore:
         self, connection: AsyncConnection, upload: StoredUpload, num_bytes: int, rules: FilesConfig
     ) -> None:
         """Add a part's size to its upload within the caller's transaction; raises as `record_part` does."""
-        await _lock_account(connection, upload.account)
+        await lock_account(connection, upload.account)
         row = await self._locked(connection, upload.account, upload.upload_id)
         received = row["received_bytes"] + num_bytes
         if row["num_parts"] >= MAX_PARTS or received > rules.max_upload_bytes:
@@ -286,8 +286,3 @@ def _check_pending(row: Mapping[str, Any], now: float) -> None:
     status = status_of(row, now)
     if status != "pending":
         raise UploadEnded(status)
-
-
-async def _lock_account(connection: AsyncConnection, account: str) -> None:
-    """Have others that change how much room an account's uploads hold wait until the caller's transaction ends."""
-    await connection.execute(select(account_keys.c.account).where(account_keys.c.account == account).with_for_update())

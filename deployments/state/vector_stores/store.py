@@ -19,7 +19,7 @@ from deployments.state.database.pages import page_of
 from deployments.state.database.vector_store_tables import vector_store_batches as batches
 from deployments.state.database.vector_store_tables import vector_store_files as files
 from deployments.state.database.vector_store_tables import vector_stores as table
-from deployments.state.encryption.vault import Vault
+from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.retention import DAY_S
 from deployments.state.vector_stores.rows import (
     FileCounts,
@@ -94,6 +94,7 @@ class VectorStores:
         }
         count = select(func.count()).where(table.c.account == new.account, ~table.c.is_deleted, ~table.c.has_expired)
         async with self.database.write() as connection:
+            await lock_account(connection, new.account)
             if int(await connection.scalar(count) or 0) >= max_stores:
                 raise StoreFull
             await connection.execute(insert(table).values(row))

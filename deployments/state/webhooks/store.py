@@ -12,9 +12,8 @@ from deployments.state.audit.log import SERVICE, Actor, append_entry
 from deployments.state.database.connection import Database
 from deployments.state.database.ids import clean_id
 from deployments.state.database.pages import page_of
-from deployments.state.database.tables import account_keys
 from deployments.state.database.webhook_tables import webhook_deliveries, webhook_endpoints
-from deployments.state.encryption.vault import Vault
+from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.webhooks.rows import (
     KEPT_SECRET_S,
     MAX_ENDPOINTS,
@@ -67,9 +66,7 @@ class WebhookStore:
         }
         count = select(func.count()).where(webhook_endpoints.c.account == account)
         async with self._database.write() as connection:
-            # Requests that create endpoints at the same time wait for each other here, so that all are counted.
-            locked = select(account_keys.c.account).where(account_keys.c.account == account).with_for_update()
-            await connection.execute(locked)
+            await lock_account(connection, account)
             if (await connection.scalar(count) or 0) >= MAX_ENDPOINTS:
                 raise TooManyEndpoints
             await connection.execute(insert(webhook_endpoints).values(row))

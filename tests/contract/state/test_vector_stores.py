@@ -1,5 +1,7 @@
 """Vector stores over real databases: who has which, who indexes what, and what is left when something ends."""
 
+import asyncio
+
 import pytest
 from sqlalchemy import select
 
@@ -105,6 +107,11 @@ async def test_an_account_has_so_many_stores_at_most(stores: Stores) -> None:
         await stores.create("vs_2", 1)
     await stores.stores.delete("acct", "vs_1")
     await stores.create("vs_2", 1)
+
+
+async def test_stores_that_are_made_side_by_side_are_no_more_than_an_account_may_have(stores: Stores) -> None:
+    made = await asyncio.gather(*(stores.create(f"vs_{number}", 3) for number in range(9)), return_exceptions=True)
+    assert sorted(isinstance(one, StoreFull) for one in made) == [False] * 3 + [True] * 6
 
 
 async def test_names_and_attributes_do_not_lie_in_the_clear(stores: Stores) -> None:
