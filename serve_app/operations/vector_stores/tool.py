@@ -157,13 +157,13 @@ class FileSearchInUse(CheckedTool, CitingTool):
         lines: list[str] = []
         left = self._context.max_model_len // 2
         for number, hit in enumerate(hits, 1):
-            text = f"【{call}.{number}】 {hit.file.filename}\n{hit.text}"
-            left -= estimate_tokens([text])
+            head = f"【{call}.{number}】 {hit.file.filename}"
+            left -= estimate_tokens([head, hit.text])  # In one, the marker would have English count as another script.
             if lines and left < 0:
                 lines.append(_MORE)
                 break
             self._markers[call, number] = (hit.file.file_id, hit.file.filename)
-            lines.append(text)
+            lines.append(f"{head}\n{hit.text}")
         return "\n\n".join(lines) or _NOTHING
 
     def cite(self, text: str) -> list[Item]:

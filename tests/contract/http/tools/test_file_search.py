@@ -145,16 +145,18 @@ async def test_a_key_needs_the_scope(world, store):
         await world.client().responses.create(model=MODEL, input="x", tools=[tool_of(store)])
 
 
-async def test_results_take_half_of_the_models_context_and_no_more(world, vector_stores, indexer):
-    # Two thirds of a token for each letter, and many short passages, so that the bound is met closely.
-    store = await filled_store(world, indexer, {f"{number}.txt": "луна " * 60 for number in range(20)})
-    script(world, searches("луна"), said("Сыр."))
+@pytest.mark.parametrize(("passage", "tokens_per_letter"), [("луна " * 60, 2 / 3), ("moon " * 170, 1 / 4)])
+async def test_results_take_half_of_the_models_context_and_no_more(
+    world, vector_stores, indexer, passage, tokens_per_letter
+):
+    store = await filled_store(world, indexer, {f"{number}.txt": passage for number in range(20)})
+    script(world, searches(passage.split()[0]), said("Cheese."))
     await respond(world, store)
     told, more = messages(world)[2]["content"].split("\n\n[")
     assert more == "There are more results, which do not fit.]"
     assert told.count("【") > 1
     half = 4096 // 2
-    assert half - 250 < len(told) * 2 // 3 <= half
+    assert half - 250 < len(told) * tokens_per_letter <= half
 
 
 async def test_in_the_background_and_forced_and_beside_a_function(world, store):
