@@ -8,6 +8,7 @@ import functools
 import os
 import shutil
 import socket
+import subprocess
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
@@ -50,9 +51,19 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, py
 
 
 def sandboxes(limits: Limits) -> SandboxHost:
-    """Return what makes sandboxes with these bounds, if the code interpreter could run here."""
+    """Return what makes sandboxes with these bounds; fail where bubblewrap makes one and the service refuses to."""
     host = _prepare(limits)
-    return uninstalled(f"no sandbox can be built here: {host}") if isinstance(host, str) else host
+    if isinstance(host, str):
+        why = f"no sandbox can be built here: {host}"
+        return pytest.fail(why) if _bubblewrap_works() else uninstalled(why)
+    return host
+
+
+@functools.cache
+def _bubblewrap_works() -> bool:
+    program = shutil.which("bwrap")
+    command = [program or "", "--unshare-user", "--unshare-all", "--ro-bind", "/", "/", "true"]
+    return program is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 @functools.cache
