@@ -14,6 +14,7 @@ from deployments.models.config import ModelConfig
 from deployments.operations import ENGINE_OPERATIONS
 from deployments.replica.adapters import adapters_of
 from deployments.replica.engine_metrics import gather_engine_metrics
+from deployments.replica.long_prompts import cut_long_prompts
 from deployments.replica.malloc import keep_freed_memory
 from deployments.replica.options import llm_config_of, runs_in_one_process
 from deployments.replica.runners import RunnerContext, create_runner
@@ -43,7 +44,9 @@ class ReplicaEngine:
         self._schemas: SchemaCompiler | None = None
         self._schemas_start: asyncio.Task[None] | None = None
         self.runners: dict[str, Runner] = {}
-        prepare_short_at_once(self._engine._engine_client.renderer)
+        renderer = self._engine._engine_client.renderer
+        cut_long_prompts(renderer)
+        prepare_short_at_once(renderer)
         preparing = Preparing(notice)
         client = self._engine._engine_client
         context = RunnerContext(

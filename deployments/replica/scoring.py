@@ -15,10 +15,12 @@ from vllm.entrypoints.pooling.scoring.protocol import ScoreQueriesDocumentsReque
 from vllm.entrypoints.pooling.scoring.serving import ServingScores
 
 from deployments.channel.server import Reply
+from deployments.replica.long_prompts import cut_text
 from deployments.replica.refusals import refused
 
 _TO_CONTEXT = -1
 _DROPPED = ("top_n", "return_documents")
+_TEXTS = ("queries", "documents")
 _PER_TEXT = ("max_tokens_per_doc", "max_tokens_per_query")
 
 
@@ -55,6 +57,8 @@ class PairScorer:
         request |= {"cache_salt": header["cache_salt"] or None}
         for name in _DROPPED:
             request.pop(name, None)
+        for name in _TEXTS:
+            request[name] = [cut_text(text, self._serving.max_model_len) for text in request[name]]
         for name in _PER_TEXT:
             if request.get(name, 0) >= self._serving.max_model_len:
                 del request[name]  # The context cuts it anyway; vLLM would refuse it.

@@ -174,11 +174,11 @@ class Ticket:
         prompt which fits into the limit is refused for it.
         """
         key_id, limit = self._principal.key_id, self._principal.tokens_per_minute
+        certain = cost.prompt_tokens + cost.cut_tokens
         if cost.completion_tokens is not None:
-            certain = cost.prompt_tokens + min(cost.completion_tokens, cost.max_completion_tokens)
+            certain += min(cost.completion_tokens, cost.max_completion_tokens)
             guessed = 0
         else:
-            certain = cost.prompt_tokens
             guessed = min(self._completions.usual(key_id, cost.model), cost.max_completion_tokens)
         guessed += max(0, math.ceil(cost.prompt_tokens * (self._prompts.usual(key_id, cost.model) - 1)))
         return max(certain, min(certain + guessed, limit))
@@ -190,17 +190,17 @@ class Ticket:
 
     def settle(self, usage: Usage | None) -> None:
         """Correct what is held to what was used; None, for a request that never ran, gives all of it back."""
-        if usage is None:
+        cost = self._cost
+        if usage is None or cost is None:
             self.refund()
         elif (
-            self._close(weighted(usage.total_tokens, self._token_weight))
-            and self._cost is not None
-            and self._cost.max_completion_tokens
+            self._close(weighted(usage.total_tokens + cost.cut_tokens, self._token_weight))
+            and cost.max_completion_tokens
         ):
-            key_id, model = self._principal.key_id, self._cost.model
+            key_id, model = self._principal.key_id, cost.model
             self._completions.learn(key_id, model, usage.completion_tokens)
-            if usage.prompt_tokens:
-                self._prompts.learn(key_id, model, self._cost.prompt_tokens, usage.prompt_tokens)
+            if usage.prompt_tokens and not cost.cut_tokens:
+                self._prompts.learn(key_id, model, cost.prompt_tokens, usage.prompt_tokens)
 
     def refund(self) -> None:
         """Give back all that is held."""

@@ -23,9 +23,10 @@ class EmbeddingOperation(WholeOperation[EmbeddingRequest]):
 
     def _prompt_tokens(self, body: EmbeddingRequest, card: ModelCard) -> int:
         # What is longer than the model's context is cut, so it costs no more than that.
-        num_inputs = count_inputs(body.input)
-        prompt_tokens = min(body.prompt_estimate_tokens(), num_inputs * card.max_model_len)
-        return body.bound_prompt(prompt_tokens, num_inputs, card.max_model_len)
+        return min(body.prompt_estimate_tokens(), count_inputs(body.input) * card.max_model_len)
+
+    def _cut_tokens(self, body: EmbeddingRequest, card: ModelCard, prompt_tokens: int) -> int:
+        return body.count_cut(prompt_tokens, count_inputs(body.input), card.max_model_len)
 
 
 OPERATION = EmbeddingOperation

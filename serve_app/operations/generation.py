@@ -138,11 +138,14 @@ class GenerationOperation(Generic[Body]):
 def cost_of(body: ChatRequest | CompletionRequest, card: ModelCard) -> Cost:
     """Return what a body may take."""
     num_prompts = body.num_choices // (body.n or 1)
-    prompt_tokens = body.bound_prompt(body.prompt_estimate_tokens(), num_prompts, card.max_model_len)
+    sent_tokens = body.prompt_estimate_tokens()
+    cut_tokens = body.count_cut(sent_tokens, num_prompts, card.max_model_len)
+    prompt_tokens = sent_tokens - cut_tokens
     bound = body.max_tokens_bound()
     return Cost(
         model=card.id,
         prompt_tokens=prompt_tokens,
         completion_tokens=None if bound is None else bound * body.num_choices,
         max_completion_tokens=max(1, card.max_model_len - prompt_tokens) * body.num_choices,
+        cut_tokens=cut_tokens,
     )

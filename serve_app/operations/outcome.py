@@ -10,13 +10,15 @@ class Cost:
     """The most that a request may take, in tokens, before it has run.
 
     `completion_tokens` is the client's own bound, over all choices, None where it set none;
-    `max_completion_tokens` is what the model could generate at all, 0 for one that generates nothing.
+    `max_completion_tokens` is what the model could generate at all, 0 for one that generates nothing. `cut_tokens` are
+    read too, and cut off before the model: they count beside what it reports.
     """
 
     model: str
     prompt_tokens: int
     completion_tokens: int | None
     max_completion_tokens: int
+    cut_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

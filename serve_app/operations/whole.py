@@ -52,7 +52,9 @@ class WholeOperation(Generic[Body]):
             ApiError: this key may not use the model, or the model cannot do what the body asks.
         """
         card = self._engine(body, principal).card
-        return Cost(card.id, self._prompt_tokens(body, card), completion_tokens=0, max_completion_tokens=0)
+        prompt_tokens = self._prompt_tokens(body, card)
+        cut_tokens = self._cut_tokens(body, card, prompt_tokens)
+        return Cost(card.id, prompt_tokens - cut_tokens, 0, 0, cut_tokens)
 
     def run(self, body: Body, raw: bytes, principal: Principal, *, request_id: str, priority: int = 0) -> Outcome:
         """Return the answer to a body, not begun yet; `raw` are the bytes that the body was parsed from.
@@ -83,4 +85,8 @@ class WholeOperation(Generic[Body]):
 
     def _prompt_tokens(self, body: Body, card: ModelCard) -> int:
         """Return the most tokens that a body may take, about; 0 for what no model reads."""
+        return 0
+
+    def _cut_tokens(self, body: Body, card: ModelCard, prompt_tokens: int) -> int:
+        """Return how many of them the body has cut off before the model."""
         return 0

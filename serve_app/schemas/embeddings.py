@@ -28,11 +28,12 @@ class EmbeddingRequest(EmbeddingOptions):
     @model_validator(mode="after")
     def _check_input(self) -> Self:
         check_refused(self, REFUSED_IN_EMBEDDINGS)
-        if not texts_in(self.input) and count_tokens(self.input) > MAX_TOKENS:
+        num_tokens, about = count_tokens(self.input), "about " if texts_in(self.input) else ""
+        if num_tokens > MAX_TOKENS:
             raise refusal(
                 "max_tokens_per_request",
                 f"Invalid '{{param}}': too many tokens. Expected at most {MAX_TOKENS} tokens in one request, but got "
-                f"{count_tokens(self.input)} instead.",
+                f"{about}{num_tokens} instead.",
                 "input",
             )
         for index, text in enumerate(texts_in(self.input)):

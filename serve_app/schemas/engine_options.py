@@ -194,12 +194,12 @@ class PromptOptions(OperationRequest):
     request_id: Any = None
     mm_processor_kwargs: Any = None
 
-    def bound_prompt(self, num_tokens: int, num_prompts: int, max_model_len: int) -> int:
-        """Return the number of prompt tokens after truncation: `num_tokens` where prompts are not truncated."""
+    def count_cut(self, num_tokens: int, num_prompts: int, max_model_len: int) -> int:
+        """Return how many of the `num_tokens` of the prompts are cut off: 0 where prompts are not truncated."""
         if self.truncate_prompt_tokens is None:
-            return num_tokens
+            return 0
         longest = max_model_len if self.truncate_prompt_tokens < 0 else self.truncate_prompt_tokens
-        return min(num_tokens, longest * num_prompts)
+        return max(0, num_tokens - longest * num_prompts)
 
 
 class GenerationOptions(SamplingOptions, PromptOptions):
@@ -248,6 +248,13 @@ class GenerationOptions(SamplingOptions, PromptOptions):
         names = ("return_token_ids", "prompt_logprobs", "return_prompt_text")
         return next((name for name in names if getattr(self, name, None) not in (None, False)), None)
 
+    def prompt_logprobs_field(self) -> str | None:
+        """Return the field that has log probabilities of the prompt computed, None where none does."""
+        if self.prompt_logprobs is not None:
+            return "prompt_logprobs"
+        number = "top_logprobs" if "top_logprobs" in type(self).model_fields else "logprobs"
+        return number if getattr(self, "echo", None) and getattr(self, number, None) is not None else None
+
     def check_options(self, refused: Mapping[str, tuple[Any, str]], *, stream: bool, logprobs: bool) -> None:
         """Check the options that depend on others of the request."""
         check_refused(self, refused)
@@ -255,6 +262,13 @@ class GenerationOptions(SamplingOptions, PromptOptions):
         if self.prompt_logprobs is not None and stream:
             raise refusal(
                 "invalid_value", "The '{param}' parameter is only allowed when 'stream' is off.", "prompt_logprobs"
+            )
+        if (name := self.prompt_logprobs_field()) is not None and (getattr(self, "n", None) or 1) > 1:
+            raise refusal(
+                "invalid_value",
+                "Log probabilities of the prompt, which '{param}' asks for, are only allowed when 'n' is 1: the model "
+                "would read the prompt anew for each choice.",
+                name,
             )
         if self.logprob_token_ids and not logprobs:
             raise refusal(

@@ -57,6 +57,7 @@ def running_engine(source, *, reasoning_parser="", **options):
     from vllm.v1.engine.async_llm import AsyncLLM
 
     from deployments.models.demo.sources import resolve_source
+    from deployments.replica.long_prompts import cut_long_prompts
     from deployments.replica.scheduling.notice import Notice
     from deployments.replica.short_prompts import prepare_short_at_once
 
@@ -96,6 +97,7 @@ def running_engine(source, *, reasoning_parser="", **options):
         tasks = await client.get_supported_tasks()
         namespace = argparse.Namespace(**(vars(frontend) | vars(arguments)))
         await init_app_state(client, state=state, args=namespace, supported_tasks=tasks)
+        cut_long_prompts(client.renderer)
         prepare_short_at_once(client.renderer)
         return client, state, notice
 

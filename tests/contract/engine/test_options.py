@@ -204,6 +204,24 @@ def test_a_prompt_that_is_too_long_fits_when_it_is_truncated_to_the_context(ask)
     assert ask(messages=long, truncate_prompt_tokens=-1)["usage"]["prompt_tokens"] == 1024 - 12
 
 
+@pytest.mark.parametrize("side", ["left", "right", None])
+def test_a_text_that_is_truncated_is_cut_before_it_becomes_tokens(real_engine, monkeypatch, side):
+    renderer = real_engine.serving.renderer
+    params = renderer.default_cmpl_tok_params.with_kwargs(truncate_prompt_tokens=-1, truncation_side=side)
+
+    def render(is_alone=False):
+        prompt = {"prompt": " ".join(map(str, range(100_000)))}
+        if is_alone:
+            return real_engine.run(renderer._tokenize_singleton_prompt_async(prompt, params))
+        return renderer._tokenize_singleton_prompt(prompt, params)
+
+    cut = render()
+    assert len(cut["prompt"]) <= 64 * params.max_input_tokens
+    assert render(is_alone=True) == cut
+    monkeypatch.setattr("deployments.replica.long_prompts.CHARS_PER_TOKEN", 10**6)
+    assert render()["prompt_token_ids"] == cut["prompt_token_ids"]
+
+
 def test_tokens_are_returned_with_the_text_that_they_make(real_engine, ask):
     decode = real_engine.serving.renderer.tokenizer.decode
     whole = ask(return_token_ids=True)

@@ -49,6 +49,15 @@ def tokens_of(engine, *texts):
     return sum(len(tokenizer(text)["input_ids"]) for text in texts)
 
 
+@pytest.mark.parametrize("name", ["embedder", "cross_encoder"])
+def test_texts_are_cut_to_what_the_model_can_reach_before_they_become_tokens(request, monkeypatch, name):
+    engine, long = request.getfixturevalue(name), "cat " * 100_000
+    body = {"queries": [QUERY], "documents": [long, QUERY]}
+    cut = ask(engine, "score", body)
+    monkeypatch.setattr("deployments.replica.long_prompts.CHARS_PER_TOKEN", 10**6)
+    assert ask(engine, "score", body) == cut
+
+
 def test_embeddings_score_by_their_cosine_and_each_text_is_read_once(embedder):
     answer, summary = ask(embedder, "score", {"queries": [QUERY], "documents": DOCUMENTS})
     scores = [pair["score"] for pair in answer["data"]]

@@ -56,6 +56,17 @@ async def test_reserve_holds_no_more_than_the_model_could_generate(gatekeeper):
     assert ticket.reserved_tokens == 600
 
 
+async def test_what_is_cut_off_a_prompt_is_held_and_stays_charged(gatekeeper):
+    admission = Admission(gatekeeper)
+    ticket = await admission.admit(PRINCIPAL)
+    await ticket.reserve(Cost("m", 100, 200, 4000, cut_tokens=3000))
+    assert ticket.reserved_tokens == 3300
+    ticket.settle(Usage(90, 10))
+    assert remaining(gatekeeper) == 10_000 - 3100
+    with pytest.raises(RateLimited):
+        await (await admission.admit(PRINCIPAL)).reserve(Cost("m", 100, 200, 4000, cut_tokens=15_000_000))
+
+
 async def test_reserve_without_a_bound_holds_a_guess(gatekeeper):
     ticket = await Admission(gatekeeper).admit(PRINCIPAL)
     await ticket.reserve(cost())

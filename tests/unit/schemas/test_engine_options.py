@@ -146,6 +146,21 @@ def test_prompt_logprobs_are_for_answers_that_are_not_streamed():
         assert error_of(schema, stream=True, prompt_logprobs=0).param == "prompt_logprobs"
 
 
+@pytest.mark.parametrize(
+    ("schema", "fields", "param"),
+    [
+        (ChatRequest, {"prompt_logprobs": 0}, "prompt_logprobs"),
+        (ChatRequest, {"echo": True, "logprobs": True, "top_logprobs": 0}, "top_logprobs"),
+        (CompletionRequest, {"prompt_logprobs": 20}, "prompt_logprobs"),
+        (CompletionRequest, {"echo": True, "logprobs": 1}, "logprobs"),
+    ],
+)
+def test_log_probabilities_of_the_prompt_are_for_one_choice(schema, fields, param):
+    assert error_of(schema, n=1, **fields) is None
+    assert error_of(schema, n=2, **fields).param == param
+    assert error_of(schema, **{**fields, "n": 2, "echo": False, "prompt_logprobs": None}) is None
+
+
 def test_log_probabilities_of_chosen_tokens_need_log_probabilities():
     assert error_of(ChatRequest, logprob_token_ids=[1]).param == "logprob_token_ids"
     assert error_of(ChatRequest, logprob_token_ids=[1], logprobs=True) is None
@@ -175,11 +190,11 @@ def test_a_session_names_the_place_of_a_prompt():
 
 @pytest.mark.parametrize(
     ("fields", "expected"),
-    [({}, 900), ({"truncate_prompt_tokens": 100}, 200), ({"truncate_prompt_tokens": -1}, 800)],
+    [({}, 0), ({"truncate_prompt_tokens": 100}, 700), ({"truncate_prompt_tokens": -1}, 100)],
 )
-def test_a_prompt_that_is_truncated_costs_no_more_than_is_left(fields, expected):
+def test_what_is_cut_off_a_prompt_is_counted(fields, expected):
     body = CompletionRequest.model_validate({**LEAST[CompletionRequest], **fields})
-    assert body.bound_prompt(900, 2, max_model_len=400) == expected
+    assert body.count_cut(900, 2, max_model_len=400) == expected
 
 
 @pytest.mark.parametrize("name", ["embed_dtype", "endianness", "use_activation"])

@@ -1,0 +1,38 @@
+"""Cuts the text of a prompt that is truncated before it becomes tokens, so that no request costs more than its context.
+
+A tokenizer reads a text to its end, whatever is kept of it: sixty megabytes take minutes and fourteen gigabytes.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from vllm.renderers.base import BaseRenderer
+from vllm.renderers.params import TokenizeParams
+
+CHARS_PER_TOKEN: Final = 64
+"""How much text is read for each token of the context. English has four characters a token, and the longest runs of
+white space, which take the fewest tokens, rarely more than this."""
+
+
+def cut_long_prompts(renderer: BaseRenderer[Any]) -> None:
+    """Make a renderer do so from now on."""
+    for name in ("_tokenize_prompt", "_tokenize_prompt_async"):
+        setattr(renderer, name, _cutting(renderer, getattr(renderer, name)))
+
+
+def cut_text(text: str, num_tokens: int, side: str = "right") -> str:
+    """Return a text without what `num_tokens` tokens cannot reach; `side` is the one that is cut off."""
+    num_chars = CHARS_PER_TOKEN * num_tokens
+    if len(text) <= num_chars:
+        return text
+    return text[-num_chars:] if side == "left" else text[:num_chars]
+
+
+def _cutting(renderer: BaseRenderer[Any], tokenize: Callable[..., Any]) -> Callable[..., Any]:
+    def run(prompt: Any, params: TokenizeParams) -> Any:
+        if params.truncate_prompt_tokens is not None and params.max_input_tokens is not None:
+            side = params.truncation_side or getattr(renderer.get_tokenizer(), "truncation_side", "left")
+            prompt = {**prompt, "prompt": cut_text(prompt["prompt"], params.max_input_tokens, side)}
+        return tokenize(prompt, params)
+
+    return run
