@@ -16,14 +16,14 @@ from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query
 from serve_app.schemas.batches import WINDOW_S, BatchCreateRequest, BatchQuery, batch_to_wire
 from serve_app.services import Services
-from serve_app.validation.body import parse_json_body
+from serve_app.validation.body import parse_body
 
 
 @answers("openai.types.Batch", body=BatchCreateRequest)
 async def create_batch(request: Request) -> Response:
     """Create a batch; whether its input is valid is found out afterwards."""
     principal = await caller(request, Operation.BATCHES)
-    body = parse_json_body(await request.body(), BatchCreateRequest)
+    body = await parse_body(await request.body(), BatchCreateRequest)
     return json_response(batch_to_wire(await start_batch(services_of(request), principal, body)))
 
 

@@ -31,7 +31,7 @@ from serve_app.schemas.containers import (
     container_to_wire,
 )
 from serve_app.schemas.paging import PageQuery
-from serve_app.validation.body import parse_json_body
+from serve_app.validation.body import parse_body
 
 
 @answers("openai.types.ContainerCreateResponse", body=ContainerCreateRequest)
@@ -40,7 +40,7 @@ async def create_container(request: Request) -> Response:
     principal, containers = await _caller(request)
     if principal.retention == "strict":
         raise RetentionForbids("containers that outlive a response")
-    body = parse_json_body(await request.body(), ContainerCreateRequest)
+    body = await parse_body(await request.body(), ContainerCreateRequest)
     minutes = body.expires_after.minutes if body.expires_after is not None else None
     made = await containers.create(
         principal, NewContainer(body.name, minutes, body.memory_limit, tuple(body.file_ids or ()))
@@ -88,7 +88,7 @@ async def create_file(request: Request) -> Response:
     if request.headers.get("content-type", "").startswith("multipart/"):
         file = await _Upload(lambda name: containers.files.begin(container, name)).receive(request)
     else:
-        body = parse_json_body(await request.body(), ContainerFileRequest)
+        body = await parse_body(await request.body(), ContainerFileRequest)
         (upload,) = await containers.files.find_uploads(principal, [body.file_id], "file_id")
         file = await containers.files.copy(container, upload)
     return json_response(_to_wire(file, container))

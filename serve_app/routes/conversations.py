@@ -17,7 +17,7 @@ from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
 from serve_app.schemas.conversations import ConversationChange, NewConversation, NewConversationItems
 from serve_app.schemas.paging import PageQuery
-from serve_app.validation.body import parse_json_body
+from serve_app.validation.body import parse_body
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -28,7 +28,7 @@ async def create_conversation(request: Request) -> Response:
     principal, operation, store = await _caller(request)
     expires_at = _expires_at(principal, operation)
     raw = await request.body()
-    body = parse_json_body(raw or b"{}", NewConversation)
+    body = await parse_body(raw or b"{}", NewConversation)
     items = await _items(body, principal, operation)
     made = await store.create(principal.account, body.metadata or {}, items, expires_at=expires_at)
     return json_response(_to_wire(made))
@@ -45,7 +45,7 @@ async def retrieve_conversation(request: Request) -> Response:
 async def update_conversation(request: Request) -> Response:
     """Replace a conversation's metadata."""
     principal, _, store = await _caller(request)
-    body = parse_json_body(await request.body(), ConversationChange)
+    body = await parse_body(await request.body(), ConversationChange)
     conversation_id: str = request.path_params["conversation_id"]
     changed = await store.update(principal.account, conversation_id, body.metadata or {})
     if changed is None:
@@ -88,7 +88,7 @@ async def list_items(request: Request) -> Response:
 async def create_items(request: Request) -> Response:
     """Add items to a conversation; return them as they are kept."""
     principal, operation, store = await _caller(request)
-    body = parse_json_body(await request.body(), NewConversationItems)
+    body = await parse_body(await request.body(), NewConversationItems)
     conversation_id: str = request.path_params["conversation_id"]
     items = await _items(body, principal, operation)
     expires_at = _expires_at(principal, operation)

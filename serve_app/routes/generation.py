@@ -12,7 +12,7 @@ from serve_app.operations.registry import Body, DescribedOperation, RunnableOper
 from serve_app.operations.service_tiers import find_terms
 from serve_app.routes.access import caller, services_of, trace_of
 from serve_app.routes.contract import answers
-from serve_app.validation.body import parse_json_body
+from serve_app.validation.body import parse_body
 
 
 def create_endpoint(operation: DescribedOperation) -> Callable[[Request], Awaitable[ASGIApp]]:
@@ -35,7 +35,7 @@ async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:
     async with admitted as ticket:
         with step(RECEIVE):
             raw = await request.body()
-        body = parse_json_body(raw, operation.schema)
+        body = await parse_body(raw, operation.schema)
         cost = operation.cost(body, principal)
         terms = find_terms(body, principal, services.tiers)
         trace.model, trace.stream = cost.model, body.is_stream

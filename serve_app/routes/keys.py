@@ -17,7 +17,7 @@ from serve_app.routes.access import Deleted, actor_of, admin_caller, deleted_res
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import parse_query
 from serve_app.schemas.base import WireModel
-from serve_app.validation.body import parse_json_body
+from serve_app.validation.body import parse_body
 
 
 class Rotation(WireModel):
@@ -75,7 +75,7 @@ class KeyList(TypedDict):
 async def create_key(request: Request) -> Response:
     """Issue a key. Only this response shows its secret."""
     keys, by = await _keys(request)
-    new = parse_json_body(await request.body(), NewKey)
+    new = await parse_body(await request.body(), NewKey)
     with _key_errors(request):
         key, secret = await keys.create(new, by=by)
     return json_response({**key_to_wire(key), "secret": secret})
@@ -102,7 +102,7 @@ async def show_key(request: Request) -> Response:
 async def limit_key(request: Request) -> Response:
     """Change those of a key's limits, scopes, expiry and retention that the body names."""
     keys, by = await _keys(request)
-    change = parse_json_body(await request.body(), KeyChange)
+    change = await parse_body(await request.body(), KeyChange)
     with _key_errors(request):
         return json_response(key_to_wire(await keys.limit(_key_id(request), change, by=by)))
 
@@ -111,7 +111,7 @@ async def limit_key(request: Request) -> Response:
 async def rotate_key(request: Request) -> Response:
     """Give a key a new secret. Only this response shows it."""
     keys, by = await _keys(request)
-    rotation = parse_json_body(await request.body() or b"{}", Rotation)
+    rotation = await parse_body(await request.body() or b"{}", Rotation)
     with _key_errors(request):
         key, secret = await keys.rotate(_key_id(request), rotation.overlap_s, by=by)
     return json_response({**key_to_wire(key), "secret": secret})

@@ -21,7 +21,7 @@ from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query
 from serve_app.schemas.base import WireModel
 from serve_app.schemas.paging import PageQuery
-from serve_app.validation.body import parse_json_body
+from serve_app.validation.body import parse_body
 
 _TYPES = "openai.types.admin.organization."
 
@@ -37,7 +37,7 @@ class NewAdminKey(WireModel):
 async def create_admin_key(request: Request) -> Response:
     """Issue an admin key with the tier and the limits of the one that asks. Only this response shows its secret."""
     principal = await admin_caller(request)
-    body = parse_json_body(await request.body(), NewAdminKey)
+    body = await parse_body(await request.body(), NewAdminKey)
     new = NewKey(
         name=body.name,
         account=principal.account,

@@ -28,7 +28,7 @@ from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query
 from serve_app.schemas.paging import PageQuery
 from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, ResponseQuery, ResponseRequest
 from serve_app.telemetry.trace import RequestTrace
-from serve_app.validation.body import parse_json_body
+from serve_app.validation.body import parse_body
 
 KeptItem = TypeVar("KeptItem")
 
@@ -42,7 +42,7 @@ async def create_response(request: Request) -> ASGIApp:
     trace = trace_of(request)
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
-        body = parse_json_body(raw, ResponseRequest)
+        body = await parse_body(raw, ResponseRequest)
         terms = find_terms(body, principal, services_of(request).tiers)
         stored = await operation.preparation.find_stored(body, principal, trace.request_id)
         if stored is not None:
@@ -185,7 +185,7 @@ async def count_input_tokens(request: Request) -> Response:
     principal, operation = await _caller(request)
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
-        body = parse_json_body(raw, InputTokensRequest)
+        body = await parse_body(raw, InputTokensRequest)
         query = await operation.queries.count_tokens(body, raw, principal, request_id=trace_of(request).request_id)
         usage = await _run(query, request, ticket)
     return json_response({"object": "response.input_tokens", "input_tokens": usage["input_tokens"]})
@@ -207,7 +207,7 @@ async def compact_response(request: Request) -> Response:
     principal, operation = await _caller(request)
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
-        body = parse_json_body(raw, CompactRequest)
+        body = await parse_body(raw, CompactRequest)
         request_id = trace_of(request).request_id
         query, items = await operation.queries.summarize(body, raw, principal, request_id=request_id)
         usage = await _run(query, request, ticket)

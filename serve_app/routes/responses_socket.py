@@ -28,6 +28,7 @@ from serve_app.services import Services
 from serve_app.telemetry.log import api_error_for
 from serve_app.telemetry.trace import RequestTrace
 from serve_app.validation.body import parse_json_body
+from serve_app.validation.json_limits import JsonRefused, parse_json
 
 ROUTE = "/v1/responses (socket)"
 MAX_WAITING = 8
@@ -161,8 +162,8 @@ def _read(raw: bytes) -> tuple[ResponseRequest, bytes, bool]:
         BadRequest: it is no `response.create` message, or asks for what a socket does not have.
     """
     try:
-        message = orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        message = parse_json(raw)
+    except JsonRefused:
         message = None
     is_generated: Any = True
     if isinstance(message, dict):

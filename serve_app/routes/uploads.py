@@ -46,7 +46,7 @@ from serve_app.schemas.uploads import (
     part_to_wire,
     upload_to_wire,
 )
-from serve_app.validation.body import parse_json_body
+from serve_app.validation.body import parse_body
 
 
 @answers("openai.types.Upload", body=UploadCreateRequest)
@@ -55,7 +55,7 @@ async def create_upload(request: Request) -> Response:
     principal = await caller(request, Operation.FILES)
     if principal.retention == "strict":
         raise RetentionForbids("files to be stored")
-    body = parse_json_body(await request.body(), UploadCreateRequest)
+    body = await parse_body(await request.body(), UploadCreateRequest)
     services = services_of(request)
     limit = services.file_rules.max_total_bytes(body.purpose)
     if body.bytes > limit:
@@ -98,7 +98,7 @@ async def create_part(request: Request) -> Response:
 async def complete_upload(request: Request) -> Response:
     """Make a file of an upload's parts, in the order of their ids."""
     principal, upload_id = await _caller(request)
-    body = parse_json_body(await request.body(), UploadCompleteRequest)
+    body = await parse_body(await request.body(), UploadCompleteRequest)
     with _translated(upload_id):
         upload, file = await services_of(request).uploads.complete(
             principal.account, upload_id, body.part_ids, body.md5

@@ -21,7 +21,7 @@ from serve_app.schemas.vector_stores import (
     store_batch_to_wire,
     store_file_to_wire,
 )
-from serve_app.validation.body import parse_json_body
+from serve_app.validation.body import parse_body
 
 Text = TypeVar("Text")
 
@@ -39,7 +39,7 @@ class FileTexts(TypedDict, Generic[Text]):
 async def create_file(request: Request) -> Response:
     """Put a file into a vector store; it is indexed after the answer."""
     principal, service = await store_caller(request)
-    body, store_id = parse_json_body(await request.body(), StoreFileRequest), store_id_of(request)
+    body, store_id = await parse_body(await request.body(), StoreFileRequest), store_id_of(request)
     await service.attach(principal, store_id, [body], "file_id")
     file = await service.find_file(principal.account, store_id, body.file_id)
     return json_response(store_file_to_wire(file))
@@ -63,7 +63,7 @@ async def retrieve_file(request: Request) -> Response:
 async def update_file(request: Request) -> Response:
     """Give a file in a vector store other attributes."""
     principal, service = await store_caller(request)
-    body = parse_json_body(await request.body(), StoreFileUpdateRequest)
+    body = await parse_body(await request.body(), StoreFileUpdateRequest)
     file = await service.set_attributes(principal.account, store_id_of(request), _file_id_of(request), body.attributes)
     return json_response(store_file_to_wire(file))
 
@@ -96,7 +96,7 @@ async def show_content(request: Request) -> Response:
 async def create_batch(request: Request) -> Response:
     """Put files into a vector store together; they are indexed after the answer."""
     principal, service = await store_caller(request)
-    body, store_id = parse_json_body(await request.body(), StoreBatchRequest), store_id_of(request)
+    body, store_id = await parse_body(await request.body(), StoreBatchRequest), store_id_of(request)
     param = "file_ids[{index}]" if body.files is None else "files[{index}].file_id"
     batch_id = await service.attach(principal, store_id, body.wanted, param, batch=True)
     batch = await service.find_batch(principal.account, store_id, batch_id)

@@ -25,7 +25,7 @@ from serve_app.schemas.file_filters import RankingOptions, SearchRequest
 from serve_app.schemas.paging import PageQuery
 from serve_app.schemas.vector_stores import StoreCreateRequest, StoreUpdateRequest, store_to_wire
 from serve_app.telemetry.trace import RequestTrace
-from serve_app.validation.body import parse_json_body
+from serve_app.validation.body import parse_body
 
 _DEFAULT_RESULTS = 10
 
@@ -46,7 +46,7 @@ class SearchResults(TypedDict, Generic[Result]):
 async def create_store(request: Request) -> Response:
     """Make a vector store; the files in it are indexed after the answer."""
     principal, service = await store_caller(request)
-    body = parse_json_body(await request.body() or b"{}", StoreCreateRequest)
+    body = await parse_body(await request.body() or b"{}", StoreCreateRequest)
     return json_response(store_to_wire(await service.create(principal, body)))
 
 
@@ -74,7 +74,7 @@ async def retrieve_store(request: Request) -> Response:
 async def update_store(request: Request) -> Response:
     """Change a vector store's name, metadata or expiry."""
     principal, service = await store_caller(request)
-    body = parse_json_body(await request.body(), StoreUpdateRequest)
+    body = await parse_body(await request.body(), StoreUpdateRequest)
     return json_response(store_to_wire(await service.update(principal.account, store_id_of(request), body)))
 
 
@@ -92,7 +92,7 @@ async def search_store(request: Request) -> Response:
     """Return what a vector store holds on a query."""
     principal, search = await search_caller(request)
     async with await services_of(request).admission.admit(principal) as ticket:
-        body = parse_json_body(await request.body(), SearchRequest)
+        body = await parse_body(await request.body(), SearchRequest)
         hits = await find_hits(search, principal, store_id_of(request), body, ticket, trace_of(request))
     return json_response(results_to_wire(body.queries, hits))
 

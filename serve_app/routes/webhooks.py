@@ -27,7 +27,7 @@ from serve_app.schemas.webhooks import (
     WebhookTest,
     endpoint_to_wire,
 )
-from serve_app.validation.body import parse_json_body
+from serve_app.validation.body import parse_body
 
 _OBJECT = "openai.types.webhooks.WebhookEndpoint"
 _NEW = "openai.types.webhooks.WebhookEndpointWithSecret"
@@ -44,7 +44,7 @@ class EventTypes(TypedDict):
 async def create_endpoint(request: Request) -> Response:
     """Create an endpoint; its signing secret is shown in this answer alone."""
     principal, store = await _caller(request)
-    body = parse_json_body(await request.body(), NewWebhookEndpoint)
+    body = await parse_body(await request.body(), NewWebhookEndpoint)
     _check_url(request, body.url)
     try:
         made = await store.create(principal.account, body.name, body.url, body.event_types, by=actor_of(principal))
@@ -78,7 +78,7 @@ async def retrieve_endpoint(request: Request) -> Response:
 async def update_endpoint(request: Request) -> Response:
     """Change an endpoint; one that was disabled, because it failed for days, is enabled again."""
     principal, store = await _caller(request)
-    body = parse_json_body(await request.body() or b"{}", WebhookEndpointChange)
+    body = await parse_body(await request.body() or b"{}", WebhookEndpointChange)
     if body.url is not None:
         _check_url(request, body.url)
     with _finding(request) as endpoint_id:
@@ -106,7 +106,7 @@ async def delete_endpoint(request: Request) -> Response:
 async def rotate_secret(request: Request) -> Response:
     """Give an endpoint a new signing secret, which is shown in this answer alone."""
     principal, store = await _caller(request)
-    body = parse_json_body(await request.body() or b"{}", SecretRotation)
+    body = await parse_body(await request.body() or b"{}", SecretRotation)
     with _finding(request) as endpoint_id:
         keeps = body.keep_old_secret_active_for_24_hours
         rotated = await store.rotate(principal.account, endpoint_id, keeps_previous=keeps, by=actor_of(principal))
@@ -119,7 +119,7 @@ async def test_endpoint(request: Request) -> Response:
     principal, store = await _caller(request)
     services = services_of(request)
     async with await services.admission.admit(principal):
-        body = parse_json_body(await request.body(), WebhookTest)
+        body = await parse_body(await request.body(), WebhookTest)
         with _finding(request) as endpoint_id:
             endpoint = await store.find(principal.account, endpoint_id)
         kind = body.event_type.partition(".")[0]

@@ -1,6 +1,6 @@
 """Parses untrusted JSON within bounds that are checked before any of it is built.
 
-Depth and the number of containers and members are counted on the bytes first, in linear time and without
+Depth and the number of containers, members and values are counted on the bytes first, in linear time and without
 recursion: a parser that trusts its input can be made to overflow its stack or to use a hundred times the
 memory of the text. Bodies, batch lines and the arguments of tools pass through it.
 """
@@ -15,9 +15,11 @@ MAX_DEPTH = 64
 MAX_CONTAINERS = 100_000
 MAX_MEMBERS = 100_000
 MAX_STRINGS = 500_000
+MAX_VALUES = 2_000_000
+"""Numbers above all: a prompt may be given as a million of them."""
 _MAX_STRINGS_WITH_BRACKETS = 100_000
 
-_STRUCTURE = b'"[]{}:'
+_STRUCTURE = b'"[]{}:,'
 _NOT_STRUCTURE = bytes(byte for byte in range(256) if byte not in _STRUCTURE)
 # Maps brackets to signed bytes: +1 opens a level, -1 closes one.
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -50,7 +52,8 @@ def check_structure(raw: bytes) -> None:
         JsonRefused: a bound is exceeded.
     """
     openers = raw.count(b"[") + raw.count(b"{")
-    if openers <= MAX_DEPTH and (len(raw) < MAX_MEMBERS or raw.count(b'"') <= MAX_MEMBERS):
+    has_few_strings = len(raw) < MAX_MEMBERS or raw.count(b'"') <= MAX_MEMBERS
+    if openers <= MAX_DEPTH and has_few_strings and (len(raw) < MAX_VALUES or raw.count(b",") < MAX_VALUES):
         return
     # Remove escapes, pairs of backslashes before escaped quotes, so that every quote left is a delimiter.
     unescaped = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
@@ -61,8 +64,10 @@ def check_structure(raw: bytes) -> None:
     if num_quotes > 2 * MAX_STRINGS or structure.count(b'"') > 2 * _MAX_STRINGS_WITH_BRACKETS:
         raise JsonRefused("It has too many strings.")
     outside = b"".join(structure.split(b'"')[::2])
-    brackets = outside.translate(_STEPS, b":")
-    if len(brackets) > 2 * MAX_CONTAINERS or len(outside) - len(brackets) > MAX_MEMBERS:
+    if outside.count(b",") >= MAX_VALUES:
+        raise JsonRefused("It has too many values.")
+    brackets = outside.translate(_STEPS, b":,")
+    if len(brackets) > 2 * MAX_CONTAINERS or outside.count(b":") > MAX_MEMBERS:
         raise JsonRefused("It has too many objects, arrays or keys.")
     if max(accumulate(array("b", brackets)), default=0) > MAX_DEPTH:
         raise JsonRefused(f"It is nested deeper than {MAX_DEPTH} levels.")

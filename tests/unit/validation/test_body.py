@@ -1,14 +1,16 @@
 """Bytes to a typed body: the golden words of every kind of refusal, and what stays unsaid."""
 
 import json
+import threading
 import time
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 from serve_app.errors.api import ApiError, BadRequest, UnparsableBody
 from serve_app.schemas.chat import ChatRequest
 from serve_app.schemas.embeddings import EmbeddingRequest
-from serve_app.validation.body import parse_json_body, validate_body
+from serve_app.validation.body import parse_body, parse_json_body, validate_body
 
 HI = {"role": "user", "content": "hi"}
 
@@ -327,3 +329,21 @@ def test_hostile_body_is_refused_cheaply(fields):
         times_s.append(time.process_time() - started)
     assert min(times_s) < 0.1
     assert caught.value.status == 400
+
+
+async def test_a_large_body_is_parsed_beside_the_event_loop():
+    class Noting(BaseModel):
+        text: str
+
+        @field_validator("text")
+        @classmethod
+        def note(cls, text: str) -> str:
+            threads.append(threading.current_thread())
+            return text
+
+    threads: list[threading.Thread] = []
+    for num_bytes in (10, 2_000_000):
+        await parse_body(json.dumps({"text": "a" * num_bytes}).encode(), Noting)
+    assert threads[0] is threading.main_thread() is not threads[1]
+    with pytest.raises(UnparsableBody):
+        await parse_body(b'{"text":[' + b"0," * 3_000_000 + b"0]}", Noting)

@@ -12,6 +12,7 @@ from serve_app.validation.json_limits import (
     MAX_DEPTH,
     MAX_MEMBERS,
     MAX_STRINGS,
+    MAX_VALUES,
     JsonRefused,
     check_structure,
     is_json_object,
@@ -101,6 +102,8 @@ HOSTILE = {
     "many arrays": b"[" + b"[]," * (MAX_CONTAINERS + 1) + b"[]]",
     "many keys": b"{" + b",".join(b'"k%d":1' % i for i in range(MAX_MEMBERS + 1)) + b"}",
     "many strings": b"[" + b'"",' * (MAX_STRINGS + 1) + b'"",[]]' + b"[" * MAX_DEPTH,
+    "many numbers": b"[" + b"0," * MAX_VALUES + b"0]",
+    "many nothings behind a string": b'{"a\\",":[' + b"null," * (MAX_VALUES + 1) + b"null]}",
     "many strings with brackets": b"{" + b'"[":0,' * 150_000 + b'"":0}',
 }
 
@@ -114,6 +117,11 @@ def test_hostile_text_is_refused_cheaply(raw):
             parse_json(raw)
         times_s.append(time.process_time() - started)
     assert min(times_s) < 0.1
+
+
+def test_a_prompt_of_a_million_tokens_is_accepted_and_commas_in_texts_do_not_count():
+    check_structure(b'{"prompt":[' + b"7," * 1_048_575 + b"7]}")
+    check_structure(b'{"prompt":"' + b"a, \\" * (2 * MAX_VALUES) + b'"}')
 
 
 def test_structure_of_a_text_within_bounds_is_accepted():
