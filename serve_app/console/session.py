@@ -99,6 +99,7 @@ async def sign_in(request: Request, secret: str) -> StoredSession | None:
     await sessions.note_failure(address)  # Taken back below: of many at once, none passes the limit.
     from_here, altogether = await sessions.count_failures(address)
     if from_here > MAX_FAILURES or altogether > MAX_ALL_FAILURES:
+        await sessions.note_failure(address, -1)  # Else one try a minute would keep everybody out for good.
         raise SignInLimited(FAILURES_S)
     try:
         known = await services.gatekeeper.identify(secret)
@@ -122,7 +123,9 @@ async def note_refused_link(request: Request) -> None:
     sessions, address = sessions_of(services_of(request)), client_address(request)
     await sessions.note_failure(address)
     from_here, altogether = await sessions.count_failures(address)
-    if from_here <= MAX_FAILURES and altogether <= MAX_ALL_FAILURES:
+    if from_here > MAX_FAILURES or altogether > MAX_ALL_FAILURES:
+        await sessions.note_failure(address, -1)
+    else:
         await sessions.note_refusal(address, "invalid_link")
 
 

@@ -45,7 +45,7 @@ _REPEATABLE = (
     "/v1/responses/compact",
 )
 _HTTPS_PORT = 443
-_PROTO = "    http-request set-header x-forwarded-proto https if { path_beg /console }\n"
+_PROTO = "    http-request set-header x-forwarded-proto https\n"
 _HSTS = '    http-after-response set-header strict-transport-security "max-age=31536000"\n'
 # A replica that refuses a connection is left out at once, so that a request whose replicas have all died together
 # still reaches the last server: another region, or the place to wait.
@@ -106,7 +106,7 @@ defaults
     http-request set-var(txn.number) uuid(),regsub(-,,g)
     http-request set-var-fmt(txn.id) req_%[var(txn.number)]
 {receiving}    http-request set-header {id_header} "%[var(txn.id)] %[var(txn.id),hmac(sha256,{request_key}),hex,lower]"
-    http-request set-header x-forwarded-for %[src] if {{ path_beg /console }}
+    http-request set-header x-forwarded-for %[src]
 {proto}{hsts}    http-after-response set-header x-request-id %[var(txn.id)] if has_number !is_numbered
     http-request return status 200 content-type application/json string {live} if reads {{ path /livez /livez/ }}
     http-request return status 503 content-type application/json string {not_ready} if asks_readiness has_no_replica
@@ -195,7 +195,7 @@ def render_config(
 def _render_bind(settings: FrontSettings) -> str:
     address = f"{bracketed(settings.host)}:{settings.port}"
     if settings.tls is None:
-        return address
+        return f"{address} proto h1"  # HTTP/2 without TLS is not offered, whatever a connection begins with.
     return f"{address} ssl crt {settings.certificate_path} alpn h2,http/1.1 ssl-min-ver TLSv1.2"
 
 

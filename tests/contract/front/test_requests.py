@@ -356,6 +356,29 @@ async def test_a_replicas_own_request_id_is_left_as_it_is(front: RunningFront, h
         assert (await http.get("/v1/models")).headers.get_list("x-request-id") == ["its own"]
 
 
+@pytest.mark.parametrize("path", ["/console/sign-in", "/%63onsole/sign-in", "//console", "/v1/models", "/"])
+async def test_whose_request_it_is_says_the_front_alone(front: RunningFront, path: str) -> None:
+    async with replicas(front.replica_ports[0]) as (replica,):
+        await front.knows(replica.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", front.settings.port)
+        forged = "x-forwarded-for: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\n"
+        writer.write(f"GET {path} HTTP/1.1\r\nhost: manta\r\n{forged}\r\n".encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+        (request,) = replica.requests
+        assert (request.path, request.headers["x-forwarded-for"]) == (path, "127.0.0.1")
+
+
+async def test_http_2_without_tls_is_not_offered(front: RunningFront) -> None:
+    async with replicas(front.replica_ports[0]) as (replica,):
+        await front.knows(replica.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", front.settings.port)
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5))
+        assert (await reader.read(1000))[:12] == b"HTTP/1.1 400"
+        writer.close()
+        assert replica.requests == []
+
+
 async def test_large_headers_and_large_bodies_pass(front: RunningFront, http: httpx2.AsyncClient) -> None:
     async with replicas(front.replica_ports[0]) as (replica,):
         await front.knows(replica.port)

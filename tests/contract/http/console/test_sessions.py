@@ -137,6 +137,16 @@ async def test_brute_force_from_one_address_is_limited_and_the_answer_tells_noth
     assert (await browser.sign_in(secrets["acct_one"])).status_code == 303
 
 
+async def test_tries_while_it_is_limited_do_not_prolong_that(world, visit, secrets):
+    browser = visit()
+    await asyncio.gather(*(browser.sign_in("none") for _ in range(MAX_FAILURES)))
+    for _ in range(4):
+        world.clock.advance(60)
+        assert {(await browser.sign_in("none")).status_code for _ in range(5)} == {429}
+    world.clock.advance(120)
+    assert (await browser.sign_in(secrets["acct_one"])).status_code == 303
+
+
 async def test_signing_in_and_out_is_in_the_audit_log(world, visit, secrets):
     browser = visit()
     await browser.sign_in("sk-manta-" + "a" * 43)
