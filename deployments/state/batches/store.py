@@ -80,7 +80,7 @@ class BatchStore:
                 if is_again and await connection.scalar(known) is not None:
                     return
                 await self._check_room(connection, account)
-                await _lock_input(connection, new.input_file_id)
+                await _lock_input(connection, new.input_file_id, account)
                 await connection.execute(insert(batches).values(row))
 
         await self.database.repeat(add)
@@ -205,7 +205,8 @@ async def write_row(connection: AsyncConnection, batch_id: str, values: Mapping[
     await connection.execute(update(batches).where(batches.c.batch_id == batch_id).values(**values))
 
 
-async def _lock_input(connection: AsyncConnection, file_id: str) -> None:
+async def _lock_input(connection: AsyncConnection, file_id: str, account: str) -> None:
     """Lock the file against deletion until the batch is created; without the file, validation fails the batch."""
     if "\0" not in file_id:
-        await connection.execute(select(files.c.file_id).where(files.c.file_id == file_id).with_for_update())
+        is_input = files.c.file_id == file_id, files.c.account == account
+        await connection.execute(select(files.c.file_id).where(*is_input).with_for_update())

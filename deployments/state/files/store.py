@@ -177,7 +177,7 @@ class FileStore:
         async with self._database.write() as connection:
             # Locked first: a batch that is being created with this input is committed by then, or finds no file.
             await connection.execute(select(files.c.file_id).where(files.c.file_id == file_id).with_for_update())
-            user = await connection.scalar(_users_of(file_id).with_only_columns(batches.c.batch_id).limit(1))
+            user = await connection.scalar(_users_of(file_id, account).with_only_columns(batches.c.batch_id).limit(1))
             if user is not None:
                 raise FileInUse(user)
             await connection.execute(delete(files).where(files.c.file_id == file_id))
@@ -193,7 +193,7 @@ class FileStore:
         """Delete the expired files that no unfinished batch needs; return how many."""
         query = (
             select(files.c.file_id, files.c.object_key)
-            .where(files.c.expires_at <= self.past(), ~exists(_users_of(files.c.file_id)))
+            .where(files.c.expires_at <= self.past(), ~exists(_users_of(files.c.file_id, files.c.account)))
             .limit(1000)
         )
         async with self._database.write() as connection:
@@ -259,6 +259,7 @@ async def count_bytes(connection: AsyncConnection, account: str, now: float) -> 
     return int(await connection.scalar(stored) or 0) + int(await connection.scalar(held) or 0)
 
 
-def _users_of(file_id: Any) -> Select[Any]:
-    """Return the query for unfinished batches whose input is the file."""
-    return select(batches).where(batches.c.input_file_id == file_id, batches.c.status.not_in(ENDED))
+def _users_of(file_id: Any, account: Any) -> Select[Any]:
+    """Return the query for unfinished batches whose input is the account's file; others may name it, and fail."""
+    is_input = batches.c.input_file_id == file_id, batches.c.account == account
+    return select(batches).where(*is_input, batches.c.status.not_in(ENDED))

@@ -131,6 +131,15 @@ async def test_a_file_that_a_batch_needs_is_neither_deleted_nor_swept(shelf: She
     assert await shelf.store.find("acct", file.file_id, even_expired=True) == file
 
 
+async def test_another_accounts_batch_that_names_a_file_keeps_it_from_nothing(shelf: Shelf) -> None:
+    file, swept = await shelf.add(), await shelf.add(lives_s=10)
+    for one in (file, swept):
+        await insert_batch(shelf.database, account="other", input_file_id=one.file_id, status="in_progress")
+    await shelf.store.delete("acct", file.file_id)
+    shelf.pass_time(11)
+    assert await shelf.store.sweep() == 1
+
+
 async def test_a_file_ends_at_its_expiry_and_is_then_swept(shelf: Shelf) -> None:
     file, kept = await shelf.add(lives_s=10), await shelf.add(lives_s=100)
     await insert_batch(shelf.database, input_file_id=file.file_id, status="completed")
