@@ -1,12 +1,13 @@
-"""The scopes of a key: the operations and the models that it may use.
+"""The scopes of a key: the operations and the models that it may use, and for which keys it may get secrets.
 
-Routes, batch lines and tools check them here, so that a key can do the same at both doors.
+Routes, batch lines, tools and pages check them here, so that a key can do the same at each door.
 """
 
 from fnmatch import fnmatchcase
 
 from deployments.models.contract.engine import ModelCard
 from deployments.operations import Operation
+from deployments.state.identity.keys import ApiKey, NewKey
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import PermissionDenied
 
@@ -33,3 +34,28 @@ def may_see(principal: Principal, card: ModelCard) -> bool:
 def may_use_model(principal: Principal, model_id: str) -> bool:
     """Return whether the key's scopes allow the model; otherwise it does not exist for this key."""
     return principal.models is None or any(fnmatchcase(model_id, pattern) for pattern in principal.models)
+
+
+def within(principal: Principal, new: NewKey) -> NewKey:
+    """Return a key to be issued. An admin key gets the expiry and the regions of `principal` where it names none.
+
+    Raises:
+        PermissionDenied: it is an admin key that would outlive `principal`, or be for other regions.
+    """
+    if not new.is_admin:
+        return new
+    given = new.model_fields_set
+    own = {"expires_at": principal.expires_at, "regions": principal.regions}
+    new = new.model_copy(update={name: value for name, value in own.items() if name not in given})
+    check_within(principal, new)
+    return new
+
+
+def check_within(principal: Principal, key: NewKey | ApiKey) -> None:
+    """Check that the secret of an admin key gives `principal` no more time and no more regions than it has."""
+    if not key.is_admin:
+        return
+    if principal.expires_at is not None and (key.expires_at is None or key.expires_at > principal.expires_at):
+        raise PermissionDenied("Your API key expires, so it cannot be used for an admin key that lasts longer.")
+    if principal.regions is not None and not set(key.regions or ("",)) <= set(principal.regions):
+        raise PermissionDenied("Your API key is bound to regions, so it cannot be used for an admin key of others.")

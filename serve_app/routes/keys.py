@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
@@ -13,6 +14,7 @@ from deployments.state.audit.log import Actor
 from deployments.state.identity.key_store import KeyNotFound, KeyRefused, KeyStore
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
 from serve_app.errors.api import BadRequest, NotFound
+from serve_app.operations.scopes import check_within, within
 from serve_app.routes.access import Deleted, actor_of, admin_caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import parse_query
@@ -74,10 +76,10 @@ class KeyList(TypedDict):
 @answers(IssuedKey, body=NewKey)
 async def create_key(request: Request) -> Response:
     """Issue a key. Only this response shows its secret."""
-    keys, by = await _keys(request)
-    new = await parse_body(await request.body(), NewKey)
+    principal = await admin_caller(request)
+    new = within(principal, await parse_body(await request.body(), NewKey))
     with _key_errors(request):
-        key, secret = await keys.create(new, by=by)
+        key, secret = await services_of(request).keys.create(new, by=actor_of(principal))
     return json_response({**key_to_wire(key), "secret": secret})
 
 
@@ -101,19 +103,22 @@ async def show_key(request: Request) -> Response:
 @answers(ShownKey, body=KeyChange)
 async def limit_key(request: Request) -> Response:
     """Change those of a key's limits, scopes, expiry and retention that the body names."""
-    keys, by = await _keys(request)
+    principal, keys = await admin_caller(request), services_of(request).keys
     change = await parse_body(await request.body(), KeyChange)
     with _key_errors(request):
-        return json_response(key_to_wire(await keys.limit(_key_id(request), change, by=by)))
+        key = await keys.show(_key_id(request))
+        check_within(principal, replace(key, **change.model_dump(include=change.model_fields_set)))
+        return json_response(key_to_wire(await keys.limit(key.key_id, change, by=actor_of(principal))))
 
 
 @answers(IssuedKey, body=Rotation)
 async def rotate_key(request: Request) -> Response:
     """Give a key a new secret. Only this response shows it."""
-    keys, by = await _keys(request)
+    principal, keys = await admin_caller(request), services_of(request).keys
     rotation = await parse_body(await request.body() or b"{}", Rotation)
     with _key_errors(request):
-        key, secret = await keys.rotate(_key_id(request), rotation.overlap_s, by=by)
+        check_within(principal, await keys.show(_key_id(request)))
+        key, secret = await keys.rotate(_key_id(request), rotation.overlap_s, by=actor_of(principal))
     return json_response({**key_to_wire(key), "secret": secret})
 
 

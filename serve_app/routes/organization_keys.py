@@ -16,6 +16,7 @@ from deployments.state.identity.key_store import KeyNotFound
 from deployments.state.identity.keys import ApiKey, NewKey
 from serve_app.errors.api import NotFound
 from serve_app.errors.text import shorten
+from serve_app.operations.scopes import within
 from serve_app.routes.access import Deleted, actor_of, admin_caller, deleted_response, json_response, services_of
 from serve_app.routes.contract import answers
 from serve_app.routes.paging import Page, cut_page, list_to_wire, parse_query
@@ -38,6 +39,7 @@ async def create_admin_key(request: Request) -> Response:
     """Issue an admin key with the tier and the limits of the one that asks. Only this response shows its secret."""
     principal = await admin_caller(request)
     body = await parse_body(await request.body(), NewAdminKey)
+    asked = body.expires_in_seconds
     new = NewKey(
         name=body.name,
         account=principal.account,
@@ -45,10 +47,10 @@ async def create_admin_key(request: Request) -> Response:
         tier=principal.tier,
         requests_per_minute=principal.requests_per_minute,
         tokens_per_minute=principal.tokens_per_minute,
-        expires_at=None if body.expires_in_seconds is None else time.time() + body.expires_in_seconds,
         is_admin=True,
+        **({} if asked is None else {"expires_at": time.time() + asked}),
     )
-    key, secret = await services_of(request).keys.create(new, by=actor_of(principal))
+    key, secret = await services_of(request).keys.create(within(principal, new), by=actor_of(principal))
     return json_response({**_admin_key(key), "value": secret})
 
 

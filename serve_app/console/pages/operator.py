@@ -14,6 +14,7 @@ from deployments.state.identity.keys import ApiKey, NewKey, explain
 from serve_app.console.session import sessions_of
 from serve_app.console.visit import Visit, redirect
 from serve_app.errors.api import BadRequest, NotFound
+from serve_app.operations.scopes import check_within, within
 
 _NUMBERS = ("requests_per_minute", "tokens_per_minute")
 _LISTS = ("operations", "models")
@@ -32,7 +33,7 @@ async def issue_key(visit: Visit) -> Response:
     except ValidationError as error:
         return await _page(visit, 400, message=explain(error), given=visit.fields)
     try:
-        key, secret = await visit.services.keys.create(new, by=visit.actor)
+        key, secret = await visit.services.keys.create(within(visit.principal, new), by=visit.actor)
     except KeyRefused as refused:
         return await _page(visit, 400, message=str(refused), given=visit.fields)
     return await _page(visit, issued=key, secret=secret)
@@ -47,8 +48,10 @@ async def revoke_key(visit: Visit) -> Response:
 
 async def rotate_key(visit: Visit) -> Response:
     """Give a key a new secret, shown once; the old one ends at once."""
+    keys, key_id = visit.services.keys, visit.request.path_params["key_id"]
     with _key_errors():
-        key, secret = await visit.services.keys.rotate(visit.request.path_params["key_id"], by=visit.actor)
+        check_within(visit.principal, await keys.show(key_id))
+        key, secret = await keys.rotate(key_id, by=visit.actor)
     if key.key_id == visit.principal.key_id:
         await sessions_of(visit.services).rekey(visit.session.stored, visit.services.gatekeeper.digest(secret))
     return await _page(visit, issued=key, secret=secret)

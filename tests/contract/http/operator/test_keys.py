@@ -6,6 +6,8 @@ from deployments.state.identity.tiers import Tiers
 from tests.contract.http.answers import SECRET
 
 KEYS = "/v1/organization/admin/keys"
+ADMIN_KEYS = "/v1/organization/admin_api_keys"
+OTHER = "sk-manta-other-0123456789abcdefghijklmnopqrst"
 ADMIN = "sk-manta-admin-0123456789abcdefghijklmnopqrst"
 
 
@@ -140,3 +142,30 @@ async def test_admin_secret_never_shows_in_the_log(http, world):
     assert SECRET not in str(world.log.records)
     assert world.log.records[0].route == KEYS
     assert world.log.records[0].key_id == "key_admin"
+
+
+async def test_an_admin_key_makes_no_admin_key_that_lasts_longer_or_reaches_further(world, http, key_store):
+    soon = world.clock() + 3600
+    world.principal(OTHER, key_id="key_soon", is_admin=True, expires_at=soon, regions=("eu", "us"))
+    lasting = (await http.post(KEYS, json={"is_admin": True})).json()
+    app = (await http.post(KEYS, json={"account": "acme"})).json()
+    async with world.http(authorization=f"Bearer {OTHER}") as other:
+        made = (await other.post(KEYS, json={"is_admin": True})).json()
+        assert (made["expires_at"], made["regions"]) == (int(soon), ["eu", "us"])
+        less = {"is_admin": True, "expires_at": soon - 1, "regions": ["eu"]}
+        assert (await other.post(KEYS, json=less)).json()["regions"] == ["eu"]
+        made_here = (await other.post(ADMIN_KEYS, json={"name": "x"})).json()
+        assert made_here["expires_at"] == int(soon)
+
+        more = [{"expires_at": None}, {"expires_at": soon + 1}, {"regions": None}, {"regions": ["eu", "asia"]}]
+        refused = [
+            *[await other.post(KEYS, json={"is_admin": True, **fields}) for fields in more],
+            *[await other.post(f"{KEYS}/{made['id']}", json=fields) for fields in more],
+            await other.post(ADMIN_KEYS, json={"name": "x", "expires_in_seconds": 7200}),
+            await other.post(f"{KEYS}/{lasting['id']}", json={"name": "mine"}),
+            await other.post(f"{KEYS}/{lasting['id']}/rotate"),
+        ]
+        assert [answer.status_code for answer in refused] == [403] * 11
+        assert (await other.post(f"{KEYS}/{made['id']}/rotate")).status_code == 200
+        assert (await other.post(f"{KEYS}/{app['id']}/rotate")).status_code == 200  # A user's key may last.
+    assert (await http.get(f"{KEYS}/{made['id']}")).json()["expires_at"] == int(soon)
