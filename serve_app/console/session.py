@@ -16,6 +16,7 @@ from deployments.limits.contract import GatekeeperUnavailable
 from deployments.state.console.sessions import FAILURES_S, ConsoleSessions, StoredSession, Visitor
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import NotFound, PermissionDenied, SignInLimited, Unavailable
+from serve_app.http.auth import enter_region
 from serve_app.http.middleware import REQUEST_ID
 from serve_app.routes.access import services_of
 from serve_app.services import Services
@@ -80,11 +81,15 @@ async def identify(services: Services, key_digest: bytes) -> Principal | None:
 
     Raises:
         Unavailable: keys cannot be checked right now.
+        WrongRegion: the key is bound to other regions.
     """
     try:
-        return await services.gatekeeper.identify_digest(key_digest)
+        principal = await services.gatekeeper.identify_digest(key_digest)
     except GatekeeperUnavailable:
         raise Unavailable("API keys cannot be checked right now. Please try again.") from None
+    if principal is not None:
+        enter_region(principal, services.region)
+    return principal
 
 
 async def sign_in(request: Request, secret: str) -> StoredSession | None:
@@ -93,6 +98,7 @@ async def sign_in(request: Request, secret: str) -> StoredSession | None:
     Raises:
         SignInLimited: too many have failed, from this address or altogether.
         Unavailable: keys cannot be checked right now.
+        WrongRegion: the key is bound to other regions.
     """
     services, address = services_of(request), client_address(request)
     sessions = sessions_of(services)
@@ -110,6 +116,7 @@ async def sign_in(request: Request, secret: str) -> StoredSession | None:
         await sessions.note_refusal(address, "invalid_api_key")
         return None
     await sessions.note_failure(address, -1)
+    enter_region(known, services.region)
     return await sessions.open(services.gatekeeper.digest(secret), visitor_of(request, known))
 
 

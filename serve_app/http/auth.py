@@ -28,11 +28,20 @@ async def authenticate(request: HTTPConnection, gatekeeper: Gatekeeper, region: 
         raise Unavailable("API keys cannot be checked right now. Please retry your request.") from None
     if principal is None:
         raise InvalidKey(secret)
+    enter_region(principal, region)
+    return principal
+
+
+def enter_region(principal: Principal, region: str) -> None:
+    """Check that a key may be used in a region. What a key that is bound to regions stores from here on stays there.
+
+    Raises:
+        WrongRegion: it is bound to others.
+    """
     if not principal.may_run_in(region):
         raise WrongRegion
     if principal.regions is not None:
         keep_near()
-    return principal
 
 
 async def authenticate_admin(request: HTTPConnection, gatekeeper: Gatekeeper, region: str = "") -> Principal:

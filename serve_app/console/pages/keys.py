@@ -8,8 +8,8 @@ from deployments.state.identity.key_store import KeyRefused
 from deployments.state.identity.keys import ApiKey
 from deployments.state.usage.request_log import RequestFilter
 from serve_app.console.session import sessions_of
-from serve_app.console.visit import Visit
-from serve_app.errors.api import BadRequest
+from serve_app.console.visit import Visit, may_read_usage
+from serve_app.errors.api import BadRequest, PermissionDenied
 
 OVERLAPS = {"0": "at once", "3600": "after an hour", "86400": "after a day", "604800": "after a week"}
 
@@ -24,6 +24,8 @@ async def rotate_key(visit: Visit) -> Response:
     overlap = visit.fields.get("overlap", "0")
     if overlap not in OVERLAPS:
         raise BadRequest("Choose when the old secret ends.")
+    if not _may_rotate(visit):
+        raise PermissionDenied("A key with scopes cannot be rotated here. Ask the operator for another secret.")
     services = visit.services
     try:
         _, secret = await services.keys.rotate(visit.principal.key_id, float(overlap), by=visit.actor)
@@ -33,8 +35,15 @@ async def rotate_key(visit: Visit) -> Response:
     return await _page(visit, secret=secret, old_ends=OVERLAPS[overlap])
 
 
+def _may_rotate(visit: Visit) -> bool:
+    return visit.principal.operations is None and visit.principal.models is None
+
+
 async def _page(visit: Visit, secret: str = "", old_ends: str = "") -> Response:
-    keys = await visit.services.keys.list_keys(visit.account)
+    if may_read_usage(visit.principal):
+        keys = await visit.services.keys.list_keys(visit.account)
+    else:
+        keys = [await visit.services.keys.show(visit.principal.key_id)]
     now = sessions_of(visit.services).clock()
     own = [key for key in keys if key.key_id == visit.principal.key_id]
     rest = [key for key in keys if key.key_id != visit.principal.key_id]
@@ -44,7 +53,7 @@ async def _page(visit: Visit, secret: str = "", old_ends: str = "") -> Response:
         "now": now,
         "secret": secret,
         "old_ends": old_ends,
-        "overlaps": OVERLAPS,
+        "overlaps": OVERLAPS if _may_rotate(visit) else {},
     }
     return visit.page("keys.html", **values, last_used=await _last_used(visit, keys))
 

@@ -127,6 +127,7 @@ class World:
     timing: Timing = field(default_factory=lambda: Timing(1.0, 0.05, 0.005, 0.05, 0.01, 0.01))
     console: ConsoleSessions | None = None
     cluster: Any = None
+    region: str = ""
     runners: list[BackgroundRunner] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -172,6 +173,7 @@ class World:
                 startup=self.startup,
                 console=self.console,
                 cluster=self.cluster,
+                region=self.region,
             )
         )
 

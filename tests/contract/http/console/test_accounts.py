@@ -188,6 +188,38 @@ async def test_a_key_without_the_scope_sees_neither_usage_nor_the_log(world, vis
     assert refused.status_code == 403
 
 
+@pytest.mark.parametrize("scopes", [{"operations": frozenset({"chat"})}, {"models": ("demo/*",)}])
+async def test_a_key_with_scopes_gets_no_secret_and_one_without_usage_sees_no_other_key(
+    world, visit, secrets, key_store, scopes
+):
+    other, _ = await key_store.create(NewKey(account="acct_one", name="of another program"))
+    browser = visit()
+    await browser.sign_in(secrets["acct_one"])
+    holder = world.gatekeeper.principals[secrets["acct_one"]]
+    page = await browser.read("/console/keys")
+    assert "Make a new secret" in page
+    assert other.name in page
+    world.gatekeeper.principals[secrets["acct_one"]] = replace(holder, **scopes)
+    page = await browser.read("/console/keys")
+    assert "Make a new secret" not in page
+    assert holder.key_id in page
+    assert (other.name in page) is ("operations" not in scopes)
+    assert (await browser.send("/console/keys/rotate", overlap="0")).status_code == 403
+
+
+async def test_an_operator_whose_key_expires_issues_no_admin_key_that_lasts(world, visit, secrets, key_store):
+    lasting, _ = await key_store.create(NewKey(account="ops", is_admin=True))
+    holder = world.gatekeeper.principals[secrets["ops"]]
+    world.gatekeeper.principals[secrets["ops"]] = replace(holder, expires_at=world.clock() + 3600)
+    browser = visit()
+    await browser.sign_in(secrets["ops"])
+    assert (await browser.send(f"/console/operator/keys/{lasting.key_id}/rotate")).status_code == 403
+    issued = await browser.send("/console/operator/keys", name="x", account="ops", is_admin="on", tier="standard")
+    assert issued.status_code == 200
+    (new,) = [key for key in await key_store.list_keys("ops") if key.name == "x"]
+    assert new.expires_at == world.clock() + 3600
+
+
 @pytest.mark.parametrize("kind", list(HOSTILE))
 async def test_a_hostile_name_is_text(world, visit, secrets, key_store, kind):
     hostile = HOSTILE[kind]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -185,6 +186,19 @@ async def test_refused_links_fill_no_audit_log(world, console):
             assert answer.status_code == 401
     log = await world.audit.page(AuditFilter(events=("login.failed",)), 100)
     assert [entry.details["error_code"] for entry in log.entries] == ["invalid_link"] * MAX_FAILURES
+
+
+async def test_a_key_that_is_bound_to_other_regions_has_no_console_here(world, visit, secrets):
+    browser = visit()
+    await browser.sign_in(secrets["acct_one"])
+    holder = world.gatekeeper.principals[secrets["acct_one"]]
+    world.region = "asia"
+    async with world.http() as elsewhere:
+        browser.http, elsewhere.cookies = elsewhere, browser.http.cookies
+        for regions, status in ((None, 200), (("asia",), 200), (("us",), 403)):
+            world.gatekeeper.principals[secrets["acct_one"]] = replace(holder, regions=regions)
+            await browser.read("/console", status)
+        assert (await browser.sign_in(secrets["acct_one"])).status_code == 403
 
 
 async def test_signing_in_with_good_keys_is_not_limited(visit, secrets):
