@@ -1,9 +1,10 @@
-"""Records every request: in the JSON log, in the request log and in the metrics.
+"""Records every request: in the metrics, and if it has a valid key, in the JSON log and in the request log.
 
 The middleware calls it for requests; background responses, sockets and indexing call it for their own.
 """
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
@@ -17,6 +18,10 @@ from deployments.steps import open_steps
 from serve_app.telemetry.log import request_logger
 from serve_app.telemetry.trace import RequestTrace, record_of
 from serve_app.telemetry.tracing import Tracer, context_of
+
+MAX_STRANGERS = 60
+"""How many requests without a valid key are logged in a minute. The database keeps none of them; metrics count all."""
+_MINUTE_S = 60.0
 
 
 class Metrics(Protocol):
@@ -45,6 +50,8 @@ class Observer:
         self._metrics = metrics
         self._prices = prices
         self._tracer = tracer
+        self._strangers_since = -math.inf
+        self._num_strangers = 0
 
     def begin(self) -> None:
         """Record that a request has come in."""
@@ -58,6 +65,8 @@ class Observer:
 
     def write_ahead(self, trace: RequestTrace, *, route: str, ended: float) -> None:
         """Take down that a request ends, before its client can know: it counts even if this process dies now."""
+        if trace.principal is None:
+            return
         record = record_of(trace, route=route, ended=ended, prices=self._prices)
         self._request_log.write_ahead(record if record.status else replace(record, status=int(HTTPStatus.OK)))
 
@@ -67,7 +76,14 @@ class Observer:
         self._metrics.end(record)
         if self._tracer is not None and trace.steps is not None:
             self._tracer.end(record, trace.steps, ended, trace.context, trace.span_ids)
-        if not trace.is_repeated:
+        if not trace.is_repeated and record.key_id is not None:
             self._request_log.record(record)
-        if request_logger.isEnabledFor(logging.INFO):
+        if request_logger.isEnabledFor(logging.INFO) and (record.key_id is not None or self._may_log_stranger(ended)):
             request_logger.info(orjson.dumps(record).decode())
+
+    def _may_log_stranger(self, now: float) -> bool:
+        """Return whether a request without a valid key is logged: so many in a minute, however many there are."""
+        if now - self._strangers_since >= _MINUTE_S:
+            self._strangers_since, self._num_strangers = now, 0
+        self._num_strangers += 1
+        return self._num_strangers <= MAX_STRANGERS

@@ -1,4 +1,5 @@
 import asyncio
+import logging
 from dataclasses import replace
 
 import orjson
@@ -9,7 +10,7 @@ from deployments.state.objects.store import StoreFull, StoreUnavailable
 from serve_app.errors.api import ApiError, BodyTooLarge, InvalidKey, ReceiveTimeout
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import TRACE, BodyLimitMiddleware, BodyLimits, RequestMiddleware
-from serve_app.telemetry.observer import Observer
+from serve_app.telemetry.observer import MAX_STRANGERS, Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.keys import principal_of_key
@@ -41,10 +42,17 @@ class Server:
         return dict(self.sent[0]["headers"])
 
 
-def front(app, log=None, routes=None):
+def front(app, log=None, routes=None, principal=PRINCIPAL):
+    """Return the middleware over an application; with a `log`, requests are those of `principal`."""
+
+    async def run(scope, receive, send):
+        if log is not None:
+            scope[TRACE].principal = principal
+        await app(scope, receive, send)
+
     admission = Admission(MemoryGatekeeper({}, TestClock()))
     observer = Observer(log or MemoryRequestLog(), PrometheusMetrics())
-    return RequestMiddleware(app, admission=admission, observer=observer, routes=routes or {})
+    return RequestMiddleware(run, admission=admission, observer=observer, routes=routes or {})
 
 
 def body(data=b"", more=False):
@@ -77,6 +85,20 @@ async def test_known_principal_adds_organization_and_limits():
     assert server.headers[b"openai-organization"] == b"Org One"
     assert server.headers[b"x-ratelimit-limit-tokens"] == b"40000"
     assert server.headers[b"www-authenticate"] == b"Bearer"
+
+
+async def test_a_request_without_a_valid_key_is_kept_nowhere_and_logged_so_many_times_a_minute(caplog):
+    async def app(scope, receive, send):
+        raise InvalidKey("sk-x")
+
+    log = MemoryRequestLog()
+    with caplog.at_level(logging.INFO, "manta.requests"):
+        strange, known = front(app, log, principal=None), front(app, log)
+        for _ in range(3 * MAX_STRANGERS):
+            await strange(scope(), Server().receive, Server().send)
+        assert (log.ahead, log.records, len(caplog.records)) == ([], [], MAX_STRANGERS)
+        await known(scope(), Server().receive, Server().send)
+        assert (len(log.records), len(caplog.records)) == (1, MAX_STRANGERS + 1)
 
 
 async def test_bug_before_the_answer_is_500_and_its_words_are_kept_back(caplog):

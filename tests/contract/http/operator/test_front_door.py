@@ -8,6 +8,7 @@ import pytest
 
 from serve_app.front.door import FrontDoor
 from serve_app.front.trust import NONCE_HEADER, PROOF_HEADER, QUESTION_PATH, REQUEST_ID_HEADER, FrontTrust
+from tests.contract.http.answers import SECRET
 
 TRUST, OTHER = FrontTrust.from_pepper(b"p" * 32), FrontTrust.from_pepper(b"q" * 32)
 ID = "req_" + "0a" * 16
@@ -27,7 +28,7 @@ def signed(trust: FrontTrust, request_id: str = ID) -> dict[str, str]:
 
 
 async def test_request_keeps_the_id_that_its_front_gave_it(http, world):
-    answer = await http.get("/v1/models", headers=signed(TRUST))
+    answer = await http.get("/v1/models", headers={"authorization": f"Bearer {SECRET}", **signed(TRUST)})
     assert answer.headers["x-request-id"] == ID
     assert world.log.records[-1].request_id == ID
 
