@@ -136,6 +136,7 @@ class Patience:
             "second: only a lost node takes longer.",
         ),
     ] = 1.5
+    hello_s: Annotated[float, Wait("Who connects to a process within the cluster, to show its secret.")] = 2.0
     silent_s: Annotated[
         float,
         Wait(

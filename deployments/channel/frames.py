@@ -27,6 +27,8 @@ _NOTED = struct.Struct("<IIBI")
 _LENGTH = struct.Struct("<I")
 HEADER_BYTES: Final = _HEADER.size
 MAX_PAYLOAD_BYTES: Final = 512 * 1024 * 1024
+MAX_HELLO_BYTES: Final = 64
+"""The length of a secret: who has not shown it may announce no more."""
 
 
 class FrameError(Exception):
@@ -60,13 +62,13 @@ def split_noted(payload: bytes) -> tuple[bytes, bytes]:
 
 
 class FrameParser:
-    """Splits the bytes of one connection into frames."""
+    """Splits the bytes of one connection into frames; `max_payload_bytes` may change between two of them."""
 
     def __init__(self, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
+        self.max_payload_bytes = max_payload_bytes
         self._buffer = b""
         self._parts: list[bytes] = []
         self._missing = 0
-        self._max_payload_bytes = max_payload_bytes
 
     def feed(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
         """Yield (stream, kind, payload) for each frame that `data` completes.
@@ -90,8 +92,8 @@ class FrameParser:
         unpack = _HEADER.unpack_from
         while end - position >= HEADER_BYTES:
             size, stream, kind = unpack(data, position)
-            if size > self._max_payload_bytes:
-                raise FrameError(f"a frame of {size} bytes is larger than the {self._max_payload_bytes} allowed")
+            if size > self.max_payload_bytes:
+                raise FrameError(f"a frame of {size} bytes is larger than the {self.max_payload_bytes} allowed")
             body = position + HEADER_BYTES
             position_after = body + size
             if position_after > end:

@@ -65,6 +65,7 @@ class ChannelServer:
     ) -> None:
         self.num_ongoing = 0
         self.silent_s = patience.silent_s
+        self.hello_s = patience.hello_s
         self.is_draining = False
         self._runner = runner
         self._capacity = capacity
@@ -96,7 +97,8 @@ class ChannelServer:
         make = self._make_connection
         local = await loop.create_unix_server(make, path=socket_path)
         os.chmod(socket_path, 0o600)
-        remote = await loop.create_server(make, host=host, port=0, ssl=context)
+        handshake_s = None if context is None else self.hello_s
+        remote = await loop.create_server(make, host=host, port=0, ssl=context, ssl_handshake_timeout=handshake_s)
         self._servers = [local, remote]
         port = remote.sockets[0].getsockname()[1]
         address: dict[str, Any] = {"host": host, "port": port, "path": socket_path, "secret": self._secret.decode()}
@@ -218,7 +220,7 @@ class _ServerConnection(asyncio.Protocol):
     def __init__(self, server: ChannelServer) -> None:
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self._server = server
-        self._parser = frames.FrameParser()
+        self._parser = frames.FrameParser(frames.MAX_HELLO_BYTES)
         self._transport: asyncio.Transport | None = None
         self._outgoing: list[bytes] = []
         self._call_soon: Callable[..., Any] = asyncio.get_running_loop().call_soon
@@ -228,6 +230,7 @@ class _ServerConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not subclass it.
         set_nodelay(self._transport)
         self._heartbeat = Heartbeat(self._transport, self._server.silent_s)
+        self._deadline = asyncio.get_running_loop().call_later(self._server.hello_s, self.close)
         self._server.attach(self)
 
     def data_received(self, data: bytes) -> None:
@@ -243,6 +246,8 @@ class _ServerConnection(asyncio.Protocol):
             self._is_known = kind == frames.HELLO and self._server.is_authentic(payload)
             if not self._is_known:
                 raise frames.FrameError("the connection did not start with the secret")
+            self._deadline.cancel()
+            self._parser.max_payload_bytes = frames.MAX_PAYLOAD_BYTES
             self._heartbeat.start()
         elif kind == frames.OPEN:
             self._server.accept(self, stream, payload)
@@ -253,6 +258,7 @@ class _ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._deadline.cancel()
         self._heartbeat.stop()
         self._server.detach(self)
 

@@ -3,18 +3,19 @@
 import asyncio
 import contextlib
 import socket
+import struct
 import time
 from dataclasses import replace
 
 import pytest
 
-from deployments.channel import heartbeat
+from deployments.channel import frames, heartbeat
 from deployments.channel.client import connect
 from deployments.channel.errors import ChannelError, Full, Lost, Refused
 from deployments.channel.server import Capacity, ChannelServer
 from deployments.patience import USUAL
 
-QUICK = replace(USUAL, silent_s=0.12)
+QUICK = replace(USUAL, silent_s=0.12, hello_s=0.5)
 
 
 class ScriptedRunner:
@@ -231,6 +232,31 @@ async def test_a_connection_without_the_secret_is_closed_and_runs_nothing(channe
     with pytest.raises(Lost):
         await channel.open({"do": "echo"}, b"x").read()
     assert runner.begun == []
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x40\0", frames.render_frame(0, frames.HELLO, b"x" * 64)[:-1]])
+async def test_who_shows_no_secret_in_time_is_closed(channel_end, sent):
+    _, _, address = channel_end
+    async with connected(address) as channel:
+        reader, writer = await asyncio.open_connection(address["host"], address["port"])
+        writer.write(sent)
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        assert await read_all(channel.open({"do": "echo"}, b"still there")) == b"still there"
+
+
+async def test_who_has_not_shown_the_secret_may_announce_no_more_than_it_has(channel_end):
+    _, _, address = channel_end
+    for path in (None, address["path"]):
+        opened = (
+            asyncio.open_unix_connection(path) if path else asyncio.open_connection(address["host"], address["port"])
+        )
+        reader, writer = await opened
+        writer.write(struct.pack("<IIB", 65, 0, frames.HELLO))
+        before = time.monotonic()
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert time.monotonic() - before < QUICK.hello_s
+        writer.close()
 
 
 async def test_garbage_closes_the_connection_and_nothing_else(channel_end):
