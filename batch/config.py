@@ -12,9 +12,10 @@ from pydantic import Field
 from deployments.config import Section
 
 MAX_JOBS = 4
-"""Ray Data jobs that run at a time."""
+"""Ray Data jobs that run at a time. Without one, a batch runs on the worker that always runs."""
 MAX_RUNNING = 10
-"""Batches that one coordinator runs at a time."""
+"""Batches that one coordinator runs at a time; above that, one for each account that has none, up to MAX_ACCOUNTS."""
+MAX_ACCOUNTS = 50
 SLICE_LINES = 1_000
 """Lines that a worker of a job takes at a time."""
 
@@ -34,8 +35,8 @@ class BatchConfig(Section):
     """How batches run.
 
     The first `small_batch_lines` lines of a batch start at once on a worker that always runs. The rest of a larger
-    batch get a Ray Data job with workers of its own; up to four jobs run at a time. Starting a job takes several
-    processors some seconds.
+    batch get a Ray Data job with workers of its own, if fewer than four jobs run. Starting a job takes several
+    processors some seconds. Ten batches run at a time, and one of each account that has none among them.
 
     Args:
         max_unfinished_per_account: how many batches of one account may be unfinished at once; more are refused with

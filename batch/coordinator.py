@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from sqlalchemy.exc import DBAPIError
 
-from batch.config import INTERVALS, MAX_RUNNING, Intervals
+from batch.config import INTERVALS, MAX_ACCOUNTS, MAX_RUNNING, Intervals
 from batch.run import BatchRun, Paused, RunContext
 from deployments.state.batches.ledger import Fenced
 from deployments.state.batches.rows import Batch
@@ -24,7 +24,7 @@ _AFTER_BUG_S = 5.0
 
 
 class Coordinator:
-    """Claims and runs up to MAX_RUNNING batches at a time."""
+    """Claims and runs up to MAX_RUNNING batches at a time, and the first of each account beyond that."""
 
     def __init__(self, context: RunContext, intervals: Intervals = INTERVALS) -> None:
         self._context = context
@@ -55,9 +55,10 @@ class Coordinator:
         self._wake.set()
 
     async def _claim_all(self) -> None:
-        while len(self._running) < MAX_RUNNING:
+        while len(self._running) < MAX_ACCOUNTS:
+            running, is_full = list(self._running.values()), len(self._running) >= MAX_RUNNING
             try:
-                batch = await self._work.claim(self._context.config.lease_s, list(self._running.values()))
+                batch = await self._work.claim(self._context.config.lease_s, running, only_first=is_full)
             except (DBAPIError, OSError) as error:
                 self._num_failures += 1
                 if worth_logging(self._num_failures):

@@ -81,7 +81,6 @@ class RayFleet:
         self._config = setup.config
         self._shared: asyncio.Task[Any] | None = None
         self._alone: dict[str, Any] = {}
-        self._jobs = asyncio.Semaphore(MAX_JOBS)
         self._num_jobs = 0
 
     async def warm_up(self) -> None:
@@ -93,28 +92,29 @@ class RayFleet:
         await self._shared_worker()
 
     async def run(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
-        """Run the first lines in the permanent worker and the rest in a Ray Data job."""
-        first = self._config.small_batch_lines
+        """Run the first lines in the permanent worker and the rest in a Ray Data job, if there is room for one.
+
+        A batch that waited for others' jobs to end would wait for hours, though lines of accounts take turns.
+        """
+        small = self._config.small_batch_lines
+        has_job = len(places) > small and self._num_jobs < MAX_JOBS
+        first = small if has_job else len(places)
         work = [self._run_shared(batch, places[:first])] if first else []
-        if len(places) > first:
-            work.append(self._run_in_job(batch, places[first:]))
-        for result in await asyncio.gather(*work, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
+        if has_job:
+            work.append(asyncio.to_thread(self._run_job, batch, places[first:]))
+        self._num_jobs += has_job
+        try:
+            for result in await asyncio.gather(*work, return_exceptions=True):
+                if isinstance(result, BaseException):
+                    raise result
+        finally:
+            self._num_jobs -= has_job
 
     async def _run_shared(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
         worker = await self._shared_worker()
         held = self._shared
         if not await _call(worker, batch, places) and self._shared is held:
             self._shared = None
-
-    async def _run_in_job(self, batch: ClaimedBatch, places: Sequence[Place]) -> None:
-        async with self._jobs:
-            self._num_jobs += 1
-            try:
-                await asyncio.to_thread(self._run_job, batch, places)
-            finally:
-                self._num_jobs -= 1
 
     async def run_alone(self, batch: ClaimedBatch, place: Place) -> None:
         """Run one line in a process that runs no other."""

@@ -47,15 +47,18 @@ class BatchWork:
         self._watch = LeaseWatch(uptime)
         self._past = PastClock(store.clock, uptime)
 
-    async def claim(self, lease_s: float, running: Sequence[Batch] = ()) -> Batch | None:
+    async def claim(self, lease_s: float, running: Sequence[Batch] = (), *, only_first: bool = False) -> Batch | None:
         """Return a batch under a new claim, None if there is nothing to do.
 
         The caller's `running` batches are left alone, even if a jump of the clock has ended their claims. The account
-        with the fewest running batches comes first, then the batch that has waited longest.
+        with the fewest running batches comes first, then the batch that has waited longest. `only_first` leaves out
+        accounts that have one running.
         """
         busy = [batch.account for batch in running]
         free = await self._free(lease_s, [batch.batch_id for batch in running])
         for batch_id, account in sorted(free, key=lambda one: busy.count(one[1])):
+            if only_first and account in busy:
+                break
             async with self._database.write() as connection:
                 # A transaction that is changing this batch, or was stopped while doing so, delays no other batch.
                 query = select(batches).where(batches.c.batch_id == batch_id).with_for_update(skip_locked=True)

@@ -288,8 +288,8 @@ async def test_an_input_is_kept_for_a_batch_that_is_created_while_another_ends(
     await desks[0].work.seal(ending.batch_id, 1)
     has_locked, may_go_on, lock = asyncio.Event(), asyncio.Event(), batches_module._lock_input
 
-    async def lock_and_wait(connection: AsyncConnection, file_id: str) -> None:
-        await lock(connection, file_id)
+    async def lock_and_wait(connection: AsyncConnection, file_id: str, account: str) -> None:
+        await lock(connection, file_id, account)
         has_locked.set()
         await may_go_on.wait()
 

@@ -23,9 +23,9 @@ class CountedClaims(BatchWork):
 
     num_looks = 0
 
-    async def claim(self, lease_s, running=()):
+    async def claim(self, lease_s, running=(), *, only_first=False):
         self.num_looks += 1
-        return await super().claim(lease_s, running)
+        return await super().claim(lease_s, running, only_first=only_first)
 
 
 def looked_at(stores: Stores, uptime: TestClock, clock: TestClock | None = None) -> Stores:
