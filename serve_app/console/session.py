@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deployments.limits.contract import GatekeeperUnavailable
-from deployments.state.console.sessions import FAILURES_S, ConsoleSessions, StoredSession, Visitor
+from deployments.state.console.sessions import FORGOTTEN_S, ConsoleSessions, StoredSession, Visitor
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import NotFound, PermissionDenied, SignInLimited, Unavailable
 from serve_app.http.auth import enter_region
@@ -106,7 +106,7 @@ async def sign_in(request: Request, secret: str) -> StoredSession | None:
     from_here, altogether = await sessions.count_failures(address)
     if from_here > MAX_FAILURES or altogether > MAX_ALL_FAILURES:
         await sessions.note_failure(address, -1)  # Else one try a minute would keep everybody out for good.
-        raise SignInLimited(FAILURES_S)
+        raise SignInLimited(FORGOTTEN_S)
     try:
         known = await services.gatekeeper.identify(secret)
     except GatekeeperUnavailable:

@@ -24,7 +24,9 @@ SESSION_S = 12 * 3600.0
 LINK_S = 15 * 60.0
 """How long a one-time link can be used."""
 FAILURES_S = 300.0
-"""The span over which failed sign-ins are counted."""
+"""The span over which failed sign-ins are counted, at least."""
+FORGOTTEN_S = FAILURES_S + 60.0
+"""How long until a failure counts no more, at most: they are counted by the minute."""
 _RENEW_S = 600.0
 _EVERYWHERE = ""
 
@@ -134,7 +136,7 @@ class ConsoleSessions:
         query = (
             select(table.c.address, func.sum(table.c.num_failed))
             .where(table.c.address.in_([address[:64], _EVERYWHERE]))
-            .where(table.c.minute > int((self.clock() - FAILURES_S) // 60))
+            .where(table.c.minute >= int((self.clock() - FAILURES_S) // 60))
             .group_by(table.c.address)
         )
         async with self._database.read() as connection:
@@ -147,7 +149,7 @@ class ConsoleSessions:
         async with self._database.write() as connection:
             sessions = await connection.execute(delete(console_sessions).where(console_sessions.c.expires_at <= now))
             links = await connection.execute(delete(console_links).where(console_links.c.expires_at <= now))
-            is_old = console_failures.c.minute <= int((now - FAILURES_S) // 60)
+            is_old = console_failures.c.minute < int((now - FAILURES_S) // 60)
             await connection.execute(delete(console_failures).where(is_old))
         return sessions.rowcount + links.rowcount
 
