@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from batch.config import BatchConfig
@@ -13,6 +14,7 @@ from batch.validation import LineIndex, Rules, Validation, index_lines, validate
 from batch.worker import must_stop
 from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch
+from deployments.state.batches.work import TooManyTokens
 from deployments.state.files.store import FileNotFound, StoredFile
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.store import ContentLost
@@ -60,9 +62,11 @@ class BatchInput:
             return await retry_outages(_READING, self._read_index, lost_after_s=self.lost_after_s)
         batch_id, epoch, found = self._batch.batch_id, state.epoch, await self._validate()
         if not found.errors:
-            num_lines, num_tokens = len(found.index), found.estimated_tokens
-            await retry_outages("Starting a valid batch", lambda: work.begin(batch_id, epoch, num_lines, num_tokens))
-            return found.index
+            try:
+                await self._begin(epoch, found)
+                return found.index
+            except TooManyTokens:
+                found = self._too_many_tokens()
         state = await retry_outages("Failing an invalid batch", lambda: work.fail(batch_id, epoch, found.errors))
         return LineIndex() if state.status == "cancelling" else None
 
@@ -116,7 +120,7 @@ class BatchInput:
             )
         except ContentLost:
             return Validation(errors=[INPUT_LOST])
-        return found if found.errors else await self._check_enqueued_tokens(found)
+        return found
 
     async def _validate_file(self) -> Validation:
         batch, config, file = self._batch, self._config, await self.file()
@@ -128,17 +132,22 @@ class BatchInput:
         rules = Rules(batch.endpoint, config.max_requests, config.max_line_bytes)
         return await validate(self._stores.files.read(file), rules)
 
-    async def _check_enqueued_tokens(self, found: Validation) -> Validation:
-        batch, work = self._batch, self._stores.work
-        allowance = self._tiers.of(batch.principal.tier).enqueued_tokens
-        if allowance is None:
-            return found
-        enqueued = await retry_outages("Counting tokens", lambda: work.enqueued_tokens(batch.account))
-        if enqueued + found.estimated_tokens <= allowance:
-            return found
+    async def _begin(self, epoch: int, found: Validation) -> None:
+        """Note that the batch is valid.
+
+        Raises:
+            TooManyTokens: the account's unfinished batches would hold more than its tier allows.
+        """
+        counts = (len(found.index), found.estimated_tokens, self._tiers.of(self._batch.principal.tier).enqueued_tokens)
+        begin = partial(self._stores.work.begin, self._batch, epoch, *counts)
+        await retry_outages("Starting a valid batch", begin)
+
+    def _too_many_tokens(self) -> Validation:
+        principal = self._batch.principal
+        most = self._tiers.of(principal.tier).enqueued_tokens
         return _invalid(
             "token_limit_exceeded",
-            f"Enqueued token limit reached in organization {batch.principal.organization}. Limit: {allowance} enqueued "
+            f"Enqueued token limit reached in organization {principal.organization}. Limit: {most} enqueued "
             "tokens. Please try again once some in_progress batches have been completed.",
         )
 

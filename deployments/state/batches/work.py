@@ -4,7 +4,7 @@ Every change is a step of `ledger` in one transaction, and needs the newest clai
 store; the database has only their places and counts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import and_, delete, func, insert, or_, select
@@ -26,10 +26,15 @@ from deployments.state.database.batch_status import ENDED
 from deployments.state.database.clock import PastClock, uptime
 from deployments.state.database.lease_watch import LeaseWatch, may_be_free
 from deployments.state.database.tables import api_keys, batch_segments, batches, files
+from deployments.state.encryption.vault import lock_account
 from deployments.state.files.store import record_file
 from deployments.state.identity.principal import principal_of
 from deployments.state.usage.store import add_lines
 from deployments.state.webhooks.queue import enqueue
+
+
+class TooManyTokens(Exception):
+    """The unfinished batches of an account would hold more tokens than they may."""
 
 
 class BatchWork:
@@ -119,25 +124,37 @@ class BatchWork:
         """Give up a claim, so that the batch can be claimed before its end."""
         return await self._change(batch_id, lambda s: ledger.release(s, epoch))
 
-    async def begin(self, batch_id: str, epoch: int, num_total: int, enqueued_tokens: int) -> BatchState:
-        """Note that a batch is valid, with `num_total` lines, which may use `enqueued_tokens`."""
+    async def begin(
+        self, batch: Batch, epoch: int, num_total: int, enqueued_tokens: int, most_tokens: int | None = None
+    ) -> BatchState:
+        """Note that a batch is valid, with `num_total` lines, which may use `enqueued_tokens`.
+
+        Raises:
+            TooManyTokens: with them, the account's unfinished batches would hold more than `most_tokens`.
+        """
+
+        async def check_room(connection: AsyncConnection) -> None:
+            if most_tokens is None:
+                return
+            await lock_account(connection, batch.account)  # Others of its batches may be validated beside this one.
+            others = select(func.coalesce(func.sum(batches.c.enqueued_tokens), 0)).where(
+                batches.c.account == batch.account,
+                batches.c.status.not_in(ENDED),
+                batches.c.batch_id != batch.batch_id,
+            )
+            if int(await connection.scalar(others) or 0) + enqueued_tokens > most_tokens:
+                raise TooManyTokens
+
         return await self._change(
-            batch_id,
+            batch.batch_id,
             lambda s: ledger.begin(s, epoch, self._store.clock(), num_total),
+            check_room,
             enqueued_tokens=enqueued_tokens,
         )
 
     async def fail(self, batch_id: str, epoch: int, errors: list[dict[str, Any]]) -> BatchState:
         """Note that a batch is invalid."""
         return await self._change(batch_id, lambda s: ledger.fail(s, epoch, self._store.clock()), errors=errors)
-
-    async def enqueued_tokens(self, account: str) -> int:
-        """Return how many tokens the lines of an account's unfinished batches may use."""
-        query = select(func.coalesce(func.sum(batches.c.enqueued_tokens), 0)).where(
-            batches.c.account == account, batches.c.status.not_in(ENDED)
-        )
-        async with self._database.read() as connection:
-            return int(await connection.scalar(query) or 0)
 
     async def commit(self, batch_id: str, epoch: int, segment: Segment) -> tuple[BatchState, set[int]]:
         """Add a segment's outcomes to the batch, to the account's usage and to the request log.
@@ -228,8 +245,16 @@ class BatchWork:
         async with self._database.read() as connection:
             return set((await connection.scalars(query)).all())
 
-    async def _change(self, batch_id: str, step: Callable[[BatchState], BatchState], **more: Any) -> BatchState:
+    async def _change(
+        self,
+        batch_id: str,
+        step: Callable[[BatchState], BatchState],
+        check: Callable[[AsyncConnection], Awaitable[None]] | None = None,
+        **more: Any,
+    ) -> BatchState:
         async with self._database.write() as connection:
+            if check is not None:
+                await check(connection)
             row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
             before = state_of(dict(row))
             state = step(before)

@@ -11,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from deployments.models.contract.engine import Usage
 from deployments.state.audit.log import Actor, AuditFilter, AuditLog
 from deployments.state.batches import store as batches_module
-from deployments.state.batches.ledger import Fenced, Outcome, Tokens
+from deployments.state.batches.ledger import BatchState, Fenced, Outcome, Tokens
 from deployments.state.batches.rows import Batch, Entry, NewBatch, Segment
 from deployments.state.batches.store import BatchNotFound, BatchStore, TooManyBatches
-from deployments.state.batches.work import BatchWork
+from deployments.state.batches.work import BatchWork, TooManyTokens
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.tables import batch_segments, batches
 from deployments.state.encryption.vault import Vault
@@ -54,11 +54,15 @@ class Desk:
         found = await UsageStore(self.store.database).last_requests("key-1")
         return sorted(found, key=lambda record: record.request_id)
 
-    async def begun(self, num_total: int) -> Batch:
-        await self.create()
+    async def claimed(self, account: str = "acct") -> Batch:
+        await self.create(account)
         batch = await self.work.claim(10.0)
         assert batch is not None
-        await self.work.begin(batch.batch_id, batch.state.epoch, num_total, 100)
+        return batch
+
+    async def begun(self, num_total: int, account: str = "acct", most_tokens: int | None = None) -> Batch:
+        batch = await self.claimed(account)
+        await self.work.begin(batch, batch.state.epoch, num_total, 100, most_tokens)
         return batch
 
 
@@ -304,15 +308,26 @@ async def test_an_input_is_kept_for_a_batch_that_is_created_while_another_ends(
     assert (await files.find("acct", "file-1")).num_bytes == 2
 
 
-async def test_tokens_that_wait_are_counted_by_account(desks: list[Desk]) -> None:
+async def test_tokens_that_wait_are_counted_by_account_until_their_batch_ends(desks: list[Desk]) -> None:
     desk = desks[0]
     batch = await desk.begun(1)
-    assert await desk.work.enqueued_tokens("acct") == 100
-    assert await desk.work.enqueued_tokens("other") == 0
+    await desk.work.begin(batch, 1, 1, 100, 100)  # Again, as when the answer was lost.
+    await desk.begun(1, account="other", most_tokens=100)
+    with pytest.raises(TooManyTokens):
+        await desk.begun(1, most_tokens=199)
+    await desk.begun(1, most_tokens=200)
     await desk.work.commit(batch.batch_id, 1, segment("a", 0))
     await desk.work.seal(batch.batch_id, 1)
     await desk.work.finish(batch.batch_id, 1, None, None, drops_input=False)
-    assert await desk.work.enqueued_tokens("acct") == 0
+    await desk.begun(1, most_tokens=200)
+
+
+async def test_batches_that_are_validated_side_by_side_hold_no_more_tokens_than_they_may(desks: list[Desk]) -> None:
+    claimed = [await desks[0].claimed() for _ in range(6)]
+    beginning = (desks[n % 3].work.begin(batch, 1, 1, 100, 200) for n, batch in enumerate(claimed))
+    began = await asyncio.gather(*beginning, return_exceptions=True)
+    assert sum(isinstance(one, BatchState) for one in began) == 2
+    assert sum(isinstance(one, TooManyTokens) for one in began) == 4
 
 
 @more_on_postgresql

@@ -129,4 +129,4 @@ async def test_batch_is_claimed_only_where_its_key_may_run_and_fenced_when_that_
     assert taken is not None
     assert taken.state.epoch == claimed.state.epoch + 1
     with pytest.raises(Fenced):
-        await asia.begin(free.batch_id, claimed.state.epoch, 1, 1)
+        await asia.begin(free, claimed.state.epoch, 1, 1)
