@@ -1,11 +1,14 @@
 """How long work is retried while a store is away or content is lost, and how often."""
 
 from itertools import count
+from typing import Any, cast
 
 import pytest
 
 from batch import stores
+from batch.input import BatchInput
 from batch.stores import retry_outages
+from deployments.state.batches.ledger import BatchState, Status
 from deployments.state.objects.store import ContentLost, StoreUnavailable
 
 
@@ -33,7 +36,10 @@ async def test_an_outage_of_hours_is_waited_for_and_looked_at_every_five_seconds
     assert (store.waits[0], store.waits[-1]) == (0.4, 5.0)
 
 
-async def test_what_is_lost_is_waited_for_as_well_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("status", "bound_s"), [("in_progress", 900.0), ("cancelling", 30.0)])
+async def test_an_input_that_is_lost_is_waited_for_as_well_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, status: Status, bound_s: float
+) -> None:
     now = 0.0
     monkeypatch.setattr(stores.time, "monotonic", lambda: now)
     store = Store(*[ContentLost("gone")] * 5000)
@@ -42,9 +48,13 @@ async def test_what_is_lost_is_waited_for_as_well_and_not_for_ever(monkeypatch: 
         nonlocal now
         now += seconds
 
+    async def load_state() -> BatchState:
+        return BatchState(status, created_at=0.0, expires_at=86_400.0)
+
+    lost = BatchInput(*cast(Any, [None] * 4), load_state)
     with pytest.raises(ContentLost):
-        await retry_outages("Trying", store.work, sleep)
-    assert 900.0 <= now <= 905.0
+        await retry_outages("Trying", store.work, sleep, lost_after_s=lost.lost_after_s)
+    assert bound_s <= now <= bound_s + 5.0
 
 
 async def test_only_losses_in_a_row_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

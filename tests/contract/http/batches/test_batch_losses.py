@@ -184,6 +184,35 @@ async def test_a_cancelled_batch_does_not_wait_long_for_an_input_that_is_lost(
 
 
 @pytest.mark.usefixtures("cancels_soon")
+async def test_a_batch_that_is_cancelled_before_it_is_valid_does_not_wait_long_either(client, world, batch_stores):
+    batch = await submit(client, jsonl(line(0)))
+    damage(world, "gone")
+    async with run_batches(world, batch_stores):
+        await asked_in_vain(world)
+        await client.batches.cancel(batch.id)
+        batch = await finish(client, batch)
+    assert (batch.status, batch.request_counts.total) == ("cancelled", 0)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_batch_whose_lines_are_all_done_needs_its_input_no_more(client, world, batch_stores):
+    gate = hold_first(world)
+    async with run_batches(world, batch_stores):
+        batch = await until_done(client, await submit(client, jsonl(line(0), line(1))), 1)
+        stored = world.objects.objects
+        # There is room for the other answer, and none for the output of both.
+        world.objects.room_bytes = sum(map(len, stored.values())) + len(stored[key_of(world, "segments")]) * 3 // 2
+        gate.set()
+        await until_sealed(client, batch)
+    damage(world, "gone")
+    world.objects.room_bytes = None
+    async with run_batches(world, batch_stores):
+        batch = await finish(client, batch)
+    assert (batch.status, batch.errors, batch.request_counts.completed) == ("completed", None, 2)
+    assert len(await lines_of(client, batch.output_file_id)) == 2
+
+
+@pytest.mark.usefixtures("cancels_soon")
 async def test_a_cancelled_batch_waits_for_answers_that_are_lost_as_long_as_any(client, world, batch_stores):
     async with run_batches(world, batch_stores):
         batch = await submit_half_done(client, world)
