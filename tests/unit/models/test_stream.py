@@ -139,6 +139,12 @@ async def test_what_was_written_before_goes_along():
     assert Written(unpack(answer.summary.written)).num_tokens == NUM_TOKENS - 5
 
 
+async def test_every_replica_is_told_the_salt_of_the_account_and_the_priority():
+    engine = Engine([2, None])
+    await read(engine, replace(REQUEST, cache_salt="salt", priority=3))
+    assert [(header["cache_salt"], header["priority"]) for header in engine.headers] == [("salt", 3)] * 2
+
+
 async def test_request_that_kills_engines_at_the_same_token_is_given_up():
     engine = Engine([5, 0, 1, 2, None])
     answer = RemoteStream(engine, REQUEST)

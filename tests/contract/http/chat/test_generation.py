@@ -85,11 +85,11 @@ async def test_a_budget_for_thoughts_needs_a_model_that_thinks(world):
 
 
 async def test_embeddings_have_their_own_salt_too(world):
-    client = world.client()
-    for own in ({}, {"cache_salt": "x"}):
+    world.principal("sk-manta-another-secret-0000", key_id="key_2", account="acct_2")
+    mine, others = world.client(), world.client("sk-manta-another-secret-0000")
+    for client, own in ((mine, {}), (mine, {"cache_salt": "x"}), (others, {}), (others, {"cache_salt": "x"})):
         await client.embeddings.create(model=EMBEDDING_MODEL, input="a", extra_body=own)
-    one, other = (request.cache_salt for request in world.embeddings.requests)
-    assert one != other
+    assert len({request.cache_salt for request in world.embeddings.requests}) == 4
 
 
 async def test_accounts_get_different_salts_and_affinities(world):

@@ -58,6 +58,16 @@ async def test_tokens_of_the_guard_model_count(world):
         await world.client().moderations.create(input="one")
 
 
+async def test_guard_model_reads_what_accounts_ask_with_their_own_salts(world):
+    world.moderation = GUARDED
+    world.chat.script = lambda request: Script(pieces(request, said("safe")), Usage(100, 3))
+    world.principal("sk-manta-another-secret-0000", key_id="key_2", account="acct_2")
+    for secret in (SECRET, "sk-manta-another-secret-0000"):
+        await world.client(secret).moderations.create(input="one")
+    one, other = (request.cache_salt for request in world.chat.requests)
+    assert one != other
+
+
 async def test_guard_model_that_is_full_says_so(world):
     world.moderation = GUARDED
     world.chat.script = lambda _: Script([Overloaded("full")])
