@@ -137,10 +137,14 @@ async def test_tools_are_refused_when_the_model_has_none(world):
     image = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
     async with world.http() as http:
         tools = await http.post("/v1/chat/completions", json={"model": MODEL, "messages": MESSAGES, "tools": [tool]})
+        functions = await http.post(
+            "/v1/chat/completions", json={"model": MODEL, "messages": MESSAGES, "functions": [tool["function"]]}
+        )
         images = await http.post(
             "/v1/chat/completions", json={"model": MODEL, "messages": [{"role": "user", "content": image}]}
         )
     error_of(tools, 400, "unsupported_parameter", "tools")
+    error_of(functions, 400, "unsupported_parameter", "functions")
     error_of(images, 400, "invalid_value", "messages")
     assert not world.chat.requests
 
