@@ -69,6 +69,19 @@ def test_how_long_a_completion_waited_for_its_first_step_is_told(real_engine, as
     assert 0 <= real_engine.run(scenario()) < 60
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prefix_is_reused_within_a_salt_and_never_across(real_engine, ask, stream):
+    def cached(account):
+        reply = Collected()
+        body = {"prompt": "once upon a time " * 40, "max_tokens": 2}
+        real_engine.run(ask(body, reply, stream=stream, cache_salt=f"{account} {stream}"))
+        return reply.summary["usage"][2]
+
+    assert cached("one") == 0
+    assert cached("one") > 0
+    assert cached("another") == 0
+
+
 async def until(is_so):
     """Return when the engine, which runs in this loop, has come so far."""
     while not is_so():  # noqa: ASYNC110  # It tells nobody when it does.
