@@ -3,12 +3,13 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from deployments.models.contract.events import Event, Finished, Logprobs, ReasoningDelta, TextDelta
+from deployments.state.responses.background import BackgroundStore
 from serve_app.operations.responses.tools.contract import INTERRUPTED
 from tests.contract.http import code_interpreter_calls as code
 from tests.contract.http import mcp_calls as mcp
@@ -180,6 +181,29 @@ async def test_a_call_that_was_under_way_is_not_made_again_and_the_model_is_told
     assert (call["status"], call["code"]) == ("failed", "import time; time.sleep(600)")
     told = orjson.loads(world.chat.requests[-1].body)["messages"][-1]
     assert (told["role"], told["content"]) == ("tool", INTERRUPTED)
+
+
+async def test_a_call_is_not_made_before_it_is_stored_that_it_is_under_way(world, mcp_server, monkeypatch):
+    """Whoever takes over would make it again."""
+    is_storing, may_store, append = asyncio.Event(), asyncio.Event(), BackgroundStore.append
+
+    async def append_later(store, *args, journal=(), **more):
+        if any(orjson.loads(entry)["kind"] == "call" for entry in journal):
+            is_storing.set()
+            await may_store.wait()
+        return await append(store, *args, journal=journal, **more)
+
+    monkeypatch.setattr(BackgroundStore, "append", append_later)
+    world.timing = replace(world.timing, lease_s=30.0)
+    world.chat.script = Dialogue(world, [token_by_token(mcp.STOCK, '{"thing":"nails"}'), said("Ten.")]).play
+    responses = world.client().responses
+    begun = await responses.create(model=MODEL, input="Go.", background=True, tools=[mcp.tool(mcp_server)])
+    await is_storing.wait()
+    await asyncio.sleep(0.5)
+    assert mcp_server.calls == []
+    may_store.set()
+    assert (await ended(responses, begun.id)).output_text == "Ten."
+    assert mcp_server.calls == [("stock", "nails")]
 
 
 async def test_it_can_be_taken_over_again_and_again(world):
