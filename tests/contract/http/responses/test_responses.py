@@ -232,9 +232,10 @@ async def test_failure_midway_ends_the_stream_as_failed_and_is_kept(world, respo
     assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
 
 
-async def test_a_response_that_cannot_be_stored_fails(world, monkeypatch):
+@pytest.mark.parametrize("error", [OSError("The disk is full."), RuntimeError("Nobody has thought of this.")])
+async def test_a_response_that_cannot_be_stored_fails(world, monkeypatch, error):
     async def save(*args, **kwargs):
-        raise OSError("The disk is full.")
+        raise error
 
     monkeypatch.setattr("deployments.state.responses.store.ResponseStore.save", save)
     final = fold(await stream_of(world, {"input": "x"}))
