@@ -20,7 +20,7 @@ from serve_app.console.session import (
     visitor_of,
 )
 from serve_app.console.visit import THEME_COOKIE, Visit, error_page, redirect, render_page
-from serve_app.errors.api import BadRequest
+from serve_app.errors.api import BadRequest, WrongRegion
 from serve_app.routes.access import services_of
 
 _REFUSED = "This API key is not accepted. Check that all of it was copied, and that it was not revoked."
@@ -33,7 +33,7 @@ async def show_sign_in(request: Request) -> Response:
     """Show the form, or the console to those who have a session."""
     try:
         link = request.query_params.get("link", "")[:_MAX_LINK_CHARS]
-        if not link and await find_session(request) is not None:
+        if not link and await _has_session(request):
             return redirect("/console")
         return _form(request, link=link, next=_safe_place(request.query_params.get("next", "")))
     except Exception as error:
@@ -97,6 +97,13 @@ async def choose_theme(visit: Visit) -> Response:
             THEME_COOKIE, theme, _YEAR_S, path="/console", httponly=True, samesite="strict", secure=secure
         )
     return response
+
+
+async def _has_session(request: Request) -> bool:
+    try:
+        return await find_session(request) is not None
+    except WrongRegion:  # It goes on elsewhere; here, another key may sign in.
+        return False
 
 
 def _form(request: Request, status: int = 200, *, message: str = "", link: str = "", next: str = "") -> Response:

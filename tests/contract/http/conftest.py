@@ -35,6 +35,7 @@ from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ResolvedObjectStore
+from deployments.state.objects.pair import PairedStore, Side
 from deployments.state.retention import FilesConfig
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.record import RequestRecord
@@ -112,7 +113,7 @@ class World:
     wake_batches: Callable[[], None] = lambda: None
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     tiers: Tiers = field(default_factory=Tiers)
-    objects: MemoryObjects = field(init=False)
+    objects: Any = field(init=False)
     built_ins: dict[str, Any] = field(default_factory=dict)
     containers: Any = None
     file_search: Any = None
@@ -231,6 +232,14 @@ async def file_store(files_url, world) -> AsyncIterator[FileStore]:
     world.uploads = UploadStore(database, world.files)
     yield world.files
     await database.close()
+
+
+@pytest.fixture
+def buckets(world) -> tuple[MemoryObjects, MemoryObjects]:
+    """The buckets of two regions, the near one first; this service is in `us`. Before any store over them."""
+    near, far = MemoryObjects(world.clock), MemoryObjects(world.clock)
+    world.objects, world.region = PairedStore(Side("us", near), Side("asia", far), None), "us"
+    return near, far
 
 
 @pytest.fixture

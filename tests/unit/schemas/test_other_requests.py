@@ -127,7 +127,7 @@ def test_embedding_input_in_each_form_is_accepted_and_counted(value, tokens):
 
 
 @pytest.mark.parametrize(
-    "value", ["", [], [""], ["a", ""], [[]], [[1], []], 5, None, [None], ["a"] * 2049, [-1], [True]]
+    "value", ["", [], [""], ["a", ""], [[]], [[1], []], 5, None, [None], ["a"] * 2049, [[1]] * 2049, [-1], [True]]
 )
 def test_embedding_input_out_of_bounds_is_refused(value):
     assert not accepts(embedding, value)
@@ -139,6 +139,8 @@ def test_embedding_options_are_bounded():
     assert not accepts(embedding, "a", encoding_format="hex")
     assert not accepts(embedding, "a", dimensions=0)
     assert not accepts(embedding, "a", truncate_prompt_tokens=0)
+    assert accepts(embedding, "a" * 1_199_996)  # It is cut.
+    assert not accepts(embedding, ["a" * 600_000] * 2)
     assert accepts(embedding, [[1] * 150_000, [1] * 150_000])
     assert not accepts(embedding, [[1] * 150_000, [1] * 150_001])
 
