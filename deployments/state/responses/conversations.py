@@ -3,10 +3,11 @@
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import orjson
-from sqlalchemy import Select, delete, insert, select, update
+from sqlalchemy import Select, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
@@ -16,7 +17,8 @@ from deployments.state.database.response_tables import conversation_items as ite
 from deployments.state.database.response_tables import conversations as table
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses.appending import append_items, item_of
-from deployments.state.responses.values import Conversation, ConversationMissing, Item, Page
+from deployments.state.responses.bounded import bounded, checked
+from deployments.state.responses.values import MAX_READ_BYTES, Conversation, ConversationMissing, Item, Page
 
 _METADATA = b"conversation metadata"
 _SWEPT_AT_ONCE = 500
@@ -123,21 +125,28 @@ class ConversationStore:
             raise ConversationMissing
 
     async def all_items(self, account: str, conversation_id: str) -> list[Item]:
-        """Return every item, the oldest first."""
+        """Return every item, the oldest first.
+
+        Raises:
+            TooMuchToRead: they are larger than MAX_READ_BYTES together.
+        """
         query = select(items_table).where(items_table.c.conversation_id == clean_id(conversation_id))
         return await self._items(account, conversation_id, query.order_by(items_table.c.position))
 
     async def _items(self, account: str, conversation_id: str, query: Select[Any]) -> list[Item]:
+        content = items_table.c.sealed_item
+        columns = [column for column in items_table.c if column is not content]
+        query = query.with_only_columns(*columns, bounded(content, query).label(content.name))
         async with self._database.read() as connection:
             await self._check(connection, account, conversation_id)
-            rows = (await connection.execute(query)).mappings().all()
+            rows = checked((await connection.execute(query)).mappings().all(), content.name)
         account_key = await self._vault.account_key(account)
         return [item_of(account_key, dict(row)) for row in rows]
 
     async def list_items(
         self, account: str, conversation_id: str, *, limit: int, is_ascending: bool, after: str | None
     ) -> Page:
-        """Return up to `limit` items after the item `after`.
+        """Return up to `limit` items after the item `after`: fewer, but one, if they are larger than MAX_READ_BYTES.
 
         Raises:
             KeyError: it has no item `after`.
@@ -151,10 +160,13 @@ class ConversationStore:
                 if found is None:
                     raise KeyError(after)
                 query = query.where(position > found.position if is_ascending else position < found.position)
-            query = query.order_by(position if is_ascending else position.desc()).limit(limit + 1)
-            rows = (await connection.execute(query)).mappings().all()
+            query = query.order_by(position if is_ascending else position.desc())
+            size = func.length(items_table.c.sealed_item)
+            sizes = (await connection.execute(query.with_only_columns(size).limit(limit + 1))).scalars().all()
+            num_items = max(1, sum(total <= MAX_READ_BYTES for total in accumulate(sizes[:limit])))
+            rows = (await connection.execute(query.limit(num_items))).mappings().all()
         account_key = await self._vault.account_key(account)
-        return Page([item_of(account_key, dict(row)) for row in rows[:limit]], has_more=len(rows) > limit)
+        return Page([item_of(account_key, dict(row)) for row in rows], has_more=len(sizes) > num_items)
 
     async def load_item(self, account: str, conversation_id: str, item_id: str) -> Item | None:
         """Return an item, None if there is none."""

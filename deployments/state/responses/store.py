@@ -37,6 +37,7 @@ from deployments.state.responses.appending import (
     remove_items,
     with_appended_items,
 )
+from deployments.state.responses.bounded import bounded, checked
 from deployments.state.responses.values import Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
 
 ITEMS, RESPONSE = b"response items", b"response"
@@ -132,14 +133,16 @@ class ResponseStore:
         Raises:
             TurnMissing: there is none, or one before it was deleted.
             TurnUnfinished: it is still running.
+            TooMuchToRead: their items are larger than MAX_READ_BYTES together.
         """
         start = self._living(account, response_id).subquery()
         chain = select(start.c.response_id, start.c.previous_id, literal(0).label("depth")).cte("chain", recursive=True)
         before = select(table.c.response_id, table.c.previous_id, chain.c.depth + 1)
         before = before.where(table.c.response_id == chain.c.previous_id, table.c.account == account)
         chain = chain.union_all(before)
-        columns = (table.c.response_id, table.c.previous_id, table.c.status, table.c.wrapped_key, table.c.sealed_items)
+        columns = (table.c.response_id, table.c.previous_id, table.c.status, table.c.wrapped_key)
         query = select(*columns).join(chain, chain.c.response_id == table.c.response_id).order_by(chain.c.depth.desc())
+        query = query.add_columns(bounded(table.c.sealed_items, query).label("sealed_items"))
         rows = await self._database.read_at_once(lambda connection: connection.execute(query).all())
         if not rows:
             raise TurnMissing(response_id)
@@ -147,6 +150,7 @@ class ResponseStore:
             raise TurnUnfinished
         if rows[0].previous_id is not None:
             raise TurnMissing(rows[0].previous_id)
+        checked((row._mapping for row in rows), "sealed_items")
         account_key = await self._vault.account_key(account)
         return [_past(account_key.open_object(row.response_id, row.wrapped_key), row.sealed_items) for row in rows]
 
@@ -176,19 +180,25 @@ class ResponseStore:
         return found
 
     async def find_items(self, account: str, item_ids: Sequence[str]) -> dict[str, Item]:
-        """Return the account's items among `item_ids`, by id, from responses and conversations."""
+        """Return the account's items among `item_ids`, by id, from responses and conversations.
+
+        Raises:
+            TooMuchToRead: what holds them is larger than MAX_READ_BYTES together.
+        """
         wanted = [clean_id(item_id) for item_id in item_ids]
         account_key = await self._vault.account_key(account)
         now = self._clock()
         in_conversation = (
-            select(conversation_items)
+            select(*(column for column in conversation_items.c if column is not conversation_items.c.sealed_item))
             .join(conversations, conversations.c.conversation_id == conversation_items.c.conversation_id)
             .where(conversation_items.c.item_id.in_(wanted), conversations.c.account == account)
             .where(conversations.c.expires_at > now)
         )
+        content = bounded(conversation_items.c.sealed_item, in_conversation)
+        in_conversation = in_conversation.add_columns(content.label("sealed_item"))
         async with self._database.read() as connection:
-            turns = (await connection.execute(self._with_items(account, wanted))).mappings().all()
-            kept = (await connection.execute(in_conversation)).mappings().all()
+            turns = checked((await connection.execute(self._with_items(account, wanted))).mappings(), "sealed_items")
+            kept = checked((await connection.execute(in_conversation)).mappings(), "sealed_item")
         items = [item for row in turns for item in open_turn(account_key, dict(row)).items]
         items += [item_of(account_key, dict(row)) for row in kept]
         return {item["id"]: item for item in items if item["id"] in set(item_ids)}
@@ -198,17 +208,17 @@ class ResponseStore:
         wanted = [clean_id(item_id) for item_id in item_ids]
         account_key = await self._vault.account_key(account)
         async with self._database.read() as connection:
-            rows = (await connection.execute(self._with_items(account, wanted))).mappings().all()
+            rows = checked((await connection.execute(self._with_items(account, wanted))).mappings(), "sealed_items")
         turns = {row["response_id"]: open_turn(account_key, dict(row)) for row in rows}
         return {item_id: run for turn in turns.values() for item_id, run in turn.runs.items() if item_id in wanted}
 
     def _with_items(self, account: str, item_ids: Sequence[str]) -> Select[Any]:
-        return (
-            select(table)
-            .join(response_items, response_items.c.response_id == table.c.response_id)
-            .where(response_items.c.item_id.in_(item_ids), table.c.account == account)
-            .where(table.c.expires_at > self._clock())
-        )
+        """Return the query for the responses that hold the items, each once, with `bounded` contents."""
+        holders = select(response_items.c.response_id).where(response_items.c.item_id.in_(item_ids))
+        query = select(*(column for column in table.c if column is not table.c.sealed_items))
+        query = query.where(table.c.response_id.in_(holders), table.c.account == account)
+        query = query.where(table.c.expires_at > self._clock())
+        return query.add_columns(bounded(table.c.sealed_items, query).label("sealed_items"))
 
     async def sweep(self) -> int:
         """Delete the expired responses that no response continues; return how many."""

@@ -8,6 +8,9 @@ from typing import Any
 
 Item = dict[str, Any]
 
+MAX_READ_BYTES = 32 * 1024 * 1024
+"""How much of what is stored one prompt may read, and one page of items may hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
@@ -32,6 +35,10 @@ class StoredTurn:
     def items(self) -> list[Item]:
         """The turn's own items: its input, then its output."""
         return [*self.input, *self.response["output"]]
+
+
+class TooMuchToRead(Exception):
+    """What was asked for is larger than MAX_READ_BYTES."""
 
 
 class TurnMissing(Exception):

@@ -66,8 +66,9 @@ def turn(name: str, previous: str | None = None, status: str = "completed", word
     return StoredTurn(response, [message(f"msg_{name}_in", words=words)], {"fc_1": ["f", "{}", words]}, [1, [2, 3]])
 
 
-async def save(stores, name, previous=None, account=ME, expires_in=DAY, **more):
-    await stores.responses.save(account, turn(name, previous), expires_at=stores.clock() + expires_in, **more)
+async def save(stores, name, previous=None, account=ME, expires_in=DAY, words="Hi.", **more):
+    made = turn(name, previous, words=words)
+    await stores.responses.save(account, made, expires_at=stores.clock() + expires_in, **more)
 
 
 def ids(past) -> list[str]:

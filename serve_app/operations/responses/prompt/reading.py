@@ -11,7 +11,14 @@ import orjson
 
 from deployments.span_names import STORAGE
 from deployments.state.identity.principal import Principal
-from deployments.state.responses.values import ConversationMissing, Item, TurnMissing, TurnUnfinished
+from deployments.state.responses.values import (
+    MAX_READ_BYTES,
+    ConversationMissing,
+    Item,
+    TooMuchToRead,
+    TurnMissing,
+    TurnUnfinished,
+)
 from deployments.steps import step
 from serve_app.errors.api import BadRequest, NotFound, RetentionForbids, UnknownPreviousResponse
 from serve_app.errors.text import shorten
@@ -106,7 +113,10 @@ class PromptReader:
         missing = [item_id for item_id in called if item_id not in runs]
         if not missing or principal.retention == "strict":
             return runs
-        found = await self._storage.responses.find_runs(principal.account, missing)
+        try:
+            found = await self._storage.responses.find_runs(principal.account, missing)
+        except TooMuchToRead:
+            raise _too_large("input") from None
         return runs | {item_id: ServerRun(*run) for item_id, run in found.items()}
 
     async def _chain(self, account: str, response_id: str) -> tuple[list[Item], dict[str, ServerRun]]:
@@ -121,6 +131,8 @@ class PromptReader:
                 param="previous_response_id",
                 code="invalid_value",
             ) from None
+        except TooMuchToRead:
+            raise _too_large("previous_response_id") from None
         runs = {item_id: ServerRun(*run) for turn in turns for item_id, run in turn.runs.items()}
         items = [item for turn in turns for item in turn.items]
         return [await self._opened(account, item, "input") for item in items], runs
@@ -132,6 +144,8 @@ class PromptReader:
             raise NotFound(
                 f"Conversation with id '{shorten(conversation_id)}' not found.", param="conversation"
             ) from None
+        except TooMuchToRead:
+            raise _too_large("conversation") from None
         return [await self._opened(account, item, "input") for item in items]
 
     async def resolve(self, principal: Principal, items: Sequence[Item], name: str = "input") -> list[Item]:
@@ -139,12 +153,18 @@ class PromptReader:
 
         Raises:
             NotFound: an item that is referred to is not there.
-            BadRequest: what was to be opened was not sealed here for this account.
+            BadRequest: what was to be opened was not sealed here for this account, or what is referred to is too much.
         """
         wanted = [item["id"] for item in items if item["type"] == "item_reference"]
         found: dict[str, Item] = {}
         if wanted and principal.retention != "strict":
-            found = await self._storage.responses.find_items(principal.account, wanted)
+            try:
+                found = await self._storage.responses.find_items(principal.account, wanted)
+            except TooMuchToRead:
+                raise _too_large(name) from None
+            sizes = {item_id: len(orjson.dumps(item)) for item_id, item in found.items()}
+            if sum(sizes.get(item_id, 0) for item_id in wanted) > MAX_READ_BYTES:
+                raise _too_large(name)
         resolved = []
         for index, item in enumerate(items):
             if item["type"] == "item_reference":
@@ -173,6 +193,14 @@ class PromptReader:
         if item["type"] == "compaction":
             return {**item, "text": text}
         return {**item, "content": [{"type": "reasoning_text", "text": text}]}
+
+
+def _too_large(param: str) -> BadRequest:
+    return BadRequest(
+        f"Invalid '{param}': what it refers to is too large, more than {MAX_READ_BYTES // 2**20} MiB. Refer to less.",
+        param=param,
+        code="context_length_exceeded",
+    )
 
 
 def _refuse_stored(previous_response_id: str | None, conversation_id: str | None) -> None:

@@ -82,6 +82,33 @@ async def test_foreign_unknown_and_expired_ids_answer_alike(world, responses):
         await responses.create(model=MODEL, input=[{"type": "item_reference", "id": made.output[0].id}])
 
 
+@pytest.fixture
+def little(monkeypatch):
+    """A prompt may read five thousand bytes of what is stored."""
+    for module in ("deployments.state.responses.bounded", "serve_app.operations.responses.prompt.reading"):
+        monkeypatch.setattr(f"{module}.MAX_READ_BYTES", 5000)
+
+
+async def test_what_a_request_refers_to_is_bounded_however_it_refers_to_it(world, responses, little):
+    client, said = world.client(), {"role": "user", "content": "word " * 400}
+    item = (await client.conversations.items.create((await client.conversations.create()).id, items=[said])).data[0]
+    talk = await client.conversations.create(items=[said] * 8)
+    first = await responses.create(model=MODEL, input=[said, said])
+    second = await responses.create(model=MODEL, input=[said, said], previous_response_id=first.id)
+    once = {"type": "item_reference", "id": item.id}
+    await responses.create(model=MODEL, input=[once, once])
+    too_much = [
+        ({"input": [once] * 400}, "input"),
+        ({"input": "x", "conversation": talk.id}, "conversation"),
+        ({"input": "x", "previous_response_id": second.id}, "previous_response_id"),
+    ]
+    for body, param in too_much:
+        for ask in (responses.create, responses.input_tokens.count):
+            with pytest.raises(openai.BadRequestError) as caught:
+                await ask(model=MODEL, **body)
+            assert (caught.value.code, caught.value.param) == ("context_length_exceeded", param)
+
+
 async def test_strict_retention_stores_nothing_and_says_so(world, responses):
     world.principal(retention="strict")
     response = await responses.create(model=MODEL, input="x", store=True)
