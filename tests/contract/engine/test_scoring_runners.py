@@ -1,6 +1,7 @@
 """Scores and rankings beside vLLM's own, from an embedding model and from a cross-encoder, and what they take."""
 
 import json
+from unittest.mock import ANY
 
 import pytest
 
@@ -53,9 +54,9 @@ def tokens_of(engine, *texts):
 def test_texts_are_cut_to_what_the_model_can_reach_before_they_become_tokens(request, monkeypatch, name):
     engine, long = request.getfixturevalue(name), "cat " * 100_000
     body = {"queries": [QUERY], "documents": [long, QUERY]}
-    cut = ask(engine, "score", body)
+    cut, summary = ask(engine, "score", body)
     monkeypatch.setattr("deployments.replica.long_prompts.CHARS_PER_TOKEN", 10**6)
-    assert ask(engine, "score", body) == cut
+    assert ask(engine, "score", body) == ({**cut, "created": ANY}, summary)
 
 
 def test_embeddings_score_by_their_cosine_and_each_text_is_read_once(embedder):

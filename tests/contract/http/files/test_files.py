@@ -358,7 +358,7 @@ async def test_a_key_without_the_scope_reaches_no_file(http, world):
 
 async def test_a_file_in_use_is_not_deleted(http, world, file_store):
     file_id = (await upload(http, PURPOSE, FILE)).json()["id"]
-    batch_id = await insert_batch(file_store._database, input_file_id=file_id, account="acct-1")
+    batch_id = await insert_batch(file_store._database, input_file_id=file_id, account="acct_1")
     answer = await http.delete(f"/v1/files/{file_id}")
     assert answer.status_code == 409
     assert answer.headers["x-should-retry"] == "false"
