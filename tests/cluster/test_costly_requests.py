@@ -1,0 +1,74 @@
+"""What one cheap key asks for takes nothing from the others: it is refused soon, and memory comes back."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+
+from tests.service import CHAT, EMBED, Service
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+MB = 1_000_000
+MESSAGES = [{"role": "user", "content": "Hello."}]
+LONG = [{"role": "user", "content": "a b " * 450}]
+VAST = [{"role": "user", "content": "a b " * (6 * MB)}]
+CHATS, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
+# A request, and the status and the code of its refusal.
+COSTLY: dict[str, tuple[str, dict[str, Any], int, str]] = {
+    "a text that is truncated": (CHATS, {"messages": VAST, "truncate_prompt_tokens": -1}, 429, "rate_limit_exceeded"),
+    "texts that are truncated": (
+        EMBEDDINGS,
+        {"model": EMBED, "input": ["cat " * 7500] * 2000, "truncate_prompt_tokens": 1},
+        400,
+        "max_tokens_per_request",
+    ),
+    "log probabilities of a prompt for each choice": (
+        CHATS,
+        {"messages": LONG, "n": 128, "prompt_logprobs": 20},
+        400,
+        "invalid_value",
+    ),
+    "a prompt that is echoed for each choice": (
+        "/v1/completions",
+        {"prompt": "a b " * 450, "n": 128, "echo": True, "logprobs": 5},
+        400,
+        "invalid_value",
+    ),
+    "many numbers": (CHATS, {"messages": MESSAGES, "prediction": {"a": [0] * (14 * MB)}}, 400, ""),
+}
+
+
+def resident(service: Service) -> dict[str, int]:
+    """Return the memory of what answers, in bytes."""
+    replicas = [*service.running("ingress"), *service.running(CHAT), *service.running(EMBED)]
+    return {replica.replica_id: psutil.Process(replica.pid).memory_info().rss for replica in replicas}
+
+
+def test_a_cheap_keys_costly_requests_are_refused_while_others_are_answered(
+    service: Service, http: httpx2.Client
+) -> None:
+    _, secret = asyncio.run(service.issue(tier="free", account="cheap"))
+    headers = {"authorization": f"Bearer {secret}", "content-type": "application/json"}
+    before, num_answered = resident(service), 0
+
+    def ask(path: str, fields: dict[str, Any]) -> httpx2.Response:
+        body = json.dumps({"model": CHAT, "max_tokens": 4, **fields} if path != EMBEDDINGS else fields)
+        return httpx2.post(f"{service.url}{path}", content=body, headers=headers, timeout=120)
+
+    with ThreadPoolExecutor(len(COSTLY)) as threads:
+        asked = {name: threads.submit(ask, path, fields) for name, (path, fields, _, _) in COSTLY.items()}
+        while not all(one.done() for one in asked.values()) or num_answered < 3:
+            answer = http.post(CHATS, json={"model": CHAT, "messages": MESSAGES, "max_tokens": 4})
+            assert answer.status_code == 200
+            num_answered += 1
+    for name, (_, _, status, code) in COSTLY.items():
+        answer = asked[name].result()
+        assert (answer.status_code, answer.json()["error"]["code"] or "") == (status, code), (name, answer.text[:300])
+    after = resident(service)
+    assert before.keys() == after.keys()
+    assert {name: after[name] / before[name] for name in before if after[name] > 1.5 * before[name]} == {}
