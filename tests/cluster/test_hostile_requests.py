@@ -77,7 +77,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], str | None, str | None]] = {
     "kv-transfer": ({"kv_transfer_params": {"do_remote_prefill": True}}, "kv_transfer_params", UNSUPPORTED),
     "bad-words": ({"bad_words": ["x"] * 400_000}, "bad_words", TOO_MANY),
     "token-lists": (
-        {"stop_token_ids": [1] * 1_000_000, "allowed_token_ids": [1] * 1_000_000},
+        {"stop_token_ids": [1] * 900_000, "allowed_token_ids": [1] * 900_000},
         "stop_token_ids",
         TOO_MANY,
     ),
