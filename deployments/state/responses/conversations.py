@@ -17,7 +17,7 @@ from deployments.state.database.response_tables import conversation_items as ite
 from deployments.state.database.response_tables import conversations as table
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses.appending import append_items, item_of
-from deployments.state.responses.bounded import bounded, checked
+from deployments.state.responses.bounded import beside, bounded, checked
 from deployments.state.responses.values import MAX_READ_BYTES, Conversation, ConversationMissing, Item, Page
 
 _METADATA = b"conversation metadata"
@@ -135,8 +135,7 @@ class ConversationStore:
 
     async def _items(self, account: str, conversation_id: str, query: Select[Any]) -> list[Item]:
         content = items_table.c.sealed_item
-        columns = [column for column in items_table.c if column is not content]
-        query = query.with_only_columns(*columns, bounded(content, query).label(content.name))
+        query = bounded(query.with_only_columns(*beside(content)), content)
         async with self._database.read() as connection:
             await self._check(connection, account, conversation_id)
             rows = checked((await connection.execute(query)).mappings().all(), content.name)

@@ -37,7 +37,7 @@ from deployments.state.responses.appending import (
     remove_items,
     with_appended_items,
 )
-from deployments.state.responses.bounded import bounded, checked
+from deployments.state.responses.bounded import beside, bounded, checked
 from deployments.state.responses.values import Item, PastTurn, StoredTurn, TurnMissing, TurnUnfinished
 
 ITEMS, RESPONSE = b"response items", b"response"
@@ -142,7 +142,7 @@ class ResponseStore:
         chain = chain.union_all(before)
         columns = (table.c.response_id, table.c.previous_id, table.c.status, table.c.wrapped_key)
         query = select(*columns).join(chain, chain.c.response_id == table.c.response_id).order_by(chain.c.depth.desc())
-        query = query.add_columns(bounded(table.c.sealed_items, query).label("sealed_items"))
+        query = bounded(query, table.c.sealed_items)
         rows = await self._database.read_at_once(lambda connection: connection.execute(query).all())
         if not rows:
             raise TurnMissing(response_id)
@@ -189,13 +189,12 @@ class ResponseStore:
         account_key = await self._vault.account_key(account)
         now = self._clock()
         in_conversation = (
-            select(*(column for column in conversation_items.c if column is not conversation_items.c.sealed_item))
+            select(*beside(conversation_items.c.sealed_item))
             .join(conversations, conversations.c.conversation_id == conversation_items.c.conversation_id)
             .where(conversation_items.c.item_id.in_(wanted), conversations.c.account == account)
             .where(conversations.c.expires_at > now)
         )
-        content = bounded(conversation_items.c.sealed_item, in_conversation)
-        in_conversation = in_conversation.add_columns(content.label("sealed_item"))
+        in_conversation = bounded(in_conversation, conversation_items.c.sealed_item)
         async with self._database.read() as connection:
             turns = checked((await connection.execute(self._with_items(account, wanted))).mappings(), "sealed_items")
             kept = checked((await connection.execute(in_conversation)).mappings(), "sealed_item")
@@ -215,10 +214,10 @@ class ResponseStore:
     def _with_items(self, account: str, item_ids: Sequence[str]) -> Select[Any]:
         """Return the query for the responses that hold the items, each once, with `bounded` contents."""
         holders = select(response_items.c.response_id).where(response_items.c.item_id.in_(item_ids))
-        query = select(*(column for column in table.c if column is not table.c.sealed_items))
+        query = select(*beside(table.c.sealed_items))
         query = query.where(table.c.response_id.in_(holders), table.c.account == account)
         query = query.where(table.c.expires_at > self._clock())
-        return query.add_columns(bounded(table.c.sealed_items, query).label("sealed_items"))
+        return bounded(query, table.c.sealed_items)
 
     async def sweep(self) -> int:
         """Delete the expired responses that no response continues; return how many."""
