@@ -14,8 +14,9 @@ from deployments.config import Section
 MAX_JOBS = 4
 """Ray Data jobs that run at a time. Without one, a batch runs on the worker that always runs."""
 MAX_RUNNING = 10
-"""Batches that one coordinator runs at a time; above that, one for each account that has none, up to MAX_ACCOUNTS."""
-MAX_ACCOUNTS = 50
+"""Batches that one coordinator runs at a time, whichever accounts they are of."""
+MAX_RUNNING_IN_ALL = 50
+"""Batches that it runs with those of accounts that have no other running."""
 SLICE_LINES = 1_000
 """Lines that a worker of a job takes at a time."""
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from sqlalchemy.exc import DBAPIError
 
-from batch.config import INTERVALS, MAX_ACCOUNTS, MAX_RUNNING, Intervals
+from batch.config import INTERVALS, MAX_RUNNING, MAX_RUNNING_IN_ALL, Intervals
 from batch.run import BatchRun, Paused, RunContext
 from deployments.state.batches.ledger import Fenced
 from deployments.state.batches.rows import Batch
@@ -55,7 +55,7 @@ class Coordinator:
         self._wake.set()
 
     async def _claim_all(self) -> None:
-        while len(self._running) < MAX_ACCOUNTS:
+        while len(self._running) < MAX_RUNNING_IN_ALL:
             running, is_full = list(self._running.values()), len(self._running) >= MAX_RUNNING
             try:
                 batch = await self._work.claim(self._context.config.lease_s, running, only_first=is_full)

@@ -28,7 +28,7 @@ _LENGTH = struct.Struct("<I")
 HEADER_BYTES: Final = _HEADER.size
 MAX_PAYLOAD_BYTES: Final = 512 * 1024 * 1024
 MAX_HELLO_BYTES: Final = 64
-"""The length of a secret: who has not shown it may announce no more."""
+"""The length of a secret: a connection that has not sent it may announce no more."""
 
 
 class FrameError(Exception):

@@ -102,10 +102,7 @@ async def sign_in(request: Request, secret: str) -> StoredSession | None:
     """
     services, address = services_of(request), client_address(request)
     sessions = sessions_of(services)
-    await sessions.note_failure(address)  # Taken back below: of many at once, none passes the limit.
-    from_here, altogether = await sessions.count_failures(address)
-    if from_here > MAX_FAILURES or altogether > MAX_ALL_FAILURES:
-        await sessions.note_failure(address, -1)  # Else one try a minute would keep everybody out for good.
+    if not await _may_fail(sessions, address):
         raise SignInLimited(FORGOTTEN_S)
     try:
         known = await services.gatekeeper.identify(secret)
@@ -128,12 +125,19 @@ def visitor_of(request: Request, principal: Principal) -> Visitor:
 async def note_refused_link(request: Request) -> None:
     """Note that a one-time link was refused; in the audit log, only as many as sign-ins may fail."""
     sessions, address = sessions_of(services_of(request)), client_address(request)
-    await sessions.note_failure(address)
-    from_here, altogether = await sessions.count_failures(address)
-    if from_here > MAX_FAILURES or altogether > MAX_ALL_FAILURES:
-        await sessions.note_failure(address, -1)
-    else:
+    if await _may_fail(sessions, address):
         await sessions.note_refusal(address, "invalid_link")
+
+
+async def _may_fail(sessions: ConsoleSessions, address: str) -> bool:
+    """Count a failed sign-in before it is tried, so that of many at once none passes the limit; return whether it may
+    be tried. One that may not is not counted: else one try a minute would keep everybody out for good.
+    """
+    from_here, altogether = await sessions.note_failure(address)
+    may_fail = from_here <= MAX_FAILURES and altogether <= MAX_ALL_FAILURES
+    if not may_fail:
+        await sessions.note_failure(address, -1)
+    return may_fail
 
 
 def set_cookie(request: Request, response: Response, session: StoredSession) -> None:

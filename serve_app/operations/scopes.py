@@ -52,7 +52,11 @@ def within(principal: Principal, new: NewKey) -> NewKey:
 
 
 def check_within(principal: Principal, key: NewKey | ApiKey) -> None:
-    """Check that the secret of an admin key gives `principal` no more time and no more regions than it has."""
+    """Check that an admin key's secret gives `principal` no more time and no more regions than it has.
+
+    Raises:
+        PermissionDenied: it would.
+    """
     if not key.is_admin:
         return
     if principal.expires_at is not None and (key.expires_at is None or key.expires_at > principal.expires_at):

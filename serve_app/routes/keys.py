@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from deployments.state.audit.log import Actor
 from deployments.state.identity.key_store import KeyNotFound, KeyRefused, KeyStore
 from deployments.state.identity.keys import ApiKey, KeyChange, NewKey
+from deployments.state.identity.principal import Principal
 from serve_app.errors.api import BadRequest, NotFound
 from serve_app.operations.scopes import check_within, within
 from serve_app.routes.access import Deleted, actor_of, admin_caller, deleted_response, json_response, services_of
@@ -76,10 +76,10 @@ class KeyList(TypedDict):
 @answers(IssuedKey, body=NewKey)
 async def create_key(request: Request) -> Response:
     """Issue a key. Only this response shows its secret."""
-    principal = await admin_caller(request)
+    keys, principal = await _keys(request)
     new = within(principal, await parse_body(await request.body(), NewKey))
     with _key_errors(request):
-        key, secret = await services_of(request).keys.create(new, by=actor_of(principal))
+        key, secret = await keys.create(new, by=actor_of(principal))
     return json_response({**key_to_wire(key), "secret": secret})
 
 
@@ -103,7 +103,7 @@ async def show_key(request: Request) -> Response:
 @answers(ShownKey, body=KeyChange)
 async def limit_key(request: Request) -> Response:
     """Change those of a key's limits, scopes, expiry and retention that the body names."""
-    principal, keys = await admin_caller(request), services_of(request).keys
+    keys, principal = await _keys(request)
     change = await parse_body(await request.body(), KeyChange)
     with _key_errors(request):
         key = await keys.show(_key_id(request))
@@ -114,7 +114,7 @@ async def limit_key(request: Request) -> Response:
 @answers(IssuedKey, body=Rotation)
 async def rotate_key(request: Request) -> Response:
     """Give a key a new secret. Only this response shows it."""
-    principal, keys = await admin_caller(request), services_of(request).keys
+    keys, principal = await _keys(request)
     rotation = await parse_body(await request.body() or b"{}", Rotation)
     with _key_errors(request):
         check_within(principal, await keys.show(_key_id(request)))
@@ -125,9 +125,9 @@ async def rotate_key(request: Request) -> Response:
 @answers(Deleted)
 async def revoke_key(request: Request) -> Response:
     """Revoke a key for good."""
-    keys, by = await _keys(request)
+    keys, principal = await _keys(request)
     with _key_errors(request):
-        key = await keys.revoke(_key_id(request), by=by)
+        key = await keys.revoke(_key_id(request), by=actor_of(principal))
     return deleted_response(key.key_id, "organization.api_key.deleted")
 
 
@@ -160,9 +160,9 @@ def _whole(at: float | None) -> int | None:
     return None if at is None else int(at)
 
 
-async def _keys(request: Request) -> tuple[KeyStore, Actor]:
+async def _keys(request: Request) -> tuple[KeyStore, Principal]:
     principal = await admin_caller(request)
-    return services_of(request).keys, actor_of(principal)
+    return services_of(request).keys, principal
 
 
 def _key_id(request: Request) -> str:

@@ -19,7 +19,7 @@ from serve_app.telemetry.log import request_logger
 from serve_app.telemetry.trace import RequestTrace, record_of
 from serve_app.telemetry.tracing import Tracer, context_of
 
-MAX_STRANGERS = 60
+MAX_UNAUTHENTICATED = 60
 """How many requests without a valid key are logged in a minute. The database keeps none of them; metrics count all."""
 _MINUTE_S = 60.0
 
@@ -50,8 +50,8 @@ class Observer:
         self._metrics = metrics
         self._prices = prices
         self._tracer = tracer
-        self._strangers_since = -math.inf
-        self._num_strangers = 0
+        self._counted_since = -math.inf
+        self._num_unauthenticated = 0
 
     def begin(self) -> None:
         """Record that a request has come in."""
@@ -78,12 +78,14 @@ class Observer:
             self._tracer.end(record, trace.steps, ended, trace.context, trace.span_ids)
         if not trace.is_repeated and record.key_id is not None:
             self._request_log.record(record)
-        if request_logger.isEnabledFor(logging.INFO) and (record.key_id is not None or self._may_log_stranger(ended)):
+        if request_logger.isEnabledFor(logging.INFO) and (
+            record.key_id is not None or self._may_log_unauthenticated(ended)
+        ):
             request_logger.info(orjson.dumps(record).decode())
 
-    def _may_log_stranger(self, now: float) -> bool:
-        """Return whether a request without a valid key is logged: so many in a minute, however many there are."""
-        if now - self._strangers_since >= _MINUTE_S:
-            self._strangers_since, self._num_strangers = now, 0
-        self._num_strangers += 1
-        return self._num_strangers <= MAX_STRANGERS
+    def _may_log_unauthenticated(self, now: float) -> bool:
+        """Return whether to log a request without a valid key: at most MAX_UNAUTHENTICATED of them in a minute."""
+        if now - self._counted_since >= _MINUTE_S:
+            self._counted_since, self._num_unauthenticated = now, 0
+        self._num_unauthenticated += 1
+        return self._num_unauthenticated <= MAX_UNAUTHENTICATED

@@ -114,13 +114,27 @@ class ConsoleSessions:
             row = (await connection.execute(statement.returning(table.c.key_digest, table.c.expires_at))).one_or_none()
         return None if row is None or row.expires_at <= self.clock() else bytes(row.key_digest)
 
-    async def note_failure(self, address: str, change: int = 1) -> None:
-        """Count a sign-in that failed, from an address and altogether; -1 takes one back."""
+    async def note_failure(self, address: str, change: int = 1) -> tuple[int, int]:
+        """Count a sign-in that failed; -1 takes one back.
+
+        Return how many have failed during the last five minutes then: from the address, and altogether. Of many at
+        once, each has a number of its own.
+        """
         minute = int(self.clock() // 60)
-        rows = [{"address": subject, "minute": minute, "num_failed": change} for subject in (address[:64], _EVERYWHERE)]
+        subjects = (address[:64], _EVERYWHERE)
+        rows = [{"address": subject, "minute": minute, "num_failed": change} for subject in subjects]
         statement = self._database.upsert(console_failures, ["address", "minute"], adding=["num_failed"])
+        table = console_failures
+        query = (
+            select(table.c.address, func.sum(table.c.num_failed))
+            .where(table.c.address.in_(subjects))
+            .where(table.c.minute >= int((self.clock() - FAILURES_S) // 60))
+            .group_by(table.c.address)
+        )
         async with self._database.write() as connection:
             await connection.execute(statement, rows)
+            found = {row[0]: int(row[1]) for row in await connection.execute(query)}
+        return found[address[:64]], found[_EVERYWHERE]
 
     async def note_refusal(self, address: str, code: str) -> None:
         """Make the entry of a sign-in that was refused in the audit log."""
@@ -129,19 +143,6 @@ class ConsoleSessions:
             await append_entry(
                 connection, "login.failed", Actor("session", address), address, details=details, clock=self.clock
             )
-
-    async def count_failures(self, address: str) -> tuple[int, int]:
-        """Return how many sign-ins have failed during the last five minutes: from an address, and altogether."""
-        table = console_failures
-        query = (
-            select(table.c.address, func.sum(table.c.num_failed))
-            .where(table.c.address.in_([address[:64], _EVERYWHERE]))
-            .where(table.c.minute >= int((self.clock() - FAILURES_S) // 60))
-            .group_by(table.c.address)
-        )
-        async with self._database.read() as connection:
-            found = {row[0]: int(row[1]) for row in await connection.execute(query)}
-        return found.get(address[:64], 0), found.get(_EVERYWHERE, 0)
 
     async def sweep(self) -> int:
         """Delete what has ended; return how many sessions and links."""

@@ -235,7 +235,7 @@ async def test_a_connection_without_the_secret_is_closed_and_runs_nothing(channe
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x40\0", frames.render_frame(0, frames.HELLO, b"x" * 64)[:-1]])
-async def test_who_shows_no_secret_in_time_is_closed(channel_end, sent):
+async def test_a_connection_that_sends_no_secret_in_time_is_closed(channel_end, sent):
     _, _, address = channel_end
     async with connected(address) as channel:
         reader, writer = await asyncio.open_connection(address["host"], address["port"])
@@ -245,7 +245,7 @@ async def test_who_shows_no_secret_in_time_is_closed(channel_end, sent):
         assert await read_all(channel.open({"do": "echo"}, b"still there")) == b"still there"
 
 
-async def test_who_has_not_shown_the_secret_may_announce_no_more_than_it_has(channel_end):
+async def test_a_connection_may_announce_no_more_than_the_secret_before_it(channel_end):
     _, _, address = channel_end
     for path in (None, address["path"]):
         opened = (

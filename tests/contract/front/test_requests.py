@@ -357,7 +357,7 @@ async def test_a_replicas_own_request_id_is_left_as_it_is(front: RunningFront, h
 
 
 @pytest.mark.parametrize("path", ["/console/sign-in", "/%63onsole/sign-in", "//console", "/v1/models", "/"])
-async def test_whose_request_it_is_says_the_front_alone(front: RunningFront, path: str) -> None:
+async def test_the_front_replaces_the_client_address_on_every_path(front: RunningFront, path: str) -> None:
     async with replicas(front.replica_ports[0]) as (replica,):
         await front.knows(replica.port)
         reader, writer = await asyncio.open_connection("127.0.0.1", front.settings.port)

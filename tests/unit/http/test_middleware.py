@@ -10,7 +10,7 @@ from deployments.state.objects.store import StoreFull, StoreUnavailable
 from serve_app.errors.api import ApiError, BodyTooLarge, InvalidKey, ReceiveTimeout
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import TRACE, BodyLimitMiddleware, BodyLimits, RequestMiddleware
-from serve_app.telemetry.observer import MAX_STRANGERS, Observer
+from serve_app.telemetry.observer import MAX_UNAUTHENTICATED, Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
 from tests.twins.keys import principal_of_key
@@ -87,18 +87,18 @@ async def test_known_principal_adds_organization_and_limits():
     assert server.headers[b"www-authenticate"] == b"Bearer"
 
 
-async def test_a_request_without_a_valid_key_is_kept_nowhere_and_logged_so_many_times_a_minute(caplog):
+async def test_a_request_without_a_valid_key_is_not_stored_and_logged_sixty_times_a_minute_at_most(caplog):
     async def app(scope, receive, send):
         raise InvalidKey("sk-x")
 
     log = MemoryRequestLog()
     with caplog.at_level(logging.INFO, "manta.requests"):
         strange, known = front(app, log, principal=None), front(app, log)
-        for _ in range(3 * MAX_STRANGERS):
+        for _ in range(3 * MAX_UNAUTHENTICATED):
             await strange(scope(), Server().receive, Server().send)
-        assert (log.ahead, log.records, len(caplog.records)) == ([], [], MAX_STRANGERS)
+        assert (log.ahead, log.records, len(caplog.records)) == ([], [], MAX_UNAUTHENTICATED)
         await known(scope(), Server().receive, Server().send)
-        assert (len(log.records), len(caplog.records)) == (1, MAX_STRANGERS + 1)
+        assert (len(log.records), len(caplog.records)) == (1, MAX_UNAUTHENTICATED + 1)
 
 
 async def test_bug_before_the_answer_is_500_and_its_words_are_kept_back(caplog):

@@ -45,7 +45,7 @@ async def test_ten_batches_of_two_accounts_take_turns(world, batch_stores):
 
 
 async def test_as_many_batches_as_run_at_a_time_keep_no_other_account_from_its_first(world, batch_stores, monkeypatch):
-    monkeypatch.setattr("batch.coordinator.MAX_ACCOUNTS", MAX_RUNNING + 2)
+    monkeypatch.setattr("batch.coordinator.MAX_RUNNING_IN_ALL", MAX_RUNNING + 2)
     world.principal(requests_per_minute=10_000)
     clients = []
     for number in range(3):
