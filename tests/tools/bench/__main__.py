@@ -16,6 +16,7 @@ from rich.console import Console
 from tests.tools.bench import code_interpreter, file_search
 from tests.tools.bench.beside_batch import run_beside_batch
 from tests.tools.bench.comparison import Plan, added_ttft_rows, run_load
+from tests.tools.bench.fair_shares import run_fair_shares
 from tests.tools.bench.figures import NOISY_CORES, NOISY_SPREAD
 from tests.tools.bench.lineup import Lineup
 from tests.tools.bench.long_context import run_long_context
@@ -52,8 +53,8 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--prompts", default="", help="short, long or both, comma-separated")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the number of requests")
     parser.add_argument("--streams", type=int, default=1000, help="open-streams: how many")
-    parser.add_argument("--hold", type=float, default=60.0, help="open-streams, beside-batch: for how many seconds")
-    parser.add_argument("--rate", type=float, default=4.0, help="beside-batch: interactive requests a second")
+    parser.add_argument("--hold", type=float, default=60.0, help="of scenarios with a time: for how many seconds")
+    parser.add_argument("--rate", type=float, default=4.0, help="beside-batch, fairness: requests a second")
     parser.add_argument("--prompt-tokens", type=int, default=1_000_000, help="long-context: of the long prompt")
     parser.add_argument("--config", type=Path, help="the Serve config whose first model all peers serve")
     parser.add_argument("--restart", action="store_true", help="run one peer at a time, started again each round")
@@ -183,6 +184,21 @@ def run_interactive_beside_batch(
     return tables, records
 
 
+def run_fairness(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
+    """Scenario `fairness`: one account's requests beside the flood of another."""
+    tables: Tables = {}
+    records = {}
+    streams = int(options.clients or 100)
+    for label in lineup.labels:
+        outcome = run_fair_shares(lineup.use(label), options.rate, options.hold, options.rounds, streams)
+        records[label] = dataclasses.asdict(outcome)
+        console.print(f"{label}: {outcome}", style="dim")
+        title = f"{label}: {options.rate:g} requests a second, alone and beside {streams} streams of another account"
+        rows = [[name, *map(show_any, figures)] for name, *figures in outcome.rows()]
+        tables[title] = (["figure", "alone", "beside", "beside / alone"], rows)
+    return tables, records
+
+
 def run_code_interpreter(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
     """Scenario `code-interpreter`: how soon code runs, warm and cold; needs no peer."""
     rows = code_interpreter.run(max(5, options.rounds))
@@ -230,6 +246,7 @@ RUNNERS: dict[str, Callable[[Lineup, argparse.Namespace, Console], tuple[Tables,
     "open-streams": run_open_streams,
     "long-context": run_beside_long,
     "beside-batch": run_interactive_beside_batch,
+    "fairness": run_fairness,
     "code-interpreter": run_code_interpreter,
     "file-search": run_file_search,
     "tools": run_tools,
