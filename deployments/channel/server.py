@@ -10,6 +10,7 @@ import hmac
 import logging
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -51,10 +52,20 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many requests a server accepts: `running` at once, and `queued` beyond that."""
+    """How many requests a server accepts: `running` at once, and `queued` beyond that.
+
+    Where `payer_of` tells from a request's header for whom it is, None for one that anybody goes before, a payer with
+    less than an equal part of these places is accepted also when they are taken: others were there first.
+    """
 
     running: int
     queued: int
+    payer_of: Callable[[dict[str, Any]], str | None] = lambda _: None
+
+    @property
+    def all(self) -> int:
+        """How many requests may be here at once."""
+        return self.running + self.queued
 
 
 class ChannelServer:
@@ -75,6 +86,7 @@ class ChannelServer:
         self._socket_path: str | None = None
         self._connections: set[_ServerConnection] = set()
         self._running: dict[asyncio.Task[None], _Reply] = {}
+        self._payers: Counter[str | None] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -117,32 +129,49 @@ class ChannelServer:
         if self.is_draining:
             reply.fail(Full("This replica is shutting down.", retry_after_s=0.0))
             return
-        if self.num_ongoing >= self._capacity.running + self._capacity.queued:
+        head, _, body = payload.partition(b"\n")
+        header = orjson.loads(head)
+        payer = self._capacity.payer_of(header)
+        if self._is_full_for(payer):
             reply.fail(Full("Every place is taken, please try again later", retry_after_s=1.0))
             return
         self.num_ongoing += 1
+        self._payers[payer] += 1
         self._idle.clear()
-        task = asyncio.get_running_loop().create_task(self._run(payload, reply))
+        task = asyncio.get_running_loop().create_task(self._run(header, body, reply))
         connection.tasks[stream] = task
         self._running[task] = reply
-        task.add_done_callback(lambda done: self._note_end(done, connection, stream, reply))
+        task.add_done_callback(lambda done: self._note_end(done, connection, stream, reply, payer))
+
+    def _is_full_for(self, payer: str | None) -> bool:
+        if self.num_ongoing < self._capacity.all:
+            return False
+        num_payers = len(self._payers.keys() | {payer})
+        return payer is None or self._payers[payer] >= self._capacity.all // num_payers
 
     def _note_end(
-        self, task: asyncio.Task[None], connection: "_ServerConnection", stream: int, reply: "_Reply"
+        self,
+        task: asyncio.Task[None],
+        connection: "_ServerConnection",
+        stream: int,
+        reply: "_Reply",
+        payer: str | None,
     ) -> None:
         """Forget a request. Its task cannot do so: it may be cancelled before its first line has run."""
         self._running.pop(task, None)
         connection.tasks.pop(stream, None)
         self.num_ongoing -= 1
+        self._payers[payer] -= 1
+        if not self._payers[payer]:
+            del self._payers[payer]
         if not self.num_ongoing:
             self._idle.set()
         if not reply.is_over:  # The client cancelled the request and waits for the end.
             reply.end({})
 
-    async def _run(self, payload: bytes, reply: "_Reply") -> None:
+    async def _run(self, header: dict[str, Any], body: bytes, reply: "_Reply") -> None:
         try:
-            head, _, body = payload.partition(b"\n")
-            await self._runner.run(orjson.loads(head), body, reply)
+            await self._runner.run(header, body, reply)
         except ChannelError as error:
             reply.fail(error)
         except Exception as error:

@@ -49,3 +49,35 @@ async def test_flex_requests_are_the_first_to_be_refused_and_run_again_once_ther
     finally:
         channel.close()
         await server.close()
+
+
+async def test_an_account_that_fills_a_replica_leaves_another_its_part(tmp_path):
+    runner = Waiting()
+    capacity = Capacity(2, 4, lambda header: header["account"])
+    server = ChannelServer(runner, capacity)
+    channel = await connect(await server.start("127.0.0.1", str(tmp_path / "replica.sock")), lambda: None)
+
+    async def begin(account):
+        stream = channel.open({"account": account}, b"")
+        assert await stream.read() == [b"begun"]
+        return stream
+
+    try:
+        flood = [await begin("flooder") for _ in range(6)]
+        with pytest.raises(Full):
+            await begin("flooder")
+        others = [await begin("other") for _ in range(3)]  # Half of the six places; three accounts would have two each.
+        for account in ("other", "flooder", None):  # Whatever nobody is named for has no part of its own.
+            with pytest.raises(Full):
+                await begin(account)
+        third = [await begin("third") for _ in range(2)]
+        with pytest.raises(Full):
+            await begin("third")
+        runner.go_on.set()
+        for stream in flood + others + third:
+            assert await stream.read() == []
+        assert server.num_ongoing == 0
+        await begin("flooder")
+    finally:
+        channel.close()
+        await server.close()
