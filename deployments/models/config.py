@@ -59,7 +59,8 @@ class ModelConfig(Section):
         price: what a million tokens cost; without it requests cost nothing.
         env: environment variables of the engine's processes.
         max_concurrent_requests: how many requests run in one replica's engine at once.
-        max_queued_requests: how many more may wait for a replica.
+        max_queued_requests: how many more may wait for a replica. An account with less than an equal part of all these
+            places is accepted also when they are taken.
         drain_s: how long a replica that stops waits for its running requests, in seconds.
         stall_s: after how many seconds without any progress an engine is replaced.
         scale_to_zero_wait_s: how long a request waits for a first replica, in seconds.

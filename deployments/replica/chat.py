@@ -18,6 +18,7 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from deployments.channel.server import Reply
+from deployments.models.contract.payer import payer_of
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer
 from deployments.replica.adapters import Adapters
 from deployments.replica.chat_answer import ChatAnswer
@@ -62,13 +63,14 @@ class ChatRunner:
         """
         fields = orjson.loads(body)
         lora = await find_lora(self._adapters, header)
+        account, _ = payer_of(header["cache_salt"])
         forms = forms_to_compile(fields)
         for param, text, form in forms:
-            await self._schemas.check(text, param, form, salt=header["cache_salt"])
-        async with self._preparing.turn(header["priority"]):
+            await self._schemas.check(text, param, form, account=account)
+        async with self._preparing.turn(header["priority"], account):
             engine_input, params, answer = await self._prepare(header, fields, reply)
         written = answer.written.groups(0, len(answer.finish_reasons))
-        with refused("messages"), self._schemas.following(forms, header["cache_salt"]):
+        with refused("messages"), self._schemas.following(forms, account):
             try:
                 await generate(
                     self._engine,

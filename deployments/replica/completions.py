@@ -13,6 +13,7 @@ from vllm.lora.request import LoRARequest
 from deployments.channel.server import Reply
 from deployments.models.contract.engine import Usage
 from deployments.models.contract.errors import EngineDied
+from deployments.models.contract.payer import payer_of
 from deployments.models.contract.render import DONE, usage_to_wire
 from deployments.models.contract.steps import Written, pack_prompt, pack_step
 from deployments.replica.adapters import Adapters
@@ -49,7 +50,7 @@ class CompletionRunner:
 
     async def _render(self, request: CompletionRequest) -> Any:
         """Return what vLLM renders, when it is the request's turn."""
-        async with self._preparing.turn(request.priority):
+        async with self._preparing.turn(request.priority, payer_of(request.cache_salt)[0]):
             rendered = await self._render_at_once(request)
         if not isinstance(rendered, ErrorResponse):
             for engine_input in rendered:
@@ -64,11 +65,12 @@ class CompletionRunner:
         """
         fields = orjson.loads(body)
         lora = await find_lora(self._adapters, header)
+        account, _ = payer_of(header["cache_salt"])
         forms = forms_to_compile(fields)
         for param, text, form in forms:
-            await self._schemas.check(text, param, form, salt=header["cache_salt"])
+            await self._schemas.check(text, param, form, account=account)
         options = fields.pop("stream_options", None) or {}
-        with refused("prompt"), self._schemas.following(forms, header["cache_salt"]):
+        with refused("prompt"), self._schemas.following(forms, account):
             request = self._parse(header, fields)
             if not header["stream"]:
                 await self._run_whole(request, header, reply, lora)

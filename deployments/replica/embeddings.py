@@ -39,6 +39,7 @@ class EmbeddingRunner:
             "encoding_format": "base64",
             "truncate_prompt_tokens": TRUNCATE_TO_CONTEXT,
             "cache_salt": header["cache_salt"] or None,
+            "priority": header["priority"],
             **{name: fields[name] for name in passed_on if fields.get(name) is not None},
         }
         with refused("input"):

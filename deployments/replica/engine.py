@@ -29,8 +29,13 @@ SCHEMA_CPU_S = 5
 # How long a replica that starts waits for what tries schemas out: two to ten seconds, more on a machine that is busy.
 _WARM_S = 60.0
 
-_SCHEDULER = "deployments.replica.scheduling.scheduler.InteractiveFirst"
-_ASYNC_SCHEDULER = "deployments.replica.scheduling.scheduler.AsyncInteractiveFirst"
+_SCHEDULERS = {
+    ("generate", False): "deployments.replica.scheduling.scheduler.InteractiveFirst",
+    ("generate", True): "deployments.replica.scheduling.scheduler.AsyncInteractiveFirst",
+    ("pooling", False): "deployments.replica.scheduling.fair.FairScheduler",
+    ("pooling", True): "deployments.replica.scheduling.fair.AsyncFairScheduler",
+}
+"""Ours by what vLLM's runner does, and whether it plans a step while the previous one runs."""
 _ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 
 
@@ -123,7 +128,8 @@ def _tuned(engine_class: type[Any], in_one_process: bool) -> type[Any]:
                 engine_config.parallel_config.distributed_executor_backend = _ONE_PROCESS
             scheduling = engine_config.scheduler_config
             if scheduling.policy == "priority" and scheduling.scheduler_cls is None:
-                scheduling.scheduler_cls = _ASYNC_SCHEDULER if scheduling.async_scheduling else _SCHEDULER
+                runner = engine_config.model_config.runner_type
+                scheduling.scheduler_cls = _SCHEDULERS[runner, bool(scheduling.async_scheduling)]
             return super()._start_async_llm_engine(engine_args, engine_config, placement_group)
 
     return TunedEngine

@@ -75,7 +75,6 @@ def _engine_kwargs(model: ModelConfig) -> dict[str, Any]:
     if model.task in ("embed", "score"):
         options.setdefault("runner", "pooling")
         options["enable_prefix_caching"] = model.engine_kwargs.get("enable_prefix_caching", False)
-        options.pop("scheduling_policy")
     if model.tool_parser is not None:
         options.update(enable_auto_tool_choice=True, tool_call_parser=model.tool_parser)
     if model.reasoning_parser is not None:

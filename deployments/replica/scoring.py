@@ -54,7 +54,7 @@ class PairScorer:
             EngineError: it does not run.
         """
         request = {"truncate_prompt_tokens": _TO_CONTEXT, **fields, "model": self.model_id}
-        request |= {"cache_salt": header["cache_salt"] or None}
+        request |= {"cache_salt": header["cache_salt"] or None, "priority": header["priority"]}
         for name in _DROPPED:
             request.pop(name, None)
         for name in _TEXTS:

@@ -17,6 +17,7 @@ from deployments.channel.tls import TlsFiles
 from deployments.log_handlers import keep_handlers_open
 from deployments.models.config import VLLM, ModelConfig
 from deployments.models.contract.errors import EngineError, Overloaded, RequestRejected, to_channel
+from deployments.models.contract.payer import payer_of
 from deployments.patience import USUAL, Patience
 from deployments.replica.children import Guard
 from deployments.routing.autoscaling import ONGOING
@@ -97,7 +98,7 @@ class ModelReplica:
         self._drain_s = model.drain_s
         self._engine = await find_engine(model.engine)(model)
         self._guard.add_children()
-        capacity = Capacity(model.max_concurrent_requests, model.max_queued_requests)
+        capacity = Capacity(model.max_concurrent_requests, model.max_queued_requests, _payer_of)
         runner = OperationRunner(self._engine.runners, model.id, self._has_waiting)
         self._channel = ChannelServer(runner, capacity, tls, patience)
         path = socket_path(serve.get_replica_context().replica_id.unique_id)
@@ -138,3 +139,8 @@ class ModelReplica:
             await self._channel.close()
         if self._engine is not None:
             await self._engine.stop()
+
+
+def _payer_of(header: dict[str, Any]) -> str | None:
+    """Return the account of an interactive request."""
+    return payer_of(header["cache_salt"])[0] if header["priority"] <= 0 else None

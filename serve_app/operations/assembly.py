@@ -52,7 +52,7 @@ def assemble(
     """
     directory = ConfiguredDirectory(engines)
     # One salt at both doors, so that the lines of batches find the prefixes that requests have left in the caches.
-    salt = cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256"))
+    salt = cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256"), state.config.tiers)
     storage = storage_in(database, files.vault, files, state.region_name)
     choosers = {name: ServeChooser(handle) for name, handle in tool_handles.items()}
     tooling = create_tooling(Foundation(tools, database, files, directory, salt, state.object_store, choosers))

@@ -20,7 +20,7 @@ from deployments.models.contract.render import Renderer
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from serve_app.operations.outcome import Cost, Outcome
-from serve_app.operations.routing import CacheSalt, affinity_of, find_engine, salt_of, unsupported_parameter
+from serve_app.operations.routing import CacheSalt, affinity_of, find_engine, unsupported_parameter
 from serve_app.operations.safety.policy import SafetyPolicy
 from serve_app.operations.safety.stream import SafeStream, Watched
 from serve_app.operations.service_tiers import ENGINE_PRIORITY, in_tier
@@ -108,7 +108,7 @@ class GenerationOperation(Generic[Body]):
             request_id=request_id,
             body=body.to_engine_body(raw),
             stream=body.is_stream,
-            cache_salt=salt_of(self._salt(principal.account), body.cache_salt),
+            cache_salt=self._salt(principal, body.cache_salt),
             priority=priority + ENGINE_PRIORITY[service_tier] + (body.priority or 0),
             affinity=affinity_of(principal.account, body.affinity_prefix()),
             service_tier=service_tier,

@@ -45,7 +45,7 @@ class ModerationOperation:
         Raises:
             ApiError: moderations are off, or this key may not use the model.
         """
-        request = EngineRequest(self.name, request_id, raw, cache_salt=self._salt(principal.account), priority=priority)
+        request = EngineRequest(self.name, request_id, raw, cache_salt=self._salt(principal, None), priority=priority)
         stream = ModerationStream(self._find(body, principal), body.texts(), request)
         return Outcome(stream, is_stream=False)
 

@@ -8,12 +8,14 @@ import hmac
 from collections.abc import Callable
 
 from deployments.models.contract.engine import Engine, ModelDirectory
+from deployments.models.contract.payer import render_salt
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
+from deployments.state.identity.tiers import Tiers
 from serve_app.errors.api import BadRequest, ModelNotFound
 from serve_app.operations.scopes import may_see
 
-CacheSalt = Callable[[str], str]
+CacheSalt = Callable[..., str]
 
 
 def find_engine(directory: ModelDirectory, model: str, operation: Operation, principal: Principal) -> Engine:
@@ -43,21 +45,18 @@ def unsupported_parameter(name: str) -> BadRequest:
     )
 
 
-def cache_salts(secret: bytes) -> CacheSalt:
-    """Return the function from an account to the salt of its prefix cache; it cannot be guessed without `secret`."""
+def cache_salts(secret: bytes, tiers: Tiers | None = None) -> CacheSalt:
+    """Return the function from a key's holder, and the client's own salt or None, to the salt of a prefix cache.
 
-    def salt(account: str) -> str:
-        return hmac.digest(secret, account.encode(), "sha256").hex()[:32]
+    It names the holder's account, and cannot be guessed without `secret`; no other salt is another account's.
+    """
+    known = tiers or Tiers()
+
+    def salt(principal: Principal, own: str | None = None) -> str:
+        account = hmac.digest(secret, principal.account.encode(), "sha256").hex()[:32]
+        return render_salt(account, known.of(principal.tier).share, own)
 
     return salt
-
-
-def salt_of(salt: str, own: str | None) -> str:
-    """Return the salt of an account, narrowed to the caller's own one where there is one.
-
-    It is never that of another account, whatever the caller sends.
-    """
-    return salt if own is None else hashlib.sha256(f"{salt}{own}".encode()).hexdigest()[:32]
 
 
 def affinity_of(account: str, prefix: str) -> str:

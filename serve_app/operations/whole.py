@@ -10,7 +10,7 @@ from deployments.models.contract.engine import Engine, EngineRequest, ModelCard,
 from deployments.operations import Operation
 from deployments.state.identity.principal import Principal
 from serve_app.operations.outcome import Cost, Outcome
-from serve_app.operations.routing import CacheSalt, find_engine, salt_of
+from serve_app.operations.routing import CacheSalt, find_engine
 from serve_app.operations.safety.policy import SafetyPolicy
 
 
@@ -66,7 +66,7 @@ class WholeOperation(Generic[Body]):
             operation=self.name,
             request_id=request_id,
             body=body.to_engine_body(raw),
-            cache_salt=salt_of(self._salt(principal.account), getattr(body, "cache_salt", None)),
+            cache_salt=self._salt(principal, getattr(body, "cache_salt", None)),
             priority=priority,
         )
         return Outcome(self._engine(body, principal).run(request), is_stream=False)

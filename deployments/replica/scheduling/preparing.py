@@ -5,18 +5,22 @@ dozen when others have ended, and an interactive request must not wait until all
 for an engine step with batch lines that starts while it is prepared: a `Notice` keeps the engine from starting one.
 
 Once no interactive request has come for `QUIET_S`, batch requests are prepared without waiting for each other.
+
+Of each account, a few interactive requests are prepared at once: those of another go between, however many one sends.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
 
 from deployments.replica.scheduling.notice import Notice
 from deployments.waiting import wait_at_most
 
 _MAX_WAIT_S = 0.05
 """How long a batch request waits at most for a gap between interactive ones, which may never come."""
+_AT_ONCE = 4
 _ON_ITS_WAY_S = 0.02  # Longer preparation means a long prompt; do not hold the engine for it.
 _HANDED_OVER_S = 0.005  # From the end of preparation until the engine has the request; mostly 1 or 2 ms.
 QUIET_S = 10.0
@@ -39,10 +43,11 @@ class Preparing:
         self._is_free = asyncio.Event()
         self._is_free.set()
         self._one_by_one = asyncio.Lock()
+        self._lanes: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def turn(self, priority: int) -> AsyncIterator[None]:
-        """Wait until a request of this priority may be prepared, which happens inside the context."""
+    async def turn(self, priority: int, payer: str = "") -> AsyncIterator[None]:
+        """Wait until a request of this priority, of this account, may be prepared: that happens inside the context."""
         if priority > 0 and self._clock() - self._interactive_at > QUIET_S:
             yield
             return
@@ -51,6 +56,12 @@ class Preparing:
                 await wait_at_most(self._is_free, _MAX_WAIT_S)
                 yield
             return
+        lane = self._lanes.get(payer) or self._lanes.setdefault(payer, asyncio.Semaphore(_AT_ONCE))
+        async with lane, self._announced():
+            yield
+
+    @asynccontextmanager
+    async def _announced(self) -> AsyncIterator[None]:
         self._interactive_at = now = self._clock()
         self._num_interactive += 1
         self._is_free.clear()

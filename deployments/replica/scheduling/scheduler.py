@@ -10,11 +10,12 @@ depends on interactive requests:
 - None came for `QUIET_S`: the background has the whole engine.
 
 A request that is left out of a step keeps its place and its KV cache, and continues in a later step. `step_times`
-learns how long steps take. vLLM's scheduler interface is not stable; a test runs this against the real engine.
+learns how long steps take. Interactive requests share their steps as `fair` has it.
+
+vLLM's scheduler interface is not stable; a test runs this against the real engine.
 """
 
 import math
-import time
 from collections import deque
 from collections.abc import Set
 from typing import Any, NamedTuple
@@ -22,8 +23,9 @@ from typing import Any, NamedTuple
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.engine import EngineCoreOutputs
-from vllm.v1.request import Request, RequestStatus
+from vllm.v1.request import Request
 
+from deployments.replica.scheduling.fair import Fair, is_reading
 from deployments.replica.scheduling.grammar_time import mark_slow, use_timed_grammars
 from deployments.replica.scheduling.notice import Notice
 from deployments.replica.scheduling.pieces import PiecewiseScheduler
@@ -45,12 +47,9 @@ class _Step(NamedTuple):
     ran: Set[str]
 
 
-class InteractiveFirst(PiecewiseScheduler):
+class InteractiveFirst(Fair, PiecewiseScheduler):
     """vLLM's scheduler, with the rule, for an engine that waits for each step before it plans the next."""
 
-    running: list[Request]
-    max_num_running_reqs: int
-    max_num_scheduled_tokens: int
     quiet_s = QUIET_S
     _interactive_at = 0.0
     _has_stood_still = False
@@ -69,12 +68,11 @@ class InteractiveFirst(PiecewiseScheduler):
         self._left_out: list[Request] = []  # The end of `running`, unless vLLM has changed the list.
         self._ran: list[Request] = []  # `running` as it was when the last step was planned; `_num_ran` is its length.
 
-    def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
-        """Return the next step."""
-        now = time.monotonic()
+    def plan(self, now: float, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        """Return the next step; `now` is the time in seconds."""
         self._note_step(now)
         self._last_at = now
-        return self._schedule(now, *args, **kwargs)
+        return self._plan(now, *args, **kwargs)
 
     def update_from_output(self, *args: Any, **kwargs: Any) -> dict[int, EngineCoreOutputs]:
         """Return the output of a step that is sent now, by client."""
@@ -95,9 +93,9 @@ class InteractiveFirst(PiecewiseScheduler):
         if any(request.request_id in self._last_steps[0].ran for request in self.running):
             self._times.note(last.kind, last.num_tokens, now - self._last_at)
 
-    def _schedule(self, now: float, *args: Any, **kwargs: Any) -> SchedulerOutput:
+    def _plan(self, now: float, *args: Any, **kwargs: Any) -> SchedulerOutput:
         interactive, held, left_out = self._parted()
-        num_waiting = self._num_interactive_waiting()
+        num_waiting = len(self.ready)
         is_on_its_way = now < self._notice.until
         if interactive or num_waiting or is_on_its_way:
             self._interactive_at = now
@@ -106,9 +104,9 @@ class InteractiveFirst(PiecewiseScheduler):
             self._has_stood_still = False
             self._beside, self._num_recent, self._left_out = frozenset(), 0, []
             self._last_steps.clear()
-            return super().schedule(*args, **kwargs)
+            return super().plan(self._last_at, *args, **kwargs)
         # Interactive requests are first in the queue, so admitting as many as wait admits them alone.
-        if num_waiting or is_on_its_way or any(map(_is_reading, interactive)):
+        if num_waiting or is_on_its_way or any(map(is_reading, interactive)):
             self._last_steps.clear()
             most = self.max_num_scheduled_tokens
             step = self._schedule_among(interactive, held + left_out, num_waiting, most, *args, **kwargs)
@@ -197,29 +195,11 @@ class InteractiveFirst(PiecewiseScheduler):
         if self.scheduler_config.enable_chunked_prefill:  # Else prompts must fit into a step.
             self.max_num_scheduled_tokens = min(most_tokens, num_tokens)
         try:
-            return super().schedule(*args, **kwargs)
+            return super().plan(self._last_at, *args, **kwargs)
         finally:
             self.max_num_running_reqs, self.max_num_scheduled_tokens = most_running, most_tokens
             self.running.extend(left_out)
             self._left_out, self._ran, self._num_ran = left_out, self.running, len(self.running)
-
-    def _num_interactive_waiting(self) -> int:
-        num = 0
-        for queue in (self.waiting, self.skipped_waiting):
-            for request in queue:  # By priority.
-                if request.priority > 0:
-                    break
-                num += self._is_ready(request)
-        return num
-
-    def _is_ready(self, request: Request) -> bool:
-        """Return whether a waiting request could run, as vLLM decides it."""
-        if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
-            guided = request.structured_output_request
-            return guided is not None and guided.grammar is not None
-        if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS:
-            return request.request_id in self.finished_recving_kv_req_ids
-        return request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
     def _is_full(self) -> bool:
         """Return whether there is no place or no KV cache for more: running requests must end or be preempted."""
@@ -228,8 +208,3 @@ class InteractiveFirst(PiecewiseScheduler):
 
 class AsyncInteractiveFirst(InteractiveFirst, AsyncScheduler):  # type: ignore[misc]
     """The same for an engine that plans a step while the previous one runs."""
-
-
-def _is_reading(request: Request) -> bool:
-    """Return whether tokens of a request are read that are not new: its prompt, or output that it had before."""
-    return bool(request.num_computed_tokens < max(request.num_prompt_tokens, request.num_tokens - 1))

@@ -13,6 +13,12 @@ _UNKNOWN, _LEAST, _MOST = 4, 1, 512
 _GROWTH = 2  # Up to how many times the mean size of late the times are trusted.
 
 
+_READING_S = 0.1
+"""How long a step may take that reads prompts: another request waits for it. Reading more at once is hardly faster."""
+_LEAST_READ = 256
+_ALIKE = 2
+
+
 class Kind(Enum):
     """Whether a step holds interactive answers: `BESIDE` does, `BETWEEN` does not."""
 
@@ -62,6 +68,25 @@ class StepTimes:
     def _fixed_s(self, seen: "_Seen") -> float:
         mean, seconds = seen.mean
         return max(0.0, seconds - self._each_s * mean)
+
+
+class ReadingPace:
+    """How many `tokens` of prompts a step reads, so that it takes about `_READING_S`: fewer as a prompt grows long."""
+
+    def __init__(self, most: int) -> None:
+        self.tokens = most
+        self._most = most
+        self._num_full = 0
+
+    def note(self, num_tokens: int, seconds: float) -> None:
+        """Take in how many tokens the step read that is planned now, and how long the last one took, in seconds.
+
+        Where steps are planned ahead, those were of one before; so the last ones must have read as much as they may.
+        """
+        if self._num_full >= _ALIKE and seconds > 0:
+            wanted = self.tokens * _READING_S / seconds
+            self.tokens = max(min(_LEAST_READ, self._most), min(self._most, int(min(wanted, 2 * self.tokens))))
+        self._num_full = self._num_full + 1 if num_tokens >= self.tokens else 0
 
 
 class _Seen:

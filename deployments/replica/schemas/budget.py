@@ -78,10 +78,8 @@ class SchemaCompiler:
             if self._process is None or self._process.has_ended:
                 self._process = await _Process.start(self._config)
 
-    async def check(self, text: str, param: str = DEFAULT_PARAM, form: Form = "json", *, salt: str = "") -> None:
+    async def check(self, text: str, param: str = DEFAULT_PARAM, form: Form = "json", *, account: str = "") -> None:
         """Check that a schema or another form can be compiled within the budget; `param` names it in errors.
-
-        `salt` is that of the account's prefix cache.
 
         Raises:
             RequestRejected: it cannot.
@@ -89,7 +87,7 @@ class SchemaCompiler:
         """
         asked = _asked(text, form)
         digest = _digest(asked)
-        verdict = self._recall(_digest(asked, salt)) or self._recall(digest)
+        verdict = self._recall(_digest(asked, account)) or self._recall(digest)
         if verdict is None:
             trial = self._trials.get(digest)
             if trial is None:
@@ -106,16 +104,16 @@ class SchemaCompiler:
             raise RequestRejected(message, param=param, code="invalid_value")
 
     @contextmanager
-    def following(self, forms: Iterable[Requested], salt: str) -> Iterator[None]:
+    def following(self, forms: Iterable[Requested], account: str) -> Iterator[None]:
         """Remember the forms of a request that runs within the context, if they are too slow for the engine.
 
-        `salt` is that of the account's prefix cache; requests with another one may still ask for these forms.
+        Other accounts may still ask for these forms.
         """
         try:
             yield
         except SlowGrammar:
             for _, text, form in forms:
-                self._remember(_digest(_asked(text, form), salt), _SLOW)
+                self._remember(_digest(_asked(text, form), account), _SLOW)
             raise
 
     async def aclose(self) -> None:
@@ -164,9 +162,9 @@ def _asked(text: str, form: Form) -> bytes:
     return f"{form}\n{text}".encode()
 
 
-def _digest(asked: bytes, salt: str | None = None) -> bytes:
-    """Return what a verdict is remembered by: for all accounts, or for the account with this salt."""
-    return hashlib.sha256(asked if salt is None else salt.encode() + b"\n" + asked).digest()
+def _digest(asked: bytes, account: str | None = None) -> bytes:
+    """Return what a verdict is remembered by: for all accounts, or for one."""
+    return hashlib.sha256(asked if account is None else account.encode() + b"\n" + asked).digest()
 
 
 class _Process:

@@ -23,6 +23,7 @@ class TierLimits(Section):
     limits of its own. The unfinished batches of an account may hold `enqueued_tokens` together, beside the limits of
     its keys; None means any number. With `priority`, requests may go before others with `service_tier: priority`;
     without, they are served as usual. Each token of a request with `service_tier: flex` counts `flex_token_weight`.
+    Where several accounts want more of a model than there is, each gets tokens in proportion to its `share`.
     """
 
     requests_per_minute: RequestsPerMinute | None
@@ -30,6 +31,7 @@ class TierLimits(Section):
     enqueued_tokens: Annotated[int, Field(ge=1)] | None
     priority: bool = False
     flex_token_weight: Annotated[float, Field(gt=0, le=1)] = 0.5
+    share: Annotated[float, Field(ge=0.001, le=1000)] = 1.0
 
 
 _DEFAULTS = {

@@ -16,7 +16,11 @@ from tests.starts import started
 
 MODEL = "manta/demo-chat"
 BLOCK = 32
-POOLING = {"runner": "pooling", "scheduling_policy": "fcfs", "scheduler_cls": None, "enable_prefix_caching": False}
+POOLING = {
+    "runner": "pooling",
+    "scheduler_cls": "deployments.replica.scheduling.fair.FairScheduler",
+    "enable_prefix_caching": False,
+}
 """Options of an engine whose model does not write."""
 
 

@@ -128,3 +128,17 @@ def test_a_name_that_is_not_configured_is_refused(adapted, ask, name):
     with pytest.raises(RequestRejected) as refused:
         adapted.run(ask(name))
     assert refused.value.code == "model_not_found"
+
+
+def test_an_adapter_that_does_not_fit_beside_that_of_a_batch_takes_its_turn(adapted, ask):
+    async def run():
+        alone = [text_of(await ask(adapter, max_tokens=100)) for adapter in ("one", "two")]
+        lines = [asyncio.create_task(ask("one", priority=10, max_tokens=100)) for _ in range(4)]
+        while adapted.client.output_processor.get_num_unfinished_requests() < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.1)
+        beside = text_of(await ask("two", max_tokens=100))
+        return alone, [text_of(await lines[0]), beside]
+
+    alone, together = adapted.run(run())
+    assert together == alone

@@ -96,7 +96,7 @@ def test_what_was_made_for_a_caller_who_left_is_told(real_engine, ask, stream):
         reply = Collected()
         body = {"prompt": ["hello", "good morning"], "n": 2, "max_tokens": 900, "temperature": 0.7}
         task = asyncio.create_task(ask(body, reply, stream=stream))
-        await until(lambda: task.done() or (len(num_tokens()) == 4 and min(num_tokens()) >= 5))
+        await until(lambda: task.done() or (len(num_tokens()) == 4 and min(num_tokens()) >= 7))
         assert not task.done(), task.exception()
         task.cancel()
         (ended,) = await asyncio.gather(task, return_exceptions=True)

@@ -170,14 +170,14 @@ def test_a_form_that_was_slow_is_refused_to_that_account_alone_and_for_a_while(l
     compiler = SchemaCompiler(clock=clock)
     with pytest.raises(SlowGrammar), compiler.following([Requested("field", "[ab]+", "regex")], "one"):
         raise SlowGrammar
-    error = verdict(loop, compiler, "[ab]+", form="regex", salt="one")
+    error = verdict(loop, compiler, "[ab]+", form="regex", account="one")
     assert "an answer before took too much time" in error.message
-    assert verdict(loop, compiler, "[ab]+", form="regex", salt="another") is None
-    assert verdict(loop, compiler, "[ab]+", form="regex", salt="one") is not None
+    assert verdict(loop, compiler, "[ab]+", form="regex", account="another") is None
+    assert verdict(loop, compiler, "[ab]+", form="regex", account="one") is not None
     clock.now_s = 599
-    assert verdict(loop, compiler, "[ab]+", form="regex", salt="one") is not None
+    assert verdict(loop, compiler, "[ab]+", form="regex", account="one") is not None
     clock.now_s = 600
-    assert verdict(loop, compiler, "[ab]+", form="regex", salt="one") is None
+    assert verdict(loop, compiler, "[ab]+", form="regex", account="one") is None
     loop.run_until_complete(compiler.aclose())
 
 

@@ -52,8 +52,9 @@ def test_operation_scope_names_the_operation():
 
 def test_salt_and_affinity_keep_accounts_apart_and_tell_nothing():
     salt = cache_salts(b"secret")
-    assert salt("a") == salt("a")
-    assert len({salt("a"), salt("b"), cache_salts(b"other")("a")}) == 3
+    a, b = (replace(PRINCIPAL, account=name) for name in "ab")
+    assert salt(a) == salt(a)
+    assert len({salt(a), salt(b), cache_salts(b"other")(a), salt(a, "own"), salt(b, "own"), salt(a, "other")}) == 6
     assert affinity_of("a", "text") == affinity_of("a", "text")
     assert len({affinity_of("a", "text"), affinity_of("b", "text"), affinity_of("a", "texts")}) == 3
     assert len(affinity_of("a", "text")) == 16

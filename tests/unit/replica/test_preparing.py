@@ -18,17 +18,17 @@ class Preparations:
         self.begun: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def begin(self, name: str, priority: int) -> None:
+    async def begin(self, name: str, priority: int, account: str = "") -> None:
         self._may_end[name] = asyncio.Event()
-        self.tasks[name] = asyncio.create_task(self._prepare(name, priority))
+        self.tasks[name] = asyncio.create_task(self._prepare(name, priority, account))
         await settle()
 
     async def end(self, name: str) -> None:
         self._may_end[name].set()
         await settle()
 
-    async def _prepare(self, name: str, priority: int) -> None:
-        async with self._preparing.turn(priority):
+    async def _prepare(self, name: str, priority: int, account: str) -> None:
+        async with self._preparing.turn(priority, account):
             self.begun.append(name)
             await self._may_end[name].wait()
 
@@ -51,6 +51,17 @@ async def test_interactive_requests_wait_for_nobody() -> None:
     for name, priority in (("line", 1), ("one", 0), ("other", 0), ("urgent", -1)):
         await preparations.begin(name, priority)
     assert preparations.begun == ["line", "one", "other", "urgent"]
+
+
+async def test_an_account_that_sends_many_at_once_holds_nobody_else_up() -> None:
+    preparations = Preparations()
+    for name in "abcdef":
+        await preparations.begin(name, 0, "flooder")
+    assert preparations.begun == [*"abcd"]
+    await preparations.begin("one", 0, "other")
+    assert preparations.begun[4:] == ["one"]
+    await preparations.end("b")
+    assert preparations.begun[5:] == ["e"]
 
 
 async def test_lines_are_prepared_one_by_one() -> None:

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from deployments.replica.scheduling.step_times import Kind, StepTimes
+from deployments.replica.scheduling.step_times import Kind, ReadingPace, StepTimes
 
 BESIDE, BETWEEN = Kind
 
@@ -91,3 +91,32 @@ def test_one_is_added_where_steps_take_too_long_already_and_tokens_nothing(times
     learn(times, 0.004, -0.00001, [1, 8, 40], kind=BESIDE)
     learn(times, 0.008, -0.00001, [1, 8, 40])
     assert times.room(BETWEEN, 0) == 1
+
+
+def pace_after(*steps, most=4096):
+    """Return the pace after steps of so many tokens; each comes so many seconds after the one before."""
+    pace = ReadingPace(most)
+    for num_tokens, seconds in steps:
+        pace.note(num_tokens, seconds)
+    return pace.tokens
+
+
+def test_a_step_reads_less_once_reading_takes_longer_than_a_tenth_of_a_second():
+    assert pace_after((4096, 0.4), (4096, 0.4)) == 4096  # Steps may be planned ahead: these times are of others.
+    assert pace_after((4096, 0.4), (4096, 0.4), (4096, 0.4)) == 1024
+    assert pace_after(*[(4096, 9.0)] * 9) == 256
+
+
+def test_a_step_reads_more_again_as_far_as_it_may():
+    slow = [(4096, 0.8)] * 3
+    assert pace_after(*slow) == 512
+    assert pace_after(*slow, (512, 0.01), (512, 0.01)) == 1024
+    assert pace_after(*slow, *[(4096, 0.01)] * 20) == 4096
+
+
+def test_steps_that_read_little_tell_nothing_of_how_long_reading_takes():
+    assert pace_after(*[(4000, 9.0)] * 9) == 4096
+
+
+def test_an_engine_with_small_steps_reads_what_fits_into_them():
+    assert pace_after(*[(128, 9.0)] * 9, most=128) == 128

@@ -1,0 +1,238 @@
+"""vLLM's scheduler for an engine that accounts share: who waits, who runs, and how much of a prompt a step reads.
+
+- Requests wait by account (`shares`). Where all places are taken, or the memory of the KV cache, an account that has
+  more than another gives some back to a request of the other that waits: vLLM reads its prompt again later, for the
+  most part from the cache. What nobody else wants one account may have alone.
+- A prompt of an account that was served little lately is read in steps that hold nothing else.
+- A step reads as much of prompts as takes about a tenth of a second, since a new request waits for it. A prompt that
+  needs more than one step lets new ones in between, every other step.
+
+vLLM's scheduler interface is not stable; a test runs this against the real engine.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import Request, RequestStatus
+
+from deployments.replica.scheduling.shares import FairQueue, Payer, Shares, in_turn, is_background
+from deployments.replica.scheduling.step_times import ReadingPace
+
+Size = Callable[[Request], int]
+
+
+class Fair:
+    """What makes a scheduler of vLLM fair; it comes before it in a list of bases."""
+
+    running: list[Request]
+    requests: dict[str, Request]
+    max_num_running_reqs: int
+    max_num_scheduled_tokens: int
+    num_spec_tokens: int
+    block_size: int
+    kv_cache_manager: Any
+    kv_cache_config: Any
+    scheduler_config: Any
+    lora_config: Any
+    finished_recving_kv_req_ids: set[str]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.waiting, self.skipped_waiting = FairQueue(), FairQueue()
+        self.shares = Shares()
+        self.ready: list[Request] = []  # The interactive requests that wait and could run, in any order.
+        self._pace = ReadingPace(self.max_num_scheduled_tokens)
+        self._planned_at = 0.0
+        self._was_in_vain = False
+        self._let_in = False
+
+    def add_request(self, request: Request) -> None:
+        """Add a request."""
+        self.shares.join(request)
+        super().add_request(request)  # type: ignore[misc]
+
+    def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        """Return the next step."""
+        now = time.monotonic()
+        self.shares.weigh(now)
+        self.ready = list(self._find_ready())
+        preempted = self._make_room(now) if self.ready and len(self.shares.active) > 1 else []
+        step = self.plan(now, *args, **kwargs)
+        for request in preempted:  # Not before: it must not go on in the step in which it is preempted.
+            self.waiting.add_request(request)
+        self._charge(step)
+        return step
+
+    def plan(self, now: float, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        """Return a step of `running` and of those that are `ready`; `now` is the time in seconds."""
+        reading = list(filter(is_reading, self.running))
+        if not (reading or self.ready or self.lora_config):  # As most steps are.
+            return self._step(*args, **kwargs)
+        chosen, num_admitted = self._choose(reading)
+        if self.lora_config:
+            chosen = _with_adapters(chosen, self.lora_config.max_loras)
+        ids, late = ({request.request_id for request in requests} for requests in (chosen, reading))
+        left_out = [request for request in self.running if request.request_id not in ids]
+        decoding = [request for request in chosen if request.request_id not in late]
+        num_decoded = len(decoding) * (1 + self.num_spec_tokens)
+        most_running, most_tokens = self.max_num_running_reqs, self.max_num_scheduled_tokens
+        # Whose prompt is read comes last: it may take all tokens of a step that are left.
+        self.running = decoding + sorted((request for request in reading if request.request_id in ids), key=in_turn)
+        self.max_num_running_reqs = min(most_running - len(left_out), len(chosen) + num_admitted)
+        if self.scheduler_config.enable_chunked_prefill and self.shares.active:  # Else prompts must fit into a step.
+            self.max_num_scheduled_tokens = min(most_tokens, num_decoded + self._pace.tokens)
+        try:
+            step = self._step(*args, **kwargs)
+        finally:
+            self.max_num_running_reqs, self.max_num_scheduled_tokens = most_running, most_tokens
+            self.running.extend(left_out)
+        self._was_in_vain = bool(left_out) and not step.total_num_scheduled_tokens
+        self._pace.note(step.total_num_scheduled_tokens - num_decoded, now - self._planned_at)
+        self._planned_at = now
+        return step
+
+    def _step(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        step: SchedulerOutput = super().schedule(*args, **kwargs)  # type: ignore[misc]
+        return step
+
+    def _choose(self, reading: list[Request]) -> tuple[list[Request], int]:
+        """Return the running requests of the next step, and how many others may begin with it."""
+        if self._was_in_vain:
+            return self.running, self.max_num_running_reqs
+        reading = [request for request in reading if not is_background(request)]
+        has_room = len(self.running) < self.max_num_running_reqs
+        light = [request for request in reading if request.payer.is_light]
+        num_light = sum(request.payer.is_light for request in self.ready) if has_room else 0
+        if light or num_light:
+            return light, num_light
+        self._let_in = bool(self.ready and reading and has_room) and not self._let_in
+        if self._let_in:
+            return [request for request in self.running if not is_reading(request)], len(self.ready)
+        return self.running, self.max_num_running_reqs
+
+    def _find_ready(self) -> Iterator[Request]:
+        return filter(self._is_ready, chain(self.waiting.interactive(), self.skipped_waiting.interactive()))
+
+    def _is_ready(self, request: Request) -> bool:
+        """Return whether a waiting request could run, as vLLM decides it."""
+        if request.status == RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
+            guided = request.structured_output_request
+            return guided is not None and guided.grammar is not None
+        if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS:
+            return request.request_id in self.finished_recving_kv_req_ids
+        return request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+
+    def _free_request(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        self.shares.leave(request)
+        return super()._free_request(request, *args, **kwargs)  # type: ignore[misc]
+
+    def _select_waiting_queue_for_scheduling(self) -> FairQueue | None:
+        if self.waiting and self.skipped_waiting:
+            return min(self.waiting, self.skipped_waiting, key=lambda queue: in_turn(queue.peek_request()))
+        return self.waiting or self.skipped_waiting or None
+
+    def _charge(self, step: SchedulerOutput) -> None:
+        for request_id, num_tokens in step.num_scheduled_tokens.items():
+            request = self.requests[request_id]
+            if not is_background(request):
+                self.shares.charge(request.payer, num_tokens)
+
+    def _make_room(self, now: float) -> list[Request]:
+        """Preempt requests of accounts that have more than others, for those of others that wait; return them."""
+        places = self.max_num_running_reqs - len(self.running)
+        # Each request that runs may need one more block in this step.
+        blocks = self.kv_cache_manager.block_pool.get_num_free_blocks() - len(self.running) * self._num_groups
+        if len(self.ready) <= places and sum(map(self._blocks_of, self.ready)) <= blocks:
+            return []
+        running = _by_payer(self.running)
+        preempted: list[Request] = []
+        for request in sorted(self.ready, key=in_turn):
+            needed = self._blocks_of(request)
+            while places < 1 or blocks < needed:
+                victim = _victim(running, request, _one if places < 1 else self._blocks_of)
+                if victim is None:
+                    break
+                running[victim.payer].remove(victim)
+                self.running.remove(victim)
+                self._preempt_request(victim, now)  # type: ignore[attr-defined]
+                self.waiting.remove_request(victim)
+                preempted.append(victim)
+                places, blocks = places + 1, blocks + self._blocks_of(victim)
+            else:
+                places, blocks = places - 1, blocks - needed
+                running[request.payer].append(request)
+        return preempted
+
+    @property
+    def _num_groups(self) -> int:
+        """Of layers that keep blocks of their own; 0 for a model that keeps nothing of what it read."""
+        return len(self.kv_cache_config.kv_cache_groups)
+
+    def _blocks_of(self, request: Request) -> int:
+        return (int(request.num_tokens) // self.block_size + 1) * self._num_groups
+
+
+class FairScheduler(Fair, Scheduler):  # type: ignore[misc]  # vLLM is not typed here.
+    """vLLM's scheduler, shared by accounts, for an engine that waits for each step before it plans the next."""
+
+
+class AsyncFairScheduler(Fair, AsyncScheduler):  # type: ignore[misc]
+    """The same for an engine that plans a step while the previous one runs."""
+
+
+def is_reading(request: Request) -> bool:
+    """Return whether tokens of a request are read that are not new: its prompt, or output that it had before."""
+    return bool(request.num_computed_tokens < max(request.num_prompt_tokens, request.num_tokens - 1))
+
+
+def _with_adapters(requests: list[Request], most: int) -> list[Request]:
+    """Return the first requests that have `most` different adapters together, and those that have none.
+
+    Others wait a step: vLLM admits a request by the adapters of the step that it begins with.
+    """
+    known: set[int] = set()
+    kept = []
+    for request in requests:
+        adapter = request.lora_request.lora_int_id if request.lora_request else 0
+        if adapter and adapter not in known:
+            if len(known) == most:
+                continue
+            known.add(adapter)
+        kept.append(request)
+    return kept
+
+
+def _by_payer(requests: list[Request]) -> defaultdict[Payer, list[Request]]:
+    by_payer: defaultdict[Payer, list[Request]] = defaultdict(list)
+    for request in requests:
+        if not is_background(request):
+            by_payer[request.payer].append(request)
+    return by_payer
+
+
+def _victim(running: defaultdict[Payer, list[Request]], waiting: Request, size: Size) -> Request | None:
+    """Return a running request whose place, or memory, a waiting one should have; None where none is.
+
+    It is the latest of the account that has most for its share. That keeps at least as much as the other gets, and has
+    been served at least as much.
+    """
+
+    def part(payer: Payer, change: int = 0) -> float:
+        return (sum(map(size, running[payer])) + change) / payer.share
+
+    payer: Payer = waiting.payer
+    most = max(list(running), key=part, default=payer)
+    latest = max((request for request in running[most] if request.status == RequestStatus.RUNNING), default=None)
+    if latest is None or most is payer or most.served < payer.served:
+        return None
+    return latest if part(most, -size(latest)) >= part(payer, size(waiting)) else None
+
+
+def _one(_: Request) -> int:
+    return 1
