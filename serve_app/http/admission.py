@@ -8,6 +8,7 @@ from collections import OrderedDict
 from types import TracebackType
 from typing import Self
 
+from deployments.lanes import Lanes
 from deployments.limits.contract import Denied, Gatekeeper, Granted, Quota
 from deployments.models.contract.engine import Usage
 from deployments.state.identity.principal import Principal
@@ -20,6 +21,8 @@ UNKNOWN_COMPLETION_TOKENS = 1024
 """The estimate for a request without a bound while nothing is known of its key and model."""
 
 _MAX_ENTRIES = 10_000
+_AT_ONCE = 4
+"""How many requests of an account are admitted in one turn of the event loop: each takes a millisecond or two of it."""
 
 
 class CompletionEstimator:
@@ -90,13 +93,16 @@ class Admission:
         self._gatekeeper = gatekeeper
         self._completions = CompletionEstimator()
         self._prompts = PromptEstimator()
+        self._lanes = Lanes(_AT_ONCE)
 
     async def admit(self, principal: Principal) -> "Ticket":
-        """Return a ticket for one request.
+        """Return a ticket for one request, when it is the account's turn among others.
 
         Raises:
             RateLimited: the key's requests of this minute are used up.
         """
+        async with self._lanes.enter(principal.account):
+            pass  # What follows holds nobody else up; it may wait for the gatekeeper.
         decision = await self._gatekeeper.admit(principal)
         if isinstance(decision, Denied):
             raise RateLimited(decision, principal.organization)

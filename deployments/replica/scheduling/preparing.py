@@ -13,8 +13,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from weakref import WeakValueDictionary
 
+from deployments.lanes import Lanes
 from deployments.replica.scheduling.notice import Notice
 from deployments.waiting import wait_at_most
 
@@ -43,7 +43,7 @@ class Preparing:
         self._is_free = asyncio.Event()
         self._is_free.set()
         self._one_by_one = asyncio.Lock()
-        self._lanes: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._lanes = Lanes(_AT_ONCE)
 
     @asynccontextmanager
     async def turn(self, priority: int, payer: str = "") -> AsyncIterator[None]:
@@ -56,8 +56,7 @@ class Preparing:
                 await wait_at_most(self._is_free, _MAX_WAIT_S)
                 yield
             return
-        lane = self._lanes.get(payer) or self._lanes.setdefault(payer, asyncio.Semaphore(_AT_ONCE))
-        async with lane, self._announced():
+        async with self._lanes.enter(payer), self._announced():
             yield
 
     @asynccontextmanager

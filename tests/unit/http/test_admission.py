@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -229,3 +231,16 @@ def test_headers_show_the_quota_as_go_prints_it():
         b"x-ratelimit-remaining-tokens": b"199000",
         b"x-ratelimit-reset-tokens": b"12ms",
     }
+
+
+async def test_an_account_that_sends_many_at_once_leaves_others_their_turn():
+    other = principal_of_key(account="other", key_id="other")
+    flooder = principal_of_key(account="flooder", key_id="flooder", requests_per_minute=1000)
+    admission, admitted = Admission(MemoryGatekeeper({}, TestClock())), []
+
+    async def admit(principal):
+        await admission.admit(principal)
+        admitted.append(principal.account)
+
+    await asyncio.gather(*(admit(flooder) for _ in range(100)), admit(other))
+    assert admitted.index("other") < 10
