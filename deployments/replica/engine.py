@@ -23,6 +23,7 @@ from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler, describe_tokenizer
 from deployments.replica.short_prompts import prepare_short_at_once
 from deployments.replica.submit import StallWatch
+from deployments.replica.template_arguments import keep_named_arguments
 
 # CPU time per new schema: length bounds over a vocabulary of 100,000 tokens take 2 s, hostile schemas far more.
 SCHEMA_CPU_S = 5
@@ -52,6 +53,7 @@ class ReplicaEngine:
         renderer = self._engine._engine_client.renderer
         cut_long_prompts(renderer)
         prepare_short_at_once(renderer)
+        keep_named_arguments(renderer)
         preparing = Preparing(notice)
         client = self._engine._engine_client
         context = RunnerContext(

@@ -65,7 +65,10 @@ def refused(prompt_param: str) -> Iterator[None]:
         raise _rejected(error.args[0], error.parameter, prompt_param) from error
     except ValidationError as error:
         raise _rejected(error.errors()[0]["msg"], str(error.errors()[0]["loc"][0]), prompt_param) from error
-    except (VLLMClientError, ValueError, TypeError) as error:
+    except TypeError as error:  # Its words are about functions.
+        message = f"Invalid '{prompt_param}': a value has a type that the model cannot be given."
+        raise RequestRejected(message, prompt_param, "invalid_type") from error
+    except (VLLMClientError, ValueError) as error:
         raise _rejected(str(error), None, prompt_param) from error
 
 

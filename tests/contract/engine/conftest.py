@@ -64,6 +64,7 @@ def running_engine(source, *, reasoning_parser="", **options):
     from deployments.replica.long_prompts import cut_long_prompts
     from deployments.replica.scheduling.notice import Notice
     from deployments.replica.short_prompts import prepare_short_at_once
+    from deployments.replica.template_arguments import keep_named_arguments
 
     arguments = AsyncEngineArgs(
         **{
@@ -103,6 +104,7 @@ def running_engine(source, *, reasoning_parser="", **options):
         await init_app_state(client, state=state, args=namespace, supported_tasks=tasks)
         cut_long_prompts(client.renderer)
         prepare_short_at_once(client.renderer)
+        keep_named_arguments(client.renderer)
         return client, state, notice
 
     client, state, notice = loop.run_until_complete(start())

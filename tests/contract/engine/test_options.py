@@ -302,6 +302,13 @@ def test_a_template_gets_its_arguments_and_ignores_others(ask_trained):
     assert thought["reasoning_content"] == thought["reasoning"] != ""
 
 
+@pytest.mark.parametrize("name", ["self", "tokenizer", "model_config", "kwargs", "return_offsets", "__class__", ""])
+def test_an_argument_that_no_template_names_changes_nothing(ask, ask_trained, name):
+    for either in (ask, ask_trained):
+        plain = either(max_tokens=8)
+        assert text(either(max_tokens=8, chat_template_kwargs={name: 1})) == text(plain)
+
+
 def test_thoughts_are_hidden_and_still_counted(ask_trained):
     question = {"messages": [{"role": "user", "content": "What is 7 + 8?"}], "reasoning_effort": "low"}
     shown = ask_trained(**question, max_tokens=100)
