@@ -18,6 +18,14 @@ MAX_CUSTOM_ID_CHARS = 512
 _BOM = b"\xef\xbb\xbf"
 _PROMPTS = {operation.path: operation.prompt or "model" for operation in MODEL_OPERATIONS.values()}
 _CHAT = MODEL_OPERATIONS[Operation.CHAT].path
+_UNKNOWN_TOKENS = 1024
+_TOKEN_BOUNDS = {
+    _CHAT: (("max_completion_tokens", "max_tokens"), _UNKNOWN_TOKENS),
+    MODEL_OPERATIONS[Operation.COMPLETIONS].path: (("max_tokens",), 16),
+    MODEL_OPERATIONS[Operation.RESPONSES].path: (("max_output_tokens",), _UNKNOWN_TOKENS),
+}
+"""The fields that bound an answer, and what it is reckoned with where they are missing."""
+_MOST_TOKENS, _MOST_CHOICES = 1_000_000, 128
 
 
 class Place(NamedTuple):
@@ -155,6 +163,19 @@ def count_embedding_inputs(body: dict[str, Any]) -> int:
     """Return how many texts the body of an embedding request holds."""
     texts = body.get("input")
     return len(texts) if isinstance(texts, list) and texts and not isinstance(texts[0], int) else 1
+
+
+def count_generated_tokens(endpoint: str, body: dict[str, Any]) -> int:
+    """Return how many tokens a request may generate: as its bounds say, or a guess where it has none."""
+    if endpoint not in _TOKEN_BOUNDS:
+        return 0
+    names, default = _TOKEN_BOUNDS[endpoint]
+    bound = next((body[name] for name in names if isinstance(body.get(name), int)), default)
+    prompts = body.get("prompt")
+    num_prompts = len(prompts) if isinstance(prompts, list) and prompts and not isinstance(prompts[0], int) else 1
+    num_choices = body["n"] if isinstance(body.get("n"), int) else 1
+    # Numbers that no model takes are refused as the line runs.
+    return num_prompts * min(max(0, bound), _MOST_TOKENS) * min(max(1, num_choices), _MOST_CHOICES)
 
 
 def render_answer(custom_id: str, request_id: str, status: int, body: bytes | WireError) -> bytes:

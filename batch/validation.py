@@ -9,7 +9,15 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from batch.lines import LineFault, LineSplitter, Place, RawLine, count_embedding_inputs, parse_line
+from batch.lines import (
+    LineFault,
+    LineSplitter,
+    Place,
+    RawLine,
+    count_embedding_inputs,
+    count_generated_tokens,
+    parse_line,
+)
 from deployments.operations import MODEL_OPERATIONS, Operation
 
 MAX_ERRORS = 100
@@ -118,6 +126,7 @@ class _Checker:
             raise LineFault("duplicate_custom_id", message + "be unique for each request in a batch.", "custom_id")
         self._seen.add(digest)
         self.found.estimated_tokens += len(line.content) // _BYTES_PER_TOKEN + 1
+        self.found.estimated_tokens += count_generated_tokens(self._rules.endpoint, request.body)
         if self._rules.endpoint == _EMBEDDINGS:
             self._num_inputs += count_embedding_inputs(request.body)
             if self._num_inputs > MAX_EMBEDDING_INPUTS:

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batch.lines import LineFault, LineSplitter, parse_line, read_custom_id, render_answer, render_not_run
+from batch.lines import (
+    LineFault,
+    LineSplitter,
+    count_generated_tokens,
+    parse_line,
+    read_custom_id,
+    render_answer,
+    render_not_run,
+)
 from batch.validation import MAX_ERRORS, LineIndex, Rules, Validation, index_lines, validate
 
 CHAT = "/v1/chat/completions"
@@ -121,6 +129,34 @@ def test_an_index_is_the_same_after_validation_and_without() -> None:
     place = again.place(7)
     assert read_custom_id(content[place.offset : place.offset + place.length]) == "7"
     assert found.estimated_tokens > 20
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "body", "num_tokens"),
+    [
+        (CHAT, {}, 1024),
+        (CHAT, {"max_tokens": 30}, 30),
+        (CHAT, {"max_tokens": 30, "max_completion_tokens": 20, "n": 5}, 100),
+        (CHAT, {"max_tokens": 10**30, "n": 10**30}, 128_000_000),
+        (CHAT, {"max_tokens": -1, "n": -1}, 0),
+        (CHAT, {"max_tokens": "many", "n": None}, 1024),
+        ("/v1/completions", {"prompt": "a"}, 16),
+        ("/v1/completions", {"prompt": [1, 2, 3], "n": 2}, 32),
+        ("/v1/completions", {"prompt": ["a", "b", "c"], "max_tokens": 10, "n": 2}, 60),
+        ("/v1/completions", {"prompt": [[1], [2]], "max_tokens": 10}, 20),
+        ("/v1/responses", {"max_output_tokens": 40}, 40),
+        ("/v1/responses", {"max_tokens": 40}, 1024),
+        ("/v1/embeddings", {"input": "a"}, 0),
+    ],
+)
+def test_what_a_line_may_generate_counts(endpoint: str, body: dict[str, object], num_tokens: int) -> None:
+    assert count_generated_tokens(endpoint, body) == num_tokens
+
+
+def test_the_tokens_of_lines_add_up() -> None:
+    bodies = [{"model": "m", "messages": [], "max_tokens": num} for num in (10, 1000)]
+    few, many = (check(b"\n".join(request(custom_id=name, body=body) for name in "ab")) for body in bodies)
+    assert many.estimated_tokens - few.estimated_tokens == pytest.approx(2 * 990, abs=4)
 
 
 def test_errors_are_counted_up_to_a_bound() -> None:

@@ -269,7 +269,7 @@ async def test_the_eleventh_unfinished_batch_is_refused(world, batch_stores):
 
 @on_both_databases
 async def test_the_tokens_of_unfinished_batches_are_bounded(world, batch_stores):
-    limits = {"requests_per_minute": 10_000, "tokens_per_minute": 1_000_000, "enqueued_tokens": 100}
+    limits = {"requests_per_minute": 10_000, "tokens_per_minute": 1_000_000, "enqueued_tokens": 2000}
     world.tiers = Tiers.model_validate({"research": limits})
     world.principal(tier="research")
     async with run_batches(world, batch_stores):
