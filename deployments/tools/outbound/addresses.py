@@ -14,6 +14,7 @@ from deployments.tools.outbound.errors import AddressRefused
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
+NOT_PUBLIC = "The host is not on the public internet: its name is unknown, or leads to a private address."
 _PORTS = frozenset({80, 443})
 _FIRST_FREE_PORT = 1024
 _LAST_PORT = 65535
@@ -97,7 +98,7 @@ class AddressRules:
         """
         checked = [address for address in addresses if self._is_allowed(host, address)]
         if not checked:
-            raise AddressRefused("The address is not on the public internet, and so is not fetched.")
+            raise AddressRefused(NOT_PUBLIC)
         return checked
 
     def names(self, host: str) -> bool:

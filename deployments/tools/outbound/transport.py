@@ -16,8 +16,8 @@ import httpcore2
 import httpx2
 
 from deployments.steps import trace_parent
-from deployments.tools.outbound.addresses import AddressRules
-from deployments.tools.outbound.errors import AnswerTooLarge, AnswerUnreadable, NoAnswer, OutboundError
+from deployments.tools.outbound.addresses import NOT_PUBLIC, AddressRules
+from deployments.tools.outbound.errors import AddressRefused, AnswerTooLarge, AnswerUnreadable, NoAnswer, OutboundError
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """Returns a host's addresses, in the order to try them in; raises `OSError` if there are none."""
@@ -71,8 +71,9 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         """Resolve a host, and connect to the first of its addresses that may be reached and answers.
 
         Raises:
-            AddressRefused: none of them may be reached.
-            NoAnswer: the host is unknown, or none of them answers.
+            AddressRefused: none of them may be reached, or the host is unknown: which, tells nobody what names there
+                are in the private network.
+            NoAnswer: none of them answers, or a host that the operator has named is unknown.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -80,7 +81,9 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         except TimeoutError:
             raise NoAnswer(_TOO_SLOW) from None
         except (OSError, UnicodeError) as error:  # A name that no encoding fits is none.
-            raise NoAnswer("The host could not be found.") from error
+            if self._rules.names(host):
+                raise NoAnswer("The host could not be found.") from error
+            raise AddressRefused(NOT_PUBLIC) from error
         addresses = self._rules.choose(host, found)[:_MAX_TRIED]
         each_s = None if timeout is None else timeout / len(addresses)
         for address in addresses:

@@ -277,9 +277,18 @@ async def test_what_is_no_answer_is_told(told):
             await fetch(f"http://127.0.0.1:{server.port}/")
 
 
+async def test_names_of_the_private_network_cannot_be_guessed():
+    told = []
+    for resolve in (Names(), Names(a_example=[["10.0.0.1"]])):
+        with pytest.raises(AddressRefused) as refused:
+            await fetch("http://a.example/", resolve=resolve)
+        told.append(str(refused.value))
+    assert told[0] == told[1]
+
+
 async def test_a_host_that_is_not_there_is_told():
     with pytest.raises(NoAnswer, match="could not be found"):
-        await fetch("http://a.example/", resolve=Names())
+        await fetch("http://a.example/", AddressRules(allowed_hosts=frozenset({"a.example"})), resolve=Names())
     async with serving(_hello) as server:
         pass
     with pytest.raises(NoAnswer, match="could not be reached"):
