@@ -164,6 +164,17 @@ class InvalidKey(Unauthenticated):
         )
 
 
+class KeyRevoked(Unauthenticated):
+    """The API key was revoked, or expired, while the answer was made."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This API key was revoked or has expired while the answer was made. Ask the operator of this service for a "
+            "valid key.",
+            code="invalid_api_key",
+        )
+
+
 class PermissionDenied(ApiError):
     """The API key may not do this."""
 

@@ -5,6 +5,8 @@ The gatekeeper counts requests and tokens. Admission estimates how many tokens a
 
 import math
 from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +17,7 @@ from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import weighted
 from serve_app.errors.api import RateLimited
 from serve_app.errors.text import render_duration
+from serve_app.http.key_watch import KeyWatch
 from serve_app.operations.outcome import Cost
 
 UNKNOWN_COMPLETION_TOKENS = 1024
@@ -94,6 +97,7 @@ class Admission:
         self._completions = CompletionEstimator()
         self._prompts = PromptEstimator()
         self._lanes = Lanes(_AT_ONCE)
+        self._key_watch = KeyWatch(gatekeeper)
 
     async def admit(self, principal: Principal) -> "Ticket":
         """Return a ticket for one request, when it is the account's turn among others.
@@ -106,7 +110,7 @@ class Admission:
         decision = await self._gatekeeper.admit(principal)
         if isinstance(decision, Denied):
             raise RateLimited(decision, principal.organization)
-        return Ticket(self._gatekeeper, self._completions, self._prompts, principal)
+        return Ticket(self._gatekeeper, self._completions, self._prompts, self._key_watch, principal)
 
     def quota(self, principal: Principal) -> Quota:
         """Return what the key has left, as this process knows it."""
@@ -126,6 +130,7 @@ class Ticket:
         "_gatekeeper",
         "_granted",
         "_is_detached",
+        "_key_watch",
         "_principal",
         "_prompts",
         "_token_weight",
@@ -133,11 +138,17 @@ class Ticket:
     )
 
     def __init__(
-        self, gatekeeper: Gatekeeper, completions: CompletionEstimator, prompts: PromptEstimator, principal: Principal
+        self,
+        gatekeeper: Gatekeeper,
+        completions: CompletionEstimator,
+        prompts: PromptEstimator,
+        key_watch: KeyWatch,
+        principal: Principal,
     ) -> None:
         self._gatekeeper = gatekeeper
         self._completions = completions
         self._prompts = prompts
+        self._key_watch = key_watch
         self._principal = principal
         self._cost: Cost | None = None
         self._granted: Granted | None = None
@@ -188,6 +199,10 @@ class Ticket:
             guessed = min(self._completions.usual(key_id, cost.model), cost.max_completion_tokens)
         guessed += max(0, math.ceil(cost.prompt_tokens * (self._prompts.usual(key_id, cost.model) - 1)))
         return max(certain, min(certain + guessed, limit))
+
+    def until_revoked(self, digest: bytes | None, end: Callable[[], object]) -> AbstractContextManager[None]:
+        """Return a context in which `end` is called once the request's key, with this digest, is not accepted."""
+        return self._key_watch.watching(digest, end)
 
     def detach(self) -> Self:
         """Return the ticket, which now outlives its context: the holder closes it."""

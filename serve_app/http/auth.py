@@ -32,6 +32,11 @@ async def authenticate(request: HTTPConnection, gatekeeper: Gatekeeper, region: 
     return principal
 
 
+def key_digest(request: HTTPConnection, gatekeeper: Gatekeeper) -> bytes:
+    """Return the digest of the secret that an authenticated request carries."""
+    return gatekeeper.digest(bearer_secret(request.headers.get("authorization")))
+
+
 def enter_region(principal: Principal, region: str) -> None:
     """Check that a key may be used in a region. What a key that is bound to regions stores from here on stays there.
 

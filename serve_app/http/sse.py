@@ -11,6 +11,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
+from serve_app.errors.api import KeyRevoked
 from serve_app.http.admission import Ticket
 from serve_app.operations.outcome import Outcome
 from serve_app.telemetry.log import api_error_for, log_bug
@@ -34,6 +35,7 @@ class OutcomeResponse:
         self._outcome = outcome
         self._ticket = ticket
         self._trace = trace
+        self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer; a client that leaves ends the generation at once.
@@ -43,15 +45,37 @@ class OutcomeResponse:
         """
         answering = asyncio.create_task(self._send_events(send) if self._outcome.is_stream else self._send_body(send))
         watch = _DepartureWatch(receive, answering)
+        is_revoked = False
+
+        def revoke() -> None:
+            nonlocal is_revoked
+            is_revoked = answering.cancel()
+
         try:
-            await answering
+            with self._ticket.until_revoked(self._trace.key_digest, revoke):
+                await answering
         except asyncio.CancelledError:
-            if not watch.has_left:
+            if is_revoked:
+                await self._end_revoked(send)
+            elif watch.has_left:
+                self._trace.status = CLIENT_CLOSED_REQUEST
+            else:
                 raise
-            self._trace.status = CLIENT_CLOSED_REQUEST
         finally:
             watch.stop()
             await self._close()
+
+    async def _end_revoked(self, send: Send) -> None:
+        """End an answer whose key is not accepted any more.
+
+        Raises:
+            KeyRevoked: it has not begun.
+        """
+        if not self._has_begun:
+            raise KeyRevoked
+        if self._outcome.is_stream:
+            await send({"type": "http.response.body", "body": self._failure(KeyRevoked()), "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
 
     async def _send_body(self, send: Send) -> None:
         body = b"".join([piece async for piece in self._outcome.stream])
@@ -61,6 +85,7 @@ class OutcomeResponse:
             (b"cache-control", b"no-store"),
         ]
         self._note_end()
+        self._has_begun = True
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -70,6 +95,7 @@ class OutcomeResponse:
         self._trace.first_piece_at = time.perf_counter()
         if summary.usage is not None:
             self._note_end()
+        self._has_begun = True
         await send({"type": "http.response.start", "status": 200, "headers": list(_STREAM_HEADERS)})
         send = self._trace.server_send or send
         await send({"type": "http.response.body", "body": piece, "more_body": True})

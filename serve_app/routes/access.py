@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from deployments.operations import Operation
 from deployments.state.audit.log import Actor
 from deployments.state.identity.principal import Principal
-from serve_app.http.auth import authenticate, authenticate_admin
+from serve_app.http.auth import authenticate, authenticate_admin, key_digest
 from serve_app.http.middleware import TRACE
 from serve_app.operations.scopes import check_operation
 from serve_app.services import Services
@@ -49,7 +49,9 @@ async def caller(request: Request, operation: Operation | None = None) -> Princi
     """
     principal: Principal | None = request.scope.get(PRINCIPAL)
     if principal is None:
-        principal = await authenticate(request, services_of(request).gatekeeper, services_of(request).region)
+        gatekeeper = services_of(request).gatekeeper
+        principal = await authenticate(request, gatekeeper, services_of(request).region)
+        trace_of(request).key_digest = key_digest(request, gatekeeper)
     trace_of(request).principal = principal
     if operation is not None:
         check_operation(principal, operation)

@@ -15,8 +15,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from deployments.state.identity.principal import Principal
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
-from serve_app.errors.api import ApiError, BadRequest
-from serve_app.http.auth import authenticate
+from serve_app.errors.api import ApiError, BadRequest, KeyRevoked
+from serve_app.http.auth import authenticate, key_digest
 from serve_app.http.middleware import new_request_id
 from serve_app.operations.responses.operation import ResponseOperation
 from serve_app.operations.responses.prompt.reading import RememberedResponse
@@ -129,9 +129,16 @@ class _Session:
                     await ticket.reserve(operation.cost_of_turn(turn, chat), terms.token_weight)
             turn = replace(turn, is_generated=is_generated)
             answer = operation.answer(turn, chat, lambda: None)
+            sending = asyncio.create_task(self._send_events(answer, trace))
             try:
-                await self._send_events(answer, trace)
+                with ticket.until_revoked(key_digest(self._websocket, self._services.gatekeeper), sending.cancel):
+                    await asyncio.wait([sending])
+                if sending.cancelled():
+                    raise KeyRevoked
+                sending.result()
             finally:
+                sending.cancel()
+                await asyncio.wait([sending])
                 await answer.aclose()
                 trace.usage, trace.tool_use = answer.summary.usage, answer.summary.tool_use
                 trace.queued_s = answer.summary.queued_s

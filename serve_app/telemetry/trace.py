@@ -21,8 +21,8 @@ class RequestTrace:
     answer has passed the middleware, the rest may go there directly. `write_ahead` takes the request down as it is, to
     be called before the last byte of its answer is sent. A request that `goes_on` after its answer is recorded where it
     ends. One that `is_repeated` was taken by another replica before, which records it. Each of its tokens counts
-    `token_weight` times against limits. `steps`, the client's trace `context` and the
-    ids of its span are kept where traces are on.
+    `token_weight` times against limits. `key_digest` names the secret that it came with. `steps`, the client's trace
+    `context` and the ids of its span are kept where traces are on.
     """
 
     request_id: str
@@ -32,6 +32,7 @@ class RequestTrace:
     server_send: Callable[[MutableMapping[str, Any]], Awaitable[None]] | None = None
     write_ahead: Callable[[], None] | None = None
     principal: Principal | None = None
+    key_digest: bytes | None = None
     model: str | None = None
     status: int = 0
     code: str | None = None

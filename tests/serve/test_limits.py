@@ -113,8 +113,13 @@ async def test_revoked_key_is_refused_by_every_replica_within_a_second(service: 
     issued, secret = await service.issue(tier="standard", account="gone")
     async with httpx2.AsyncClient(timeout=60) as http:
         assert {(await ask(http, url, secret)).status_code for url in urls} == {200}
+        running = [asyncio.create_task(ask(http, url, secret, stream=True, max_tokens=3000)) for url in urls]
+        await asyncio.sleep(0.5)
+        assert not any(task.done() for task in running)
         await service.with_keys(lambda keys: keys.revoke(issued.key_id))
         await asyncio.sleep(1.0)
+        assert all(task.done() for task in running)
+        assert all("was revoked" in task.result().text for task in running)
         refusals = [await ask(http, url, secret) for url in urls * 2]
     assert {refusal.status_code for refusal in refusals} == {401}
     assert {refusal.json()["error"]["code"] for refusal in refusals} == {"invalid_api_key"}

@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 
 from deployments.models.contract.engine import EngineRequest, Usage
 from deployments.models.contract.errors import EngineDied, EngineError, Overloaded
+from serve_app.errors.api import KeyRevoked
 from serve_app.http.admission import Admission
+from serve_app.http.key_watch import LOOK_S, KeyWatch
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.telemetry.trace import RequestTrace
 from tests.twins.engine import Script, ScriptedStream
 from tests.twins.gatekeeper import MemoryGatekeeper, TestClock
 from tests.twins.keys import principal_of_key
+from tests.waiting import eventually
 
 PRINCIPAL = principal_of_key(requests_per_minute=5, tokens_per_minute=10_000)
 REQUEST = EngineRequest("chat", "req_1", b"{}")
@@ -204,6 +207,53 @@ async def test_stream_that_cannot_be_closed_is_noted_and_settled(caplog):
     assert answer.settled == [2]
     assert "ConnectionError" in caplog.text
     assert "private words" not in caplog.text
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_an_answer_ends_soon_after_its_key_was_revoked(is_stream):
+    client, answer = (
+        Client(),
+        Answer(Script([b"x", asyncio.Event()], usage_when_aborted=Usage(3, 1)), is_stream=is_stream),
+    )
+    gatekeeper = answer.gatekeeper
+    gatekeeper.principals = {"mk-secret": PRINCIPAL}
+    answer.trace.key_digest = gatekeeper.digest("mk-secret")
+    running = asyncio.create_task(answer(client))
+    await answer.stream.started.wait()
+    await asyncio.sleep(2 * LOOK_S)
+    assert not running.done()
+    gatekeeper.unavailable = True  # Nobody can tell, and nothing ends.
+    await asyncio.sleep(2 * LOOK_S)
+    assert not running.done()
+    gatekeeper.unavailable = False
+    del gatekeeper.principals["mk-secret"]
+    async with asyncio.timeout(10):
+        if is_stream:
+            await running
+        else:
+            with pytest.raises(KeyRevoked):
+                await running
+    assert answer.settled == [4]
+    assert answer.stream.is_aborted
+    if is_stream:
+        *_, failure, end = client.sent
+        assert orjson.loads(failure["body"].removeprefix(b"data: "))["error"]["code"] == "invalid_api_key"
+        assert end == {"type": "http.response.body", "body": b""}
+        assert answer.trace.status == 401
+
+
+async def test_answers_of_other_keys_go_on():
+    gatekeeper, ended = MemoryGatekeeper({"mk-a": PRINCIPAL, "mk-b": PRINCIPAL}, TestClock()), []
+    watch = KeyWatch(gatekeeper)
+    with (
+        watch.watching(gatekeeper.digest("mk-a"), lambda: ended.append("a")),
+        watch.watching(gatekeeper.digest("mk-b"), lambda: ended.append("b")),
+    ):
+        del gatekeeper.principals["mk-a"]
+        await eventually(lambda: ended)
+        assert set(ended) == {"a"}
+    assert not watch._watched
+    await eventually(lambda: watch._looking.done())
 
 
 steps = st.lists(

@@ -183,6 +183,21 @@ async def test_a_revoked_key_cannot_go_on(world, socket):
     assert error["status"] == 401
 
 
+async def test_a_turn_ends_soon_after_its_key_was_revoked(world, address):
+    never = asyncio.Event()
+    world.chat.script = lambda request: Script([*pieces(request, said("a"))[:1], never], usage_when_aborted=USAGE)
+    async with connect(address, additional_headers={"authorization": f"Bearer {SECRET}"}) as connection:
+        await connection.send(json.dumps({"type": "response.create", "model": MODEL, "input": "x"}))
+        await connection.recv()
+        del world.gatekeeper.principals[SECRET]
+        async with asyncio.timeout(10):
+            while (event := json.loads(await connection.recv()))["type"] != "error":
+                pass
+    assert (event["status"], event["code"]) == (401, "invalid_api_key")
+    assert world.chat.streams[0].is_aborted
+    assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
+
+
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer sk-wrong"}])
 async def test_nobody_connects_without_a_key(address, headers):
     with pytest.raises(InvalidStatus) as caught:
