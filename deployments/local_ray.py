@@ -54,7 +54,7 @@ def start_head(*options: str) -> str:
     is_over = Event()
     writing = Thread(target=_write_listen_port, args=(temporary, listen, is_over))
     writing.start()
-    os.environ["RAY_START_HOOK"] = f"{__name__}.leave_out_client_server"
+    os.environ["RAY_START_HOOK"] = f"{__name__}.choose_optional_ports"
     try:
         with redirect_stdout(sys.stderr):
             cli(["start", "--head", *arguments, *options], standalone_mode=False)
@@ -65,9 +65,14 @@ def start_head(*options: str) -> str:
     return f"127.0.0.1:{gcs}"
 
 
-def leave_out_client_server(parameters: Any, is_head: bool) -> None:
-    """Keep `ray start` from opening a port for Ray's own client, which nobody uses here; Ray calls this."""
+def choose_optional_ports(parameters: Any, is_head: bool) -> None:
+    """Say what `ray start` has no option for; Ray calls this.
+
+    There is no port for Ray's own client, which nobody uses here. The dashboard takes the next one where its usual one
+    is taken: it would be left out, and without it nobody learns how far the service is.
+    """
     parameters.ray_client_server_port = None
+    parameters.dashboard_port = None
 
 
 def main(config: str) -> None:
@@ -80,9 +85,12 @@ def main(config: str) -> None:
 
 def _free_ports() -> Iterator[int]:
     for port in random.sample(_PORTS, len(_PORTS)):
-        with socket.socket() as listener, suppress(OSError):
-            listener.bind(("", port))
-            yield port
+        with socket.socket() as listener:
+            try:
+                listener.bind(("", port))
+            except OSError:
+                continue
+        yield port
 
 
 def _write_listen_port(temporary: Path, port: int, is_over: Event) -> None:
