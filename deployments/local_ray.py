@@ -1,28 +1,51 @@
 """A Ray cluster of one node on this machine, which starts however slow the machine is.
 
-`manta serve` runs this as a program: `python -m deployments.local_ray CONFIG` starts the cluster and then Serve's own
-`serve run` on it. Whoever starts the program ends the processes that it leaves.
+`manta serve` runs this as a program: `python -m deployments.local_ray CONFIG FOLDER` starts the cluster, its files in a
+folder of this user's own, and then Serve's own `serve run` on it. Whoever starts the program ends the processes that it
+leaves.
 """
 
 import os
 import random
+import shutil
 import socket
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
 
+from deployments.private_folder import make_private_folder, private_name
+
 _PORTS: Final = range(24_000, 30_000)
 """Below those that the kernel gives to connections: a port that is free stays free until an agent listens on it."""
 _LISTEN_PORT_FILE: Final = "dashboard_agent_listen_port_"
 _GCS_PORT_FILE: Final = "gcs_server_port_"
+_RAYS_OWN: Final = "tmp"
+_MAX_FOLDER: Final = 107 - len(f"/{_RAYS_OWN}/session_2026-01-01_00-00-00_000000_4194304/sockets/dash_MetricsHead")
+"""How long a folder's path may be for the paths of Ray's Unix sockets, which the system bounds."""
 
 
-def start_head(*options: str) -> str:
+def choose_folder(state_dir: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of Ray's files: in a state directory, or elsewhere where that is too deep for Unix sockets.
+
+    RAY_TMPDIR is where, if it is set.
+    """
+    folder = state_dir / "ray"
+    place = environ.get("RAY_TMPDIR")
+    if not place and len(str(folder)) <= _MAX_FOLDER:
+        return folder
+    return Path(place or tempfile.gettempdir()) / private_name("ray", folder)
+
+
+def start_head(folder: Path, *options: str) -> str:
     """Start a head node, with more options of `ray start`; return its address, for `ray.init`.
+
+    Ray lets everybody write into its own folders, and with their sockets whoever can has its workers run code. So they
+    are in a folder that only this user enters. The last start's are kept there, for their logs, and older ones removed.
 
     Ray's raylet ends itself unless its agents have written down their ports within 15 seconds, which is hard-coded (ray
     issue 65983) and not enough on a busy machine. So every port is chosen here: the raylet waits for none that it was
@@ -31,15 +54,20 @@ def start_head(*options: str) -> str:
 
     Raises:
         Exception: Ray's processes did not start; their logs say why.
+        PermissionError: the folder is another user's.
     """
     from ray.scripts.scripts import cli
 
+    make_private_folder(folder)
+    temporary = folder / _RAYS_OWN
+    for old in sorted(temporary.glob("session_2*"))[:-1]:
+        shutil.rmtree(old, ignore_errors=True)
     if os.environ.get("RAY_AUTH_MODE") == "token":
         with redirect_stdout(StringIO()):  # It prints the secret.
             cli(["get-auth-token", "--generate"], standalone_mode=False)
+        close_token()
     ports = _free_ports()
     gcs, grpc, listen, runtime_env, metrics = (next(ports) for _ in range(5))
-    temporary = Path(os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp") / "ray"  # noqa: S108 - Ray's.
     arguments = [
         f"--port={gcs}",
         f"--dashboard-agent-grpc-port={grpc}",
@@ -65,6 +93,13 @@ def start_head(*options: str) -> str:
     return f"127.0.0.1:{gcs}"
 
 
+def close_token() -> None:
+    """Keep the file of Ray's token to its owner: Ray makes it for everybody to read. One elsewhere is left alone."""
+    path = Path.home() / ".ray" / "auth_token"
+    with suppress(OSError):  # It is not there, or another user's who keeps it.
+        path.chmod(0o600)
+
+
 def choose_optional_ports(parameters: Any, is_head: bool) -> None:
     """Say what `ray start` has no option for; Ray calls this.
 
@@ -75,9 +110,9 @@ def choose_optional_ports(parameters: Any, is_head: bool) -> None:
     parameters.dashboard_port = None
 
 
-def main(config: str) -> None:
+def main(config: str, folder: str) -> None:
     """Start a head node, and serve a configuration on it until Ctrl-C."""
-    address = start_head()
+    address = start_head(Path(folder))
     from ray.serve.scripts import cli
 
     cli(["run", "--address", address, config])

@@ -104,7 +104,7 @@ class Service:
         self.replica_ports = free_block()  # Two clusters would try the same ports.
         self.config_path = self.folder / "config.yaml"
         self.state_dir = self.folder / "state"
-        self.ray_dir = self.folder / "ray"
+        self.ray_dir = self.state_dir / "ray" / "tmp"
         self.output_path = self.folder / "output.txt"
         self.config = config
         self.stop_signal = signal.SIGINT
@@ -113,7 +113,6 @@ class Service:
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
             "MANTA_STATE_DIR": str(self.state_dir),
-            "RAY_TMPDIR": str(self.folder),
             "VLLM_RPC_BASE_PATH": str(self.folder),  # An engine that is killed leaves its socket.
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(self.replica_ports.start),

@@ -2,10 +2,17 @@
 
 import os
 import tempfile
+from pathlib import Path
+
+from deployments.private_folder import make_private_folder
 
 
 def socket_path(name: str) -> str:
-    """Return the path of the Unix socket `name`, in a folder that only this user may enter; the folder is created."""
-    folder = os.path.join(tempfile.gettempdir(), f"manta-{os.getuid()}")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    return os.path.join(folder, f"{name}.sock")
+    """Return the path of the Unix socket `name`, in a folder that only this user may enter; the folder is created.
+
+    Raises:
+        PermissionError: the folder is there and another user's, who could listen in its place.
+    """
+    folder = Path(tempfile.gettempdir()) / f"manta-{os.getuid()}"
+    make_private_folder(folder)
+    return str(folder / f"{name}.sock")

@@ -10,7 +10,8 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
-from serve_app.front.files import FileMarks, make_private_folder, write_private
+from deployments.private_folder import make_private_folder
+from serve_app.front.files import FileMarks, write_private
 from serve_app.front.runtime import Runtime, RuntimeFailed
 from serve_app.front.settings import FrontSettings, TlsFiles
 

@@ -15,19 +15,6 @@ def write_private(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def make_private_folder(path: Path) -> None:
-    """Make a directory that only this user can enter.
-
-    Raises:
-        OSError: it cannot be made.
-        PermissionError: it is there and belongs to another user.
-    """
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if path.stat().st_uid != os.getuid():
-        raise PermissionError(f"{path} belongs to another user.")
-    path.chmod(0o700)
-
-
 class FileMarks:
     """Notices changes of files that others write. A link that leads to another file is a change too."""
 

@@ -5,10 +5,10 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
-from serve_app.front.files import make_private_folder, write_private
+from deployments.private_folder import make_private_folder, private_name
+from serve_app.front.files import write_private
 from serve_app.front.timings import USUAL, FrontTimings
 from serve_app.front.trust import FrontTrust
 
@@ -233,8 +233,7 @@ def choose_run_dir(state_dir: Path) -> Path:
     run_dir = state_dir / "front"
     if len(str(run_dir)) <= _MAX_SOCKET_PATH:
         return run_dir
-    name = sha256(str(run_dir).encode()).hexdigest()[:12]
-    return Path("/tmp") / f"manta-front-{os.getuid()}-{name}"  # noqa: S108 - Made for this user only, and checked.
+    return Path("/tmp") / private_name("front", run_dir)  # noqa: S108 - Made for this user only, and checked.
 
 
 def replica_ports(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:

@@ -119,9 +119,9 @@ def end_processes(processes: Iterable[psutil.Process], patience_s: float) -> Non
     _reap_orphans({process.pid for process in processes})
 
 
-def serve_command(config: Path) -> list[str]:
-    """Return the command that serves a configuration on a Ray cluster of its own."""
-    return [sys.executable, "-m", "deployments.local_ray", str(config)]
+def serve_command(config: Path, ray_folder: Path) -> list[str]:
+    """Return the command that serves a configuration on a Ray cluster of its own, whose files are in a folder."""
+    return [sys.executable, "-m", "deployments.local_ray", str(config), str(ray_folder)]
 
 
 def _all_marks() -> Iterable[tuple[psutil.Process, str]]:

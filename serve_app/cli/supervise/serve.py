@@ -23,6 +23,7 @@ import yaml
 from rich.console import Console
 
 from deployments.config import ConfigError
+from deployments.local_ray import choose_folder
 from deployments.models.demo.sources import resolve_source
 from deployments.state.config import ResolvedState, resolve_state
 from deployments.state.database.connection import connect
@@ -102,6 +103,7 @@ def serve(
 ) -> None:
     """Serve the models of a configuration on this machine until Ctrl-C."""
     console = Console(stderr=True, highlight=False)
+    os.umask(0o077)  # What this command writes, and all that it starts, nobody else reads.
     try:
         tls = choose_tls(tls_certificate, tls_key)
         plan = replace(load_plan(config, console), tls=tls)
@@ -129,7 +131,8 @@ def serve(
             front = Front(settings, environment, plan.log_path.with_name("front.log"))
         except (OSError, CertificateFailed) as error:
             _fail(console, str(error))
-        tree = ProcessTree(serve_command(plan.serve_path), environment, plan.log_path)
+        command = serve_command(plan.serve_path, choose_folder(plan.state.state_dir))
+        tree = ProcessTree(command, environment, plan.log_path)
         try:
             status = _run(tree, front, plan, secret, received, console, timeout_s)
         finally:
