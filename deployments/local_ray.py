@@ -22,6 +22,14 @@ from deployments.private_folder import make_private_folder, private_name
 
 _PORTS: Final = range(24_000, 30_000)
 """Below those that the kernel gives to connections: a port that is free stays free until an agent listens on it."""
+_ON_LOOPBACK: Final = {
+    # By this Ray takes loopback for the node's address, as it does where it makes no clusters of several nodes.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "VLLM_HOST_IP": "127.0.0.1",  # Ray's node, as vLLM's workers are to know it.
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+}
+"""Keeps to loopback what would listen where other machines reach it, unless the environment says otherwise."""
 _LISTEN_PORT_FILE: Final = "dashboard_agent_listen_port_"
 _GCS_PORT_FILE: Final = "gcs_server_port_"
 _RAYS_OWN: Final = "tmp"
@@ -112,6 +120,7 @@ def choose_optional_ports(parameters: Any, is_head: bool) -> None:
 
 def main(config: str, folder: str) -> None:
     """Start a head node, and serve a configuration on it until Ctrl-C."""
+    os.environ.update({**_ON_LOOPBACK, **os.environ})  # Before Ray is imported, which reads it then.
     address = start_head(Path(folder))
     from ray.serve.scripts import cli
 

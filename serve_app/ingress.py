@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from deployments.limits.actor import start_gatekeeper
 from deployments.log_handlers import keep_handlers_open
+from deployments.replica_port import listen_on_own_address
 from deployments.state.config import ResolvedState
 from serve_app.asgi import create_asgi_app
 from serve_app.config import ServiceConfig
@@ -56,6 +57,7 @@ class Ingress:
         `batch_handles` are those of the models that have replicas of their own for batches.
         """
         keep_handlers_open()
+        listen_on_own_address()
         end_timers_of_lost_connections()
         await asyncio.to_thread(start_gatekeeper, state)
         wake_batches = await asyncio.to_thread(coordinator.start, {**handles, **batch_handles}, tools)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Any, TypeVar
@@ -340,6 +341,18 @@ class Service:
             (port,) = ports & {*self.replica_ports}
             urls.append(f"http://127.0.0.1:{port}")
         return urls
+
+    def open_to_others(self) -> dict[str, str]:
+        """Return where the service's processes listen beyond loopback, each with what the process calls itself."""
+        found = {}
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):
+                for connection in process.net_connections("tcp"):
+                    address = ip_address(connection.laddr.ip)
+                    address = getattr(address, "ipv4_mapped", None) or address
+                    if connection.status == psutil.CONN_LISTEN and not address.is_loopback:
+                        found[f"{address}:{connection.laddr.port}"] = describe(process)
+        return found
 
     def _marked(self) -> list[psutil.Process]:
         """Return the living processes that carry the mark; the environment of each process is read once."""

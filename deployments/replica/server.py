@@ -20,6 +20,7 @@ from deployments.models.contract.errors import EngineError, Overloaded, RequestR
 from deployments.models.contract.payer import payer_of
 from deployments.patience import USUAL, Patience
 from deployments.replica.children import Guard
+from deployments.replica_port import listen_on_own_address
 from deployments.routing.autoscaling import ONGOING
 
 _GC_THRESHOLDS = (20_000, 10, 10)
@@ -94,6 +95,7 @@ class ModelReplica:
     ) -> None:
         """Start the engine, then listen."""
         keep_handlers_open()
+        listen_on_own_address()
         self._guard = Guard()
         self._drain_s = model.drain_s
         self._engine = await find_engine(model.engine)(model)

@@ -1,4 +1,4 @@
-"""What other users of the machine reach of a service."""
+"""What other users of the machine, and other machines, reach of a service."""
 
 import os
 import subprocess
@@ -25,6 +25,11 @@ def test_another_user_of_the_machine_reaches_no_file_of_the_service(service: Ser
         for parent in parents:
             parent.chmod(0o700)
     assert reached == []
+
+
+def test_other_machines_reach_no_port_of_the_service(service: Service) -> None:
+    assert service.running("ingress")
+    assert service.open_to_others() == {}
 
 
 def _printed(command: list[str], user: str | None = None) -> list[str]:

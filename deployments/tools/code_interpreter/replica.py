@@ -15,6 +15,7 @@ from deployments.channel.address import socket_path
 from deployments.channel.server import Capacity, ChannelServer
 from deployments.channel.tls import TlsFiles
 from deployments.log_handlers import keep_handlers_open
+from deployments.replica_port import listen_on_own_address
 from deployments.routing.autoscaling import ONGOING
 from deployments.tools.code_interpreter.holder import Holder
 from deployments.tools.code_interpreter.pool import WarmPool
@@ -39,6 +40,7 @@ class CodeInterpreterReplica:
     async def __init__(self, config: CodeInterpreterConfig, tls: TlsFiles | None = None) -> None:  # type: ignore[misc]  # Serve awaits it.
         """Try whether this host can build sandboxes, then listen."""
         keep_handlers_open()
+        listen_on_own_address()
         self._host = await _find_host(config)
         num_warm = config.num_warm if self._host is not None else 0
         pool = WarmPool(self._start, num_warm)

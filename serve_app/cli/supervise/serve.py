@@ -165,7 +165,8 @@ def write_serve_config(plan: ServePlan) -> None:
         OSError: it cannot be written.
     """
     document = yaml.safe_load(plan.path.read_text(encoding="utf-8"))
-    http = {**(document.get("http_options") or {}), "host": plan.host, "port": plan.proxy_port}
+    # Clients come to the front, which is on this machine as all else.
+    http = {**(document.get("http_options") or {}), "host": "127.0.0.1", "port": plan.proxy_port}
     if plan.config.tls is not None:
         http |= {"ssl_certfile": str(plan.config.tls.certificate), "ssl_keyfile": str(plan.config.tls.key)}
     document["http_options"] = http

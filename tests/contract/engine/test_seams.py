@@ -246,6 +246,14 @@ def test_time_between_tokens_that_come_in_pieces_is_that_of_each():
     assert step.inter_token_latencies_iter == pytest.approx([0.1])
 
 
+def test_serve_opens_the_port_of_a_replica_on_the_address_that_is_put_in_its_place():
+    from ray.serve._private import replica  # noqa: TID251
+
+    source = inspect.getsource(replica.Replica._on_initialized)
+    assert 'add_port_to_grpc_server(self._server, "[::]:0")' in source
+    assert "ray.util.get_node_ip_address()" in inspect.getsource(replica.ReplicaActor.is_allocated)
+
+
 def test_rays_router_can_choose_without_reserving():
     from ray.serve._private.router import AsyncioRouter  # noqa: TID251
 

@@ -95,6 +95,17 @@ def test_front_has_the_port_and_serve_another_one(
     assert written["applications"] == given["applications"]
 
 
+def test_the_front_alone_listens_where_others_reach_it(console: Console, tmp_path: Path) -> None:
+    document = yaml.safe_load((CONFIGS / "local.yaml").read_text())
+    document["http_options"] = {"host": "0.0.0.0", "port": 8000}
+    path = tmp_path / "open.yaml"
+    path.write_text(yaml.safe_dump(document))
+    plan = load_plan(path, console)
+    assert serve.front_settings(plan).host == "0.0.0.0"
+    serve.write_serve_config(plan)
+    assert yaml.safe_load(plan.serve_path.read_text())["http_options"]["host"] == "127.0.0.1"
+
+
 def test_sockets_lie_elsewhere_than_in_a_folder_too_deep_for_them(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 90)
     run_dir = choose_run_dir(deep)
