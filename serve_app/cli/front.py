@@ -15,7 +15,7 @@ from deployments.config import ConfigError
 from deployments.state.config import MIN_PEPPER_BYTES, StateConfig, resolve_state
 from deployments.state.regions.config import RegionConfig, resolve_region
 from serve_app.cli.supervise.encryption import check_encrypted, choose_tls, ingress_tls, region_settings
-from serve_app.cli.supervise.ports import front_stats_port
+from serve_app.cli.supervise.ports import front_stats_host, front_stats_port
 from serve_app.config import ServiceConfig, check_file
 from serve_app.front.binary import HaproxyMissing, find_haproxy
 from serve_app.front.certificate import CertificateFailed, write_copies
@@ -75,6 +75,7 @@ def front(
             service.pepper,
             host=host,
             port=port,
+            stats_host=front_stats_host(),
             stats_port=front_stats_port(),
             receive_timeout_s=service.receive_timeout_s,
             drain_s=drain_s,

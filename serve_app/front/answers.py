@@ -7,10 +7,13 @@ import json
 from http import HTTPStatus
 from pathlib import Path
 
-from serve_app.errors.api import ApiError, BadRequest, ReceiveTimeout, Unavailable
+from serve_app.errors.api import ApiError, BadRequest, NotFound, ReceiveTimeout, Unavailable
 from serve_app.front.files import write_private
 
 LIVE = '{"status":"ok"}'
+NOT_HERE = json.dumps(
+    NotFound("Invalid URL. Operators read metrics elsewhere: see the page on monitoring.", code="unknown_url").to_wire()
+)
 NOT_READY = '{"status":"unavailable","checks":{"ingress":false}}'
 
 _AWAY = "The service cannot take your request at the moment. Please retry your request."

@@ -10,6 +10,9 @@ Three of its ways are not the usual ones:
 - A request whose replica dies before the first byte of its answer is sent to another one, under the same request id.
   HAProxy can repeat only what it still holds, so it waits for bodies of up to MAX_REPEATED_BYTES before it sends them.
   What creates something is not repeated once it was sent: it may have been created.
+
+What a replica tells whoever runs the service, its metrics and Serve's own pages, clients do not get. The paths are
+compared as the replica reads them, decoded. KubeRay's readiness probe asks Serve's health check over loopback.
 """
 
 import os
@@ -18,13 +21,13 @@ from pathlib import Path
 
 from deployments.operations import MODEL_OPERATIONS
 from serve_app.front.addresses import Address
-from serve_app.front.answers import LIVE, NOT_READY
+from serve_app.front.answers import LIVE, NOT_HERE, NOT_READY
 from serve_app.front.holding import render_holder, render_holding, render_script
 from serve_app.front.regions import render_choice, render_leaving, render_receiving, sends_on, server_of
 from serve_app.front.settings import FrontSettings
 from serve_app.front.standing import Standing
 from serve_app.front.timings import to_ms
-from serve_app.front.trust import REQUEST_ID_HEADER, to_base64
+from serve_app.front.trust import FRONTS_PATH, REQUEST_ID_HEADER, to_base64
 
 NO_SPLICING = "-dS"
 MAIN, LAST_RESORT = "ingress", "ingress_unchecked"
@@ -100,6 +103,10 @@ defaults
     acl has_body req.hdr_val(content-length) gt 0
     acl has_large_body req.hdr_val(content-length) gt {max_repeated_bytes}
     acl has_no_replica {num_replicas} eq 0
+    acl for_operators path,url_dec -m beg /metrics /-/
+    acl for_fronts path -m beg {fronts_path}
+    acl is_probe path /-/healthz
+    acl is_here src 127.0.0.0/8 ::1
     acl asks_readiness path /readyz /readyz/ /health /health/ /ping /ping/
     acl has_number var(txn.id) -m found
     acl is_numbered res.hdr(x-request-id) -m found
@@ -108,6 +115,7 @@ defaults
 {receiving}    http-request set-header {id_header} "%[var(txn.id)] %[var(txn.id),hmac(sha256,{request_key}),hex,lower]"
     http-request set-header x-forwarded-for %[src]
 {proto}{hsts}    http-after-response set-header x-request-id %[var(txn.id)] if has_number !is_numbered
+    http-request return status 404 content-type application/json string {not_here} if {hidden}
     http-request return status 200 content-type application/json string {live} if reads {{ path /livez /livez/ }}
     http-request return status 503 content-type application/json string {not_ready} if asks_readiness has_no_replica
     http-request wait-for-body time {receive_timeout_s}s if has_body !has_large_body
@@ -130,7 +138,7 @@ backend {last_resort}
 {default_tls}{last_resort_servers}
 {holding}{leaving}
 frontend statistics
-    bind 127.0.0.1:{stats_port}
+    bind {stats_host}:{stats_port}
     http-request use-service prometheus-exporter if {{ path /metrics }}
     stats enable
     stats uri /
@@ -171,7 +179,10 @@ def render_config(
         resort=f"    use_backend {LAST_RESORT} if has_no_replica\n" if sends_on(settings) else "",
         repeatable=repeatable,
         live=_quoted(LIVE),
+        not_here=_quoted(NOT_HERE),
         not_ready=_quoted(NOT_READY),
+        fronts_path=FRONTS_PATH,
+        hidden="for_operators !for_fronts !is_probe or is_probe !is_here",
         max_repeated_bytes=MAX_REPEATED_BYTES,
         main=MAIN,
         last_resort=LAST_RESORT,
@@ -188,6 +199,7 @@ def render_config(
         script=render_script(settings, MAIN),
         num_replicas=f"nbsrv({MAIN})" if sends_on(settings) else "lua.num_living",
         leaving=render_leaving(settings, number, standing, repeatable),
+        stats_host=bracketed(settings.stats_host),
         stats_port=settings.stats_port + number,
     )
 

@@ -86,6 +86,7 @@ class FrontSettings:
     port: int
     request_key: bytes = field(repr=False)
     proof_key: bytes = field(repr=False)
+    stats_host: str = "127.0.0.1"
     stats_port: int = 8404
     min_port: int = 30_000
     max_port: int = 31_000
@@ -107,6 +108,7 @@ class FrontSettings:
         *,
         host: str,
         port: int,
+        stats_host: str,
         stats_port: int,
         receive_timeout_s: float,
         drain_s: float,
@@ -125,6 +127,7 @@ class FrontSettings:
             port=port,
             request_key=trust.request_key,
             proof_key=trust.proof_key,
+            stats_host=stats_host,
             stats_port=stats_port,
             min_port=min_port,
             max_port=max_port,

@@ -15,7 +15,9 @@ NONCE_HEADER = "x-manta-nonce"
 FROM_REGION_HEADER = "x-manta-from-region"
 """Says which region's front has sent a request on to another's: the region's name, the request id, and a signature of
 both, joined by colons."""
-QUESTION_PATH = "/-/manta/ingress"
+FRONTS_PATH = "/-/manta/"
+"""How the paths begin where fronts and gatekeepers are answered, each by a proof."""
+QUESTION_PATH = f"{FRONTS_PATH}ingress"
 """Where an ingress replica answers the fronts."""
 
 _SIGNED_ID = re.compile(rb"(req_[0-9a-f]{32}) ([0-9a-f]{64})")

@@ -118,7 +118,7 @@ def written(service: Service) -> Iterator[tuple[str, bytes]]:
     for path in service.folder.rglob("*"):
         if path.is_file() and not path.is_symlink():
             yield str(path), path.read_bytes()
-    for url in [service.url, *service.ingress_urls()]:
+    for url in service.ingress_urls():
         yield f"{url}/metrics", httpx2.get(f"{url}/metrics", timeout=30).content
     for target in service.metrics_targets():
         yield target, httpx2.get(f"http://{target}/metrics", timeout=30).content

@@ -10,12 +10,18 @@ import psutil
 from serve_app.front.settings import NUM_PROXIES
 
 STATS_PORT_VARIABLE = "MANTA_FRONT_STATS_PORT"
+STATS_HOST_VARIABLE = "MANTA_FRONT_STATS_HOST"
 _STATS_PORT = 8404
 _PROXY_PORTS = range(8500, 8600)
 
 
+def front_stats_host(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the address on which the front's HAProxy processes show metrics and statistics."""
+    return environ.get(STATS_HOST_VARIABLE, "127.0.0.1")
+
+
 def front_stats_port(environ: Mapping[str, str] = os.environ) -> int:
-    """Return the first of the ports on loopback where the front's HAProxy processes show metrics and statistics."""
+    """Return the first of the ports where they do."""
     return int(environ.get(STATS_PORT_VARIABLE, _STATS_PORT))
 
 

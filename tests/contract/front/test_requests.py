@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from hashlib import sha1
+from ipaddress import ip_address
 from pathlib import Path
 
 import httpx2
+import psutil
 import pytest
 import pytest_asyncio
 import yaml
@@ -367,6 +369,53 @@ async def test_the_front_replaces_the_client_address_on_every_path(front: Runnin
         writer.close()
         (request,) = replica.requests
         assert (request.path, request.headers["x-forwarded-for"]) == (path, "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/metrics", "/metrics/", "/metrics//", "/%6detrics", "/%6D%65trics?x=1", "http://manta/metrics"),
+        *("/-/routes", "/%2d/routes", "/-%2Froutes", "/%2D/healthz", "/-/manta%2f../routes"),
+    ],
+)
+async def test_what_a_replica_tells_its_operators_no_client_gets(front: RunningFront, path: str) -> None:
+    async with replicas(front.replica_ports[0]) as (replica,):
+        await front.knows(replica.port)
+        status, body = await ask(front, path)
+        assert status == 404
+        assert json.loads(body)["error"]["code"] == "unknown_url"
+        assert replica.requests == []
+
+
+async def test_paths_that_only_look_like_those_for_operators_are_passed_on(front: RunningFront) -> None:
+    async with replicas(front.replica_ports[0]) as (replica,):
+        await front.knows(replica.port)
+        paths = ["/v1/metrics", "/metric", "/-", "//metrics", "/%256detrics", "/v1/-/routes"]
+        assert [(await ask(front, path))[0] for path in paths] == [200] * len(paths)
+        assert [request.path for request in replica.requests] == paths
+
+
+async def test_serves_health_check_is_for_probes_on_the_machine_itself(front: RunningFront) -> None:
+    async with replicas(front.replica_ports[0]) as (replica,):
+        await front.knows(replica.port)
+        assert (await ask(front, "/-/healthz"))[0] == 200
+        assert (await ask(front, "/-/healthz", own_address()))[0] == 404
+
+
+async def ask(front: RunningFront, path: str, source: str = "127.0.0.1") -> tuple[int, bytes]:
+    """Ask for a path as it is written, from an address of this machine; return the status and the body."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", front.settings.port, local_addr=(source, 0))
+    writer.write(f"GET {path} HTTP/1.1\r\nhost: manta\r\nconnection: close\r\n\r\n".encode())
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    return int(head.split()[1]), body
+
+
+def own_address() -> str:
+    """Return an address of this machine that is not loopback's."""
+    found = [one.address for own in psutil.net_if_addrs().values() for one in own if one.family is socket.AF_INET]
+    others = [address for address in found if not ip_address(address).is_loopback]
+    return others[0] if others else pytest.skip("this machine has no address but loopback's")
 
 
 async def test_http_2_without_tls_is_not_offered(front: RunningFront) -> None:

@@ -55,7 +55,7 @@ A running service describes itself: `GET /docs` is a page with every parameter, 
 OpenAPI 3.1 document. Neither needs a key.
 
 The base URL of a client is the service's address followed by `/v1`. All paths but those two, `/livez`, `/readyz`,
-`/health`, `/ping` and `/metrics` need the header `Authorization: Bearer KEY`.
+`/health`, `/ping` and `/metrics` need the header `Authorization: Bearer KEY`. `/metrics` is not on the clients' port.
 
 | method | path | does |
 |---|---|---|
@@ -64,9 +64,9 @@ The base URL of a client is the service's address followed by `/v1`. All paths b
 """
 _METRICS = """# Metrics
 
-`GET /metrics` shows the one ingress replica that answers. Ray's metrics agent on each node exports the same series for
-the whole cluster, with the prefix `ray_` and the replica as a label; dashboards and alerts read those. Names follow
-OpenTelemetry's `gen_ai` where it has one. No label holds content.
+Ray's metrics agent on each node exports these series for the whole cluster, with the prefix `ray_` and the replica as a
+label; dashboards and alerts read those. `GET /metrics` at an ingress replica's own port shows that replica, without the
+prefix; on the clients' port it is 404. Names follow OpenTelemetry's `gen_ai` where it has one. No label holds content.
 
 | series | kind | labels | meaning |
 |---|---|---|---|

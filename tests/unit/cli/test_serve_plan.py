@@ -84,7 +84,8 @@ def test_front_has_the_port_and_serve_another_one(
     monkeypatch.delenv("MANTA_FRONT_STATS_PORT", raising=False)
     plan = load_plan(CONFIGS / "local.yaml", console)
     settings = serve.front_settings(plan)
-    assert (settings.host, settings.port, settings.stats_port) == ("127.0.0.1", 8000, 8404)
+    assert (settings.host, settings.port) == ("127.0.0.1", 8000)
+    assert (settings.stats_host, settings.stats_port) == ("127.0.0.1", 8404)
     assert settings.run_dir == choose_run_dir(state_dir)
     assert settings.drain_s == plan.drain_s == 120.0
     assert settings.trust.request_key == FrontTrust.from_pepper(plan.state.pepper).request_key

@@ -133,9 +133,30 @@ def test_front_stands_on_the_pods_that_clients_reach_and_serves_proxy_on_another
             (mount,) = front["volumeMounts"]
             assert {"name": mount["name"], "emptyDir": {}} in pod["volumes"]
             names = {variable["name"] for variable in front["env"]}
-            assert names == {"MANTA_STATE_DIR", "MANTA_PEPPER"}
+            assert names == {"MANTA_STATE_DIR", "MANTA_PEPPER", "MANTA_FRONT_STATS_HOST"}
         ray = {variable["name"]: variable.get("value") for variable in pod["containers"][0]["env"]}
         assert ray["RAY_SERVE_ENABLE_DIRECT_INGRESS"] == "1"
+
+
+def test_prometheus_reaches_all_metrics_and_nothing_else() -> None:
+    service = yaml.safe_load((CONFIGS / "kubernetes" / "rayservice.yaml").read_text())
+    policy = next(yaml.safe_load_all((CONFIGS / "kubernetes" / "network.yaml").read_text()))
+    (rule,) = [
+        rule
+        for rule in policy["spec"]["ingress"]
+        if {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}} in rule.get("from", ())
+    ]
+    cluster = service["spec"]["rayClusterConfig"]
+    named = {
+        port["name"]: port["containerPort"]
+        for group in [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+        for container in group["template"]["spec"]["containers"]
+        for port in container["ports"]
+        if "metrics" in port["name"]
+    }
+    assert sorted(named.values()) == sorted(port["port"] for port in rule["ports"]) == [8080, 8404, 8405]
+    page = (CONFIGS.parent / "docs" / "operate" / "kubernetes.md").read_text()
+    assert all(f"{{port: {name}" in page for name in named)
 
 
 def test_a_lost_head_is_replaced_and_the_other_pods_wait_for_it() -> None:
