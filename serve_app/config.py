@@ -5,6 +5,7 @@
 
 from collections import Counter
 from importlib import import_module
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +33,24 @@ class ServedModel(ModelConfig):
 
 
 class HttpConfig(Section):
-    """Bounds on request bodies.
+    """Bounds on request bodies and connections.
 
     Args:
         max_body_bytes: the largest body. Uploads of files have bounds of their own.
         receive_timeout_s: how long a body may take to arrive.
         min_bytes_per_s: a large body may take a second longer for each so many bytes that have arrived.
+        max_connections_per_address: how many connections one address may have where the front itself speaks TLS, of
+            IPv6 each network of 64 bits; further ones are closed at once. null for any number. Raise it where more
+            clients than that share an address.
+        trusted_proxies: addresses and networks of what stands before the front, such as a load balancer that passes TLS
+            on, and of other regions' fronts; their connections are not counted.
     """
 
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
     receive_timeout_s: float = Field(default=30.0, gt=0)
     min_bytes_per_s: float = Field(default=64 * 1024, gt=0)
+    max_connections_per_address: int | None = Field(default=4096, ge=1)
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
 
 
 class IngressConfig(Section):

@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from deployments.config import ConfigError
 from deployments.state.config import MIN_PEPPER_BYTES, StateConfig, resolve_state
 from deployments.state.regions.config import RegionConfig, resolve_region
+from serve_app.cli.supervise.bounds import choose_bound
 from serve_app.cli.supervise.encryption import check_encrypted, choose_tls, ingress_tls, region_settings
 from serve_app.cli.supervise.ports import front_stats_host, front_stats_port
-from serve_app.config import ServiceConfig, check_file
+from serve_app.config import HttpConfig, ServiceConfig, check_file
 from serve_app.front.binary import HaproxyMissing, find_haproxy
 from serve_app.front.certificate import CertificateFailed, write_copies
 from serve_app.front.settings import FrontSettings, IngressTls, RegionSettings, supervisor_command
@@ -62,6 +63,14 @@ def front(
     ingress_name: Annotated[
         str, typer.Option(help="The DNS name that ingress replicas' certificates carry.")
     ] = "manta",
+    max_connections: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many connections one address may have; by default as the configuration says."),
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="An address or network before this front whose connections are not counted; repeatable."),
+    ] = None,
     drain_s: Annotated[float, typer.Option(help="How long running requests may go on after SIGTERM.")] = 120.0,
 ) -> None:
     """Listen for clients on this node, and pass their requests to the ingress replicas of the cluster."""
@@ -70,6 +79,7 @@ def front(
         tls = choose_tls(tls_certificate, tls_key, redirect_port)
         check_encrypted(host, tls, plain_http=plain_http)
         service = _read_service(config, os.environ)
+        chosen_region = _choose_region(region, other_region, region_authority) or service.region
         settings = FrontSettings.of_service(
             service.state_dir,
             service.pepper,
@@ -77,12 +87,13 @@ def front(
             port=port,
             stats_host=front_stats_host(),
             stats_port=front_stats_port(),
-            receive_timeout_s=service.receive_timeout_s,
+            receive_timeout_s=service.http.receive_timeout_s,
+            address_bound=choose_bound(service.http, tls, chosen_region, max_connections, trusted_proxy or ()),
             drain_s=drain_s,
             seeds=tuple(seed or ()),
             dashboard=dashboard,
             tls=tls,
-            region=_choose_region(region, other_region, region_authority) or service.region,
+            region=chosen_region,
             ingress_tls=_choose_ingress_tls(ingress_authority, ingress_name) or service.ingress_tls,
         )
         write_copies(settings)
@@ -123,7 +134,7 @@ class _Service:
 
     pepper: bytes
     state_dir: Path
-    receive_timeout_s: float
+    http: HttpConfig
     region: RegionSettings | None = None
     ingress_tls: IngressTls | None = None
 
@@ -135,19 +146,16 @@ def _read_service(path: Path | None, environ: Mapping[str, str]) -> _Service:
         ConfigError: the configuration is wrong, or a reference in it leads nowhere.
     """
     if path is None:
-        config = ServiceConfig.model_fields["http"].default
         if pepper := environ.get("MANTA_PEPPER"):
             if len(pepper.encode()) < MIN_PEPPER_BYTES:
                 raise ConfigError(f"MANTA_PEPPER is shorter than {MIN_PEPPER_BYTES} bytes.")
             state_dir = Path(environ.get("MANTA_STATE_DIR", ".manta")).absolute()
-            return _Service(pepper.encode(), state_dir, config.receive_timeout_s)
+            return _Service(pepper.encode(), state_dir, HttpConfig())
         state = resolve_state(StateConfig(), environ)
-        return _Service(state.pepper, state.state_dir, config.receive_timeout_s)
+        return _Service(state.pepper, state.state_dir, HttpConfig())
     if faults := check_file(path):
         raise ConfigError("\n".join(faults))
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     service = ServiceConfig.model_validate(document["applications"][0].get("args") or {})
     state = resolve_state(service.state, environ, service.region)
-    return _Service(
-        state.pepper, state.state_dir, service.http.receive_timeout_s, region_settings(state), ingress_tls(service)
-    )
+    return _Service(state.pepper, state.state_dir, service.http, region_settings(state), ingress_tls(service))

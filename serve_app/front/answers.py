@@ -17,7 +17,7 @@ NOT_HERE = json.dumps(
 NOT_READY = '{"status":"unavailable","checks":{"ingress":false}}'
 
 _AWAY = "The service cannot take your request at the moment. Please retry your request."
-_NOT_HTTP = "Your request could not be read: it is not valid HTTP, or its headers are too large."
+_NOT_HTTP = "Your request could not be read: it is not valid HTTP, its headers are too large, or its body broke off."
 
 
 def write_answers(folder: Path, receive_timeout_s: float) -> dict[int, Path]:

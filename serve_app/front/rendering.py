@@ -24,7 +24,7 @@ from serve_app.front.addresses import Address
 from serve_app.front.answers import LIVE, NOT_HERE, NOT_READY
 from serve_app.front.holding import render_holder, render_holding, render_script
 from serve_app.front.regions import render_choice, render_leaving, render_receiving, sends_on, server_of
-from serve_app.front.settings import FrontSettings
+from serve_app.front.settings import NUM_PROXIES, FrontSettings
 from serve_app.front.standing import Standing
 from serve_app.front.timings import to_ms
 from serve_app.front.trust import FRONTS_PATH, REQUEST_ID_HEADER, to_base64
@@ -56,10 +56,27 @@ _OBSERVED = " observe layer4 error-limit 1 on-error mark-down"
 # A request that a dead replica refuses waits as long, too, before another one gets it (HAProxy's manual, `retries`).
 _CONNECT_MS = 500
 _HANDSHAKE_MS = 1000  # With TLS the replica itself takes part, and may be busy.
+# A client that owes a part of its body, or does not take its answer, is waited for so many times as long as for a body,
+# so that a replica's refusal comes first. This also ends a connection whose answer did not wait for the body.
+_CLIENT_WAITS = 2
 _CORES_PER_THREAD = 4
 _MAX_THREADS = 4
 
 _UNKNOWN = Standing()
+
+_ADDRESSES = """\
+backend addresses
+    stick-table type ipv6 size 100k expire 1m store conn_cur
+
+"""
+# Where both are taken on one socket, IPv4 addresses come as IPv6's.
+_COUNTING = """\
+    acl is_trusted src {trusted}
+    acl is_ipv4 src ::ffff:0:0/96
+    tcp-request connection track-sc0 src table addresses if !is_trusted is_ipv4
+    tcp-request connection track-sc0 src,ipmask(32,64) table addresses if !is_trusted !is_ipv4
+    tcp-request connection reject if {{ sc0_conn_cur(addresses) gt {max_connections} }}
+"""
 
 _TEMPLATE = """\
 global
@@ -73,7 +90,7 @@ defaults
     mode http
     timeout connect {connect_ms}ms
     timeout queue 1s
-    timeout client 1h
+    timeout client {client_timeout_s}s
     timeout server 1h
     timeout tunnel 1h
     timeout http-request {receive_timeout_s}s
@@ -96,9 +113,9 @@ defaults
     srvtcpka-cnt 2
 {error_files}
 
-{redirect}frontend clients
+{addresses}{redirect}frontend clients
     bind {bind}
-    acl reads method GET HEAD OPTIONS
+{counting}    acl reads method GET HEAD OPTIONS
     acl repeatable path {repeatable}
     acl has_body req.hdr_val(content-length) gt 0
     acl has_large_body req.hdr_val(content-length) gt {max_repeated_bytes}
@@ -167,6 +184,9 @@ def render_config(
         hot_bytes=_HOT_BUFFERS * _BUFFER_BYTES,
         connect_ms=_CONNECT_MS if settings.ingress_tls is None else _HANDSHAKE_MS,
         receive_timeout_s=max(1, round(settings.receive_timeout_s)),
+        client_timeout_s=max(2, round(_CLIENT_WAITS * settings.receive_timeout_s)),
+        addresses="" if settings.address_bound.max_connections is None else _ADDRESSES,
+        counting=_render_counting(settings),
         error_files="\n".join(f"    errorfile {status} {path}" for status, path in answers.items()),
         bind=_render_bind(settings),
         redirect=_render_redirect(settings),
@@ -211,6 +231,18 @@ def _render_bind(settings: FrontSettings) -> str:
     return f"{address} ssl crt {settings.certificate_path} alpn h2,http/1.1 ssl-min-ver TLSv1.2"
 
 
+def _render_counting(settings: FrontSettings) -> str:
+    """Return the lines of a frontend that bound the connections of each address, "" where they are not bounded.
+
+    Each process counts its own, and the kernel spreads them evenly.
+    """
+    bound = settings.address_bound
+    if bound.max_connections is None:
+        return ""
+    trusted = " ".join(bound.trusted)
+    return _COUNTING.format(trusted=trusted, max_connections=-(-bound.max_connections // NUM_PROXIES))
+
+
 def _render_redirect(settings: FrontSettings) -> str:
     """Return the frontend that sends plain HTTP on to TLS, "" where none is wanted."""
     if settings.tls is None or settings.tls.redirect_port is None:
@@ -222,6 +254,7 @@ def _render_redirect(settings: FrontSettings) -> str:
     return f"""\
 frontend plain
     bind {bind}
+{_render_counting(settings)}\
     http-request return status 400 content-type text/plain string "No Host header." if !{{ req.hdr(host) -m found }}
     http-request redirect location https://{host}{to_port}%[capture.req.uri] code 308
 

@@ -42,6 +42,17 @@ class IngressTls:
 
 
 @dataclass(frozen=True, slots=True)
+class AddressBound:
+    """How many connections one address may have, None for any number; and addresses and networks that are not counted.
+
+    Of IPv6, each network of 64 bits counts as one address.
+    """
+
+    max_connections: int | None = None
+    trusted: tuple[str, ...] = ("127.0.0.0/8", "::1")
+
+
+@dataclass(frozen=True, slots=True)
 class OtherRegion:
     """Another region: its name, and the address where its fronts take clients, as a URL without a path.
 
@@ -92,6 +103,7 @@ class FrontSettings:
     max_port: int = 31_000
     num_slots: int = 64
     receive_timeout_s: float = 30.0
+    address_bound: AddressBound = AddressBound()
     drain_s: float = 120.0
     seeds: tuple[str, ...] = ()
     dashboard: str | None = None
@@ -111,6 +123,7 @@ class FrontSettings:
         stats_host: str,
         stats_port: int,
         receive_timeout_s: float,
+        address_bound: AddressBound,
         drain_s: float,
         seeds: tuple[str, ...] = (),
         dashboard: str | None = None,
@@ -132,6 +145,7 @@ class FrontSettings:
             min_port=min_port,
             max_port=max_port,
             receive_timeout_s=receive_timeout_s,
+            address_bound=address_bound,
             drain_s=drain_s,
             seeds=seeds,
             dashboard=dashboard,
@@ -227,6 +241,8 @@ def load_settings(path: Path) -> FrontSettings:
         values["region"] = RegionSettings(**region)
     if values["ingress_tls"] is not None:
         values["ingress_tls"] = IngressTls(**values["ingress_tls"])
+    bound = values["address_bound"]
+    values["address_bound"] = AddressBound(bound["max_connections"], tuple(bound["trusted"]))
     values["timings"] = FrontTimings(**values["timings"])
     return FrontSettings(**values)
 

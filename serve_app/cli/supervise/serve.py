@@ -30,6 +30,7 @@ from deployments.state.database.connection import connect
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
 from deployments.state.objects.marker import open_objects
+from serve_app.cli.supervise.bounds import choose_bound
 from serve_app.cli.supervise.encryption import check_encrypted, choose_tls, ingress_tls, region_settings
 from serve_app.cli.supervise.front import Front
 from serve_app.cli.supervise.links import create_link
@@ -176,6 +177,7 @@ def write_serve_config(plan: ServePlan) -> None:
 
 def front_settings(plan: ServePlan) -> FrontSettings:
     """Return the settings of the front that stands before this service."""
+    region = region_settings(plan.state)
     return FrontSettings.of_service(
         plan.state.state_dir,
         plan.state.pepper,
@@ -184,9 +186,10 @@ def front_settings(plan: ServePlan) -> FrontSettings:
         stats_host=front_stats_host(),
         stats_port=front_stats_port(),
         receive_timeout_s=plan.config.http.receive_timeout_s,
+        address_bound=choose_bound(plan.config.http, plan.tls, region),
         drain_s=plan.drain_s,
         tls=plan.tls,
-        region=region_settings(plan.state),
+        region=region,
         ingress_tls=ingress_tls(plan.config),
     )
 

@@ -27,11 +27,15 @@ class Request:
 
 @dataclass
 class Replica:
-    """One replica; `answer` writes the answer to a request, by default which port it is."""
+    """One replica; `answer` writes the answer to a request, by default which port it is.
+
+    It waits for the body first, unless it does not read bodies.
+    """
 
     trust: FrontTrust = TRUST
     is_draining: bool = False
     is_silent: bool = False
+    reads_bodies: bool = True
     context: ssl.SSLContext | None = None
     others: list[str] = field(default_factory=list)
     region: str = ""
@@ -73,7 +77,8 @@ class Replica:
         first, *lines = head.strip().split("\r\n")
         method, path, _ = first.split(" ")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        size = int(headers.get("content-length", "0")) if self.reads_bodies else 0
+        body = await reader.readexactly(size)
         request_id = self.trust.request_id_of(headers.get("x-manta-request-id", "").encode())
         return Request(method, path, headers, body, request_id)
 

@@ -9,9 +9,11 @@ import pytest
 from serve_app.front.addresses import Address
 from serve_app.front.answers import write_answers
 from serve_app.front.binary import find_haproxy
+from serve_app.front.certificate import write_copies
 from serve_app.front.rendering import render_config
-from serve_app.front.settings import FrontSettings, OtherRegion, RegionSettings
+from serve_app.front.settings import AddressBound, FrontSettings, OtherRegion, RegionSettings, TlsFiles
 from serve_app.front.standing import Standing
+from tests.certificates import Authority
 from tests.contract.front.replicas import TRUST
 
 NEW = Standing()
@@ -36,6 +38,19 @@ def assert_is_accepted(
     assert checked.returncode == 0, checked.stderr
     assert "WARNING" not in checked.stderr
     assert "valid" in checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("trusted", [(), ("10.0.0.0/24", "fd00::/8")])
+def test_configuration_that_bounds_connections_is_accepted_too(tmp_path: Path, trusted: tuple[str, ...]) -> None:
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    Authority().issue(certificate, key)
+    bound = AddressBound(7, (*AddressBound().trusted, *trusted))
+    tls = TlsFiles(str(certificate), str(key), 18_998)
+    settings = FrontSettings(
+        tmp_path, "127.0.0.1", 18_999, TRUST.request_key, TRUST.proof_key, tls=tls, address_bound=bound
+    )
+    write_copies(settings)
+    assert_is_accepted(tmp_path, settings)
 
 
 @pytest.mark.parametrize("others", [(), (OtherRegion("asia", "https://asia.example.com:8443"),), (PLAIN, SECOND)])

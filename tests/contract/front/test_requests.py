@@ -22,6 +22,7 @@ import yaml
 
 from serve_app.front.rendering import MAIN, MAX_REPEATED_BYTES
 from serve_app.front.runtime import Runtime
+from serve_app.front.settings import AddressBound
 from tests.contract.front.replicas import Replica, Request, replicas, say_port, write
 from tests.contract.front.running import QUICK, RunningFront, running_front
 from tests.waiting import eventually
@@ -32,6 +33,7 @@ ALERTS = [rule["expr"] for rule in yaml.safe_load(RULES.read_text())["groups"][0
 CHAT = "/v1/chat/completions"
 TIMINGS = replace(QUICK, forget_s=1.0)
 """Soon after a test its replicas are forgotten."""
+MAX_CONNECTIONS, NUM_CONNECTIONS = 8, 40
 NUM_REFUSED = 5
 """Requests of which each would wait for as long as the front has patience, if each waited anew."""
 ID = re.compile(r"req_[0-9a-f]{32}")
@@ -51,8 +53,10 @@ async def shared() -> AsyncIterator[RunningFront]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def impatient() -> AsyncIterator[RunningFront]:
-    """A front that waits for nothing longer than a second."""
-    async with running_front(receive_timeout_s=1.0, timings=replace(TIMINGS, patience_s=1.0)) as running:
+    """A front that waits for nothing longer than a second or two, and bounds the connections of 127.0.0.2."""
+    bound = AddressBound(MAX_CONNECTIONS, ("127.0.0.1",))
+    timings = replace(TIMINGS, patience_s=1.0)
+    async with running_front(receive_timeout_s=1.0, timings=timings, address_bound=bound) as running:
         yield running
 
 
@@ -447,6 +451,74 @@ async def test_body_that_does_not_come_is_refused_in_time(impatient: RunningFron
         assert head.startswith(b"HTTP/1.1 408 ")
         assert "within 1 seconds" in json.loads(body)["error"]["message"]
         assert replica.requests == []
+
+
+@pytest.mark.parametrize(
+    "head", ["content-length: 200000", "content-length: 200000\r\nexpect: 100-continue", "transfer-encoding: chunked"]
+)
+async def test_a_connection_ends_soon_after_the_answer_where_the_body_never_comes(
+    impatient: RunningFront, head: str
+) -> None:
+    async def refuse(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+        write(writer, "401 Unauthorized", b"{}")
+
+    async with replicas(impatient.replica_ports[2], answer=refuse, reads_bodies=False) as (replica,):
+        await impatient.knows(replica.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", impatient.settings.port)
+        writer.write(f"POST {CHAT} HTTP/1.1\r\nhost: manta.test\r\n{head}\r\n\r\n".encode())
+        answer = await asyncio.wait_for(reader.read(), 20)  # To its end.
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        writer.close()
+
+
+async def test_what_takes_its_time_is_not_cut_while_the_client_owes_nothing(impatient: RunningFront) -> None:
+    async def answer_slowly(replica: Replica, request: Request, writer: asyncio.StreamWriter) -> None:
+        pause_s = 2.5 if request.path == CHAT else 0.0
+        await asyncio.sleep(pause_s)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nhalf")
+        await asyncio.sleep(pause_s)
+        writer.write(b"half")
+
+    async def come_slowly() -> AsyncIterator[bytes]:
+        for _ in range(8):
+            await asyncio.sleep(0.5)
+            yield b"x" * 20_000
+
+    async with replicas(impatient.replica_ports[2], answer=answer_slowly) as (replica,), impatient.client() as http:
+        await impatient.knows(replica.port)
+        size = {"content-length": str(8 * 20_000)}
+        answers = await asyncio.gather(
+            http.post(CHAT, content=b"{}"), http.post("/v1/files", content=come_slowly(), headers=size)
+        )
+        assert [(answer.status_code, answer.text) for answer in answers] == [(200, "halfhalf")] * 2
+        assert sorted(len(request.body) for request in replica.requests) == [2, 8 * 20_000]
+
+
+async def test_connections_of_one_address_are_bounded_unless_it_is_trusted(impatient: RunningFront) -> None:
+    assert await num_answered(impatient, "127.0.0.2") == MAX_CONNECTIONS
+    assert await num_answered(impatient, "127.0.0.1") == NUM_CONNECTIONS
+
+    async def have_ended() -> bool:
+        return await num_answered(impatient, "127.0.0.2") == MAX_CONNECTIONS
+
+    await eventually(have_ended)  # Those from before, which counted until then.
+
+
+async def num_answered(front: RunningFront, source: str) -> int:
+    """Return over how many of many connections at once, all from one address, a request was answered."""
+
+    async def connect() -> asyncio.StreamWriter | None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", front.settings.port, local_addr=(source, 0))
+            writer.write(b"GET /livez HTTP/1.1\r\nhost: manta\r\n\r\n")
+            assert await reader.readexactly(12) == b"HTTP/1.1 200"
+            return writer
+        return None
+
+    open_ones = [writer for writer in await asyncio.gather(*(connect() for _ in range(NUM_CONNECTIONS))) if writer]
+    for writer in open_ones:
+        writer.close()
+    return len(open_ones)
 
 
 async def test_connection_to_a_websocket_is_passed_on(front: RunningFront) -> None:

@@ -12,6 +12,7 @@ from serve_app.cli import main
 from serve_app.front.binary import HaproxyMissing
 from serve_app.front.certificate import read_certificate
 from serve_app.front.settings import (
+    AddressBound,
     FrontSettings,
     IngressTls,
     OtherRegion,
@@ -125,6 +126,53 @@ def test_a_certificate_is_read_at_the_start(monkeypatch: pytest.MonkeyPatch, tmp
     settings, printed = run(monkeypatch, *files)
     assert settings is None
     assert f"{certificate} and {key}:" in printed.replace("\n", "")
+
+
+REGION = ("--region", "us", "--other-region", "asia=https://asia.example")
+
+
+@pytest.mark.parametrize(
+    ("options", "max_connections", "trusted"),
+    [
+        ((), 4096, ()),
+        (("--trusted-proxy", "10.0.0.7/24", "--trusted-proxy", "fd00::1"), 4096, ("10.0.0.0/24", "fd00::1/128")),
+        (("--max-connections", "100"), 100, ()),
+        (("--plain-http",), None, ()),
+        (("--plain-http", "--max-connections", "100"), 100, ()),
+        (REGION, None, ()),
+        ((*REGION, "--trusted-proxy", "10.0.0.7"), 4096, ("10.0.0.7/32",)),
+    ],
+)
+def test_connections_of_an_address_are_bounded_where_clients_come_to_the_front_itself(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    max_connections: int | None,
+    trusted: tuple[str, ...],
+) -> None:
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    Authority().issue(certificate, key)
+    files = () if "--plain-http" in options else ("--tls-certificate", str(certificate), "--tls-key", str(key))
+    settings, printed = run(monkeypatch, *files, *options)
+    assert settings is not None, printed
+    assert settings.address_bound == AddressBound(max_connections, ("127.0.0.0/8", "::1", *trusted))
+
+
+def test_bounds_of_connections_are_those_of_the_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    Authority().issue(certificate, key)
+    path = tmp_path / "config.yaml"
+    section = "    http: {max_connections_per_address: 50, trusted_proxies: [10.0.0.7]}\n"
+    path.write_text(LOCAL.read_text().replace("  args:\n", f"  args:\n{section}", 1))
+    settings, printed = run(monkeypatch, str(path), "--tls-certificate", str(certificate), "--tls-key", str(key))
+    assert settings is not None, printed
+    assert settings.address_bound == AddressBound(50, ("127.0.0.0/8", "::1", "10.0.0.7/32"))
+
+
+def test_a_trusted_proxy_that_is_no_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, printed = run(monkeypatch, "--plain-http", "--trusted-proxy", "balancer")
+    assert settings is None
+    assert "Write an address or a network" in printed.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
