@@ -6,7 +6,8 @@
     │   ├── ContextLengthExceeded   400  prompt and answer do not fit into the model's context
     │   └── UnknownPreviousResponse 400  `previous_response_id` names nothing
     ├── Unauthenticated             401  no API key was sent
-    │   └── InvalidKey              401  the API key is unknown, revoked or expired
+    │   ├── InvalidKey              401  the API key is unknown, revoked or expired
+    │   └── KeyRevoked              401  the API key stopped being valid while the answer was made
     ├── PermissionDenied            403  the API key may not do this
     │   ├── RetentionForbids        403  the API key's retention policy does not allow it
     │   └── WrongRegion             403  the API key is bound to other regions

@@ -32,7 +32,8 @@ def test_another_users_folder_is_not_taken(tmp_path: Path) -> None:
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     elsewhere, link = tmp_path / "elsewhere", tmp_path / "link"
-    elsewhere.mkdir(mode=0o755)
+    elsewhere.mkdir()
+    elsewhere.chmod(0o755)
     link.symlink_to(elsewhere)
     with pytest.raises(PermissionError, match="Remove it"):
         make_private_folder(link)

@@ -11,8 +11,8 @@ vLLM's scheduler interface is not stable; a test runs this against the real engi
 """
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -21,15 +21,14 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request, RequestStatus
 
-from deployments.replica.scheduling.shares import FairQueue, Payer, Shares, in_turn, is_background
+from deployments.replica.scheduling.shares import RECENT_S, FairQueue, Payer, Shares, in_turn, is_background
 from deployments.replica.scheduling.step_times import ReadingPace
-
-Size = Callable[[Request], int]
 
 
 class Fair:
     """What makes a scheduler of vLLM fair; it comes before it in a list of bases."""
 
+    recent_s = RECENT_S
     running: list[Request]
     requests: dict[str, Request]
     max_num_running_reqs: int
@@ -45,7 +44,7 @@ class Fair:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.waiting, self.skipped_waiting = FairQueue(), FairQueue()
-        self.shares = Shares()
+        self.shares = Shares(self.recent_s)
         self.ready: list[Request] = []  # The interactive requests that wait and could run, in any order.
         self._pace = ReadingPace(self.max_num_scheduled_tokens)
         self._planned_at = 0.0
@@ -62,7 +61,7 @@ class Fair:
         now = time.monotonic()
         self.shares.weigh(now)
         self.ready = list(self._find_ready())
-        preempted = self._make_room(now) if self.ready and len(self.shares.active) > 1 else []
+        preempted = self._make_room(now) if len(self.shares.active) > 1 else []
         step = self.plan(now, *args, **kwargs)
         for request in preempted:  # Not before: it must not go on in the step in which it is preempted.
             self.waiting.add_request(request)
@@ -144,29 +143,39 @@ class Fair:
                 self.shares.charge(request.payer, num_tokens)
 
     def _make_room(self, now: float) -> list[Request]:
-        """Preempt requests of accounts that have more than others, for those of others that wait; return them."""
+        """Preempt requests of accounts that have more than others, for those of others; return them."""
         places = self.max_num_running_reqs - len(self.running)
         # Each request that runs may need one more block in this step.
         blocks = self.kv_cache_manager.block_pool.get_num_free_blocks() - len(self.running) * self._num_groups
         if len(self.ready) <= places and sum(map(self._blocks_of, self.ready)) <= blocks:
             return []
-        running = _by_payer(self.running)
+        held = Held(self.running, self._blocks_of)
         preempted: list[Request] = []
+
+        def preempt(victim: Request | None) -> bool:
+            nonlocal places, blocks
+            if victim is None:
+                return False
+            held.drop(victim)
+            self.running.remove(victim)
+            self._preempt_request(victim, now)  # type: ignore[attr-defined]
+            self.waiting.remove_request(victim)
+            preempted.append(victim)
+            places, blocks = places + 1, blocks + self._blocks_of(victim)
+            return True
+
+        while blocks < 0 and preempt(held.latest_of_most()):  # vLLM would preempt whoever came last.
+            continue
+        full_for: set[Payer] = set()
         for request in sorted(self.ready, key=in_turn):
+            payer: Payer = request.payer
             needed = self._blocks_of(request)
-            while places < 1 or blocks < needed:
-                victim = _victim(running, request, _one if places < 1 else self._blocks_of)
-                if victim is None:
-                    break
-                running[victim.payer].remove(victim)
-                self.running.remove(victim)
-                self._preempt_request(victim, now)  # type: ignore[attr-defined]
-                self.waiting.remove_request(victim)
-                preempted.append(victim)
-                places, blocks = places + 1, blocks + self._blocks_of(victim)
-            else:
+            while payer not in full_for and (places < 1 or blocks < needed):
+                if not preempt(held.victim_for(request, by_places=places < 1)):
+                    full_for.add(payer)
+            if payer not in full_for:
                 places, blocks = places - 1, blocks - needed
-                running[request.payer].append(request)
+                held.add(request)
         return preempted
 
     @property
@@ -208,31 +217,56 @@ def _with_adapters(requests: list[Request], most: int) -> list[Request]:
     return kept
 
 
-def _by_payer(requests: list[Request]) -> defaultdict[Payer, list[Request]]:
-    by_payer: defaultdict[Payer, list[Request]] = defaultdict(list)
-    for request in requests:
-        if not is_background(request):
-            by_payer[request.payer].append(request)
-    return by_payer
+class Held:
+    """What accounts hold of an engine: their requests that run, and the places and blocks of memory that those take."""
 
+    def __init__(self, running: Iterable[Request], blocks_of: Callable[[Request], int]) -> None:
+        self._blocks_of = blocks_of
+        self._requests: defaultdict[Payer, list[Request]] = defaultdict(list)
+        self._blocks: Counter[Payer] = Counter()
+        for request in running:
+            if not is_background(request):
+                self.add(request)
 
-def _victim(running: defaultdict[Payer, list[Request]], waiting: Request, size: Size) -> Request | None:
-    """Return a running request whose place, or memory, a waiting one should have; None where none is.
+    def add(self, request: Request) -> None:
+        """Add a request that runs, or is about to."""
+        self._requests[request.payer].append(request)
+        self._blocks[request.payer] += self._blocks_of(request)
 
-    It is the latest of the account that has most for its share. That keeps at least as much as the other gets, and has
-    been served at least as much.
-    """
+    def drop(self, request: Request) -> None:
+        """Take a request out that was preempted."""
+        self._requests[request.payer].remove(request)
+        self._blocks[request.payer] -= self._blocks_of(request)
 
-    def part(payer: Payer, change: int = 0) -> float:
-        return (sum(map(size, running[payer])) + change) / payer.share
+    def latest_of_most(self) -> Request | None:
+        """Return the latest request of the account with the most memory for its share, None if there is but one."""
+        return self._latest(self._most(by_places=False)) if sum(map(bool, self._requests.values())) > 1 else None
 
-    payer: Payer = waiting.payer
-    most = max(list(running), key=part, default=payer)
-    latest = max((request for request in running[most] if request.status == RequestStatus.RUNNING), default=None)
-    if latest is None or most is payer or most.served < payer.served:
-        return None
-    return latest if part(most, -size(latest)) >= part(payer, size(waiting)) else None
+    def victim_for(self, waiting: Request, *, by_places: bool) -> Request | None:
+        """Return a request whose place, or memory, a waiting one should have; None where none is.
 
+        It is the latest of the account that has most for its share. That keeps at least as much as the other gets, and
+        has been served at least as much.
+        """
+        payer: Payer = waiting.payer
+        most = self._most(by_places=by_places)
+        if most is None or most is payer or most.served < payer.served:
+            return None
+        latest = self._latest(most)
+        if latest is None:
+            return None
+        theirs, more = (1, 1) if by_places else (self._blocks_of(latest), self._blocks_of(waiting))
+        left, wanted = self._size(most, by_places) - theirs, self._size(payer, by_places) + more
+        return latest if left / most.share >= wanted / payer.share else None
 
-def _one(_: Request) -> int:
-    return 1
+    def _size(self, payer: Payer, by_places: bool) -> int:
+        return len(self._requests.get(payer, ())) if by_places else self._blocks[payer]
+
+    def _most(self, *, by_places: bool) -> Payer | None:
+        return max(self._requests, key=lambda payer: self._size(payer, by_places) / payer.share, default=None)
+
+    def _latest(self, payer: Payer | None) -> Request | None:
+        if payer is None:
+            return None
+        running = (request for request in self._requests[payer] if request.status == RequestStatus.RUNNING)
+        return max(running, default=None)

@@ -42,8 +42,9 @@ class Payer:
 class Shares:
     """The accounts of an engine's interactive requests; `active` are those that have one."""
 
-    def __init__(self) -> None:
+    def __init__(self, recent_s: float = RECENT_S) -> None:
         self.active: set[Payer] = set()
+        self._recent_s = recent_s
         self._known: dict[str, Payer] = {}
         self._floor = 0.0
         self._weighed_at = 0.0
@@ -82,7 +83,7 @@ class Shares:
 
     def weigh(self, now: float) -> None:
         """Find the light accounts as a step is planned, and forget those that were not served lately."""
-        fading = math.exp((self._weighed_at - now) / RECENT_S)
+        fading = math.exp((self._weighed_at - now) / self._recent_s)
         self._weighed_at = now
         for payer in list(self._known.values()):
             payer.recent *= fading

@@ -7,7 +7,10 @@ NEVER = "text that no answer holds"
 
 
 class Asked:
-    """A request to the engine; `num_tokens` is how many it has been given, `pieces` how many each time."""
+    """A request to the engine; `num_tokens` is how many it has been given, `pieces` how many each time, at `times`.
+
+    `stats` has times of its own; all are of the engine's clock.
+    """
 
     def __init__(
         self, client, prompt_tokens, max_tokens, priority, name, schema=None, stop=NEVER, streamed=False, salt=None
@@ -18,6 +21,7 @@ class Asked:
 
         self.num_tokens = 0
         self.pieces, self.text = [], ""
+        self.times, self.stats = [], None
         self.first = asyncio.Event()
         params = SamplingParams(
             max_tokens=max_tokens,
@@ -38,6 +42,8 @@ class Asked:
         piece = output.outputs[0]
         self.num_tokens += len(piece.token_ids)
         self.pieces.append(len(piece.token_ids))
+        self.stats = output.metrics
+        self.times.append(self.stats.last_token_ts)
         self.text += piece.text
         if self.num_tokens:
             self.first.set()

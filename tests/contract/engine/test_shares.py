@@ -12,6 +12,10 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 
 PLACES = 32
+IN_FLIGHT = 2
+"""Steps that are planned or run when a request comes; they hold what they held."""
+LENGTH = 500
+"""How many tokens a prompt has, twenty times as many were served to the others before it comes."""
 
 
 def ask(real_engine, name, account, *, share=1.0, prompt_tokens=10, max_tokens=900):
@@ -32,13 +36,12 @@ def count(requests):
 def test_a_request_beside_more_of_another_account_than_there_are_places_begins_at_once(real_engine):
     async def run():
         flood = [ask(real_engine, f"flood-{n}", "flooder") for n in range(3 * PLACES)]
-        await asyncio.gather(*(one.first.wait() for one in flood[:PLACES]))
-        before = [one.num_tokens for one in flood]
-        one = ask(real_engine, "one", "rare", prompt_tokens=900, max_tokens=4)  # Eight steps of 128 tokens.
-        await one.first.wait()
-        gained = [now.num_tokens - then for now, then in zip(flood, before, strict=True)]
-        assert max(gained) < 8  # None while it was read: what was planned before, and on the way.
+        await eventually(lambda: count(flood) > 20 * LENGTH, timeout_s=120)
+        one = ask(real_engine, "one", "rare", prompt_tokens=LENGTH, max_tokens=4)  # Four steps of 128 tokens.
         await one.task
+        began, ended = one.stats.scheduled_ts, one.stats.first_token_ts
+        assert began - one.stats.queued_ts < 3 * (ended - began)
+        assert max(sum(began < at < ended for at in other.times) for other in flood) <= IN_FLIGHT
         await leave(flood)
 
     real_engine.run(run())
@@ -193,3 +196,57 @@ def test_what_was_served_long_ago_is_forgotten():
     assert shares._known == {"one": one.payer}
     shares.weigh(1.0 + 10 * RECENT_S)
     assert not shares._known
+
+
+def held_by(*requests):
+    """Return what running requests hold, whose memory is a block for each token."""
+    from vllm.v1.request import RequestStatus
+
+    from deployments.replica.scheduling.fair import Held
+    from deployments.replica.scheduling.shares import Shares
+
+    known = Shares()
+    for request in requests:
+        known.join(request)
+        request.status = RequestStatus.RUNNING
+    return known, Held(requests, lambda request: request.num_tokens)
+
+
+def test_who_has_most_places_gives_its_latest_as_long_as_it_keeps_as_many():
+    running = queued(("a", 1), ("a", 1), ("a", 1), ("b", 1))
+    shares, held = held_by(*running)
+    waiting = queued(("b", 1), ("b", 1), ("a", 1), ("c", 1))
+    for request in waiting:
+        shares.join(request)
+    assert held.victim_for(waiting[0], by_places=True) is running[2]
+    assert held.victim_for(waiting[2], by_places=True) is None
+    held.drop(running[2])
+    held.add(waiting[0])
+    assert held.victim_for(waiting[1], by_places=True) is None
+    assert held.victim_for(waiting[3], by_places=True) is running[1]
+
+
+def test_who_has_most_memory_gives_it_to_a_prompt_that_needs_less():
+    small, large, _ = running = queued(("a", 10), ("a", 60), ("b", 20))
+    shares, held = held_by(*running)
+    fits, too_large, own = waiting = queued(("c", 10), ("c", 11), ("a", 1))
+    for request in waiting:
+        shares.join(request)
+    assert held.latest_of_most() is large
+    assert held.victim_for(fits, by_places=False) is large
+    assert held.victim_for(too_large, by_places=False) is None  # It would then have more than it leaves.
+    assert held.victim_for(own, by_places=False) is None
+    held.drop(large)
+    held.drop(small)
+    assert held.latest_of_most() is None  # Nobody else is there.
+
+
+def test_who_was_served_less_gives_nothing_to_who_was_served_more():
+    running = queued(("a", 1), ("a", 1), ("a", 1))
+    shares, held = held_by(*running)
+    (waiting,) = queued(("b", 1))
+    shares.join(waiting)
+    waiting.payer.served = 10
+    assert held.victim_for(waiting, by_places=True) is None
+    running[0].payer.served = 10
+    assert held.victim_for(waiting, by_places=True) is running[2]

@@ -65,6 +65,14 @@ GOLDEN = [
         "Incorrect API key provided: sk-ab***wxyz.",
     ),
     (
+        api.KeyRevoked(),
+        401,
+        "invalid_request_error",
+        "invalid_api_key",
+        None,
+        "This API key was revoked or has expired while the answer was made.",
+    ),
+    (
         api.PermissionDenied("This API key may not create embeddings."),
         403,
         "invalid_request_error",
