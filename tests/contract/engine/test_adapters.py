@@ -138,7 +138,8 @@ def test_an_adapter_that_does_not_fit_beside_that_of_a_batch_takes_its_turn(adap
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.1)
         beside = text_of(await ask("two", max_tokens=100))
-        return alone, [text_of(await lines[0]), beside]
+        return alone, [text_of(line) for line in await asyncio.gather(*lines)], beside
 
-    alone, together = adapted.run(run())
-    assert together == alone
+    alone, lines, beside = adapted.run(run())
+    assert lines == alone[:1] * 4
+    assert beside == alone[1]
