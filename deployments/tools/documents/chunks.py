@@ -6,7 +6,13 @@ a letter of a script without spaces counts as one.
 
 import re
 from array import array
+from itertools import islice
 from typing import NamedTuple
+
+from deployments.tools.documents.readers import TOO_LONG, InvalidFile
+
+MAX_TOKENS = 5_000_000
+"""The most tokens of one text: OpenAI's bound for a file in a vector store."""
 
 _TOKEN = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|_|[^\W\d_A-Za-z]{1,2}|[^\w\s]")
 _SENTENCE = re.compile(r"[.!?。！？]\s*$")  # noqa: RUF001 - other scripts end sentences so.
@@ -17,6 +23,7 @@ class Chunk(NamedTuple):
 
     text: str
     starts: list[int]
+    num_tokens: int
 
     def passages(self) -> list[str]:
         """Return the passages, in order; together they are the chunk."""
@@ -27,10 +34,16 @@ class Chunk(NamedTuple):
 def split(text: str, size_tokens: int, overlap_tokens: int, passage_tokens: int) -> list[Chunk]:
     """Return the chunks of a text: of `size_tokens` at most, each repeating `overlap_tokens` of the one before.
 
-    One ends with a paragraph, a line or a sentence where there is such an end in its last quarter. Passages have
-    `passage_tokens` at most.
+    One ends with a paragraph, a line or a sentence where there is such an end in its last quarter. Of a chunk that is
+    shorter for it, at most half is repeated: all chunks together have at most twice the tokens of the text. Passages
+    have `passage_tokens` at most.
+
+    Raises:
+        InvalidFile: the text has more than MAX_TOKENS.
     """
-    starts = array("Q", (found.start() for found in _TOKEN.finditer(text)))
+    starts = array("Q", (found.start() for found in islice(_TOKEN.finditer(text), MAX_TOKENS + 1)))
+    if len(starts) > MAX_TOKENS:
+        raise InvalidFile(TOO_LONG)
     chunks = []
     first, num_tokens = 0, len(starts)
     while first < num_tokens:
@@ -42,10 +55,10 @@ def split(text: str, size_tokens: int, overlap_tokens: int, passage_tokens: int)
         piece = text[begin:end].rstrip()
         num_passages = -(-(last - first) // passage_tokens)
         cuts = [first + number * (last - first) // num_passages for number in range(num_passages)]
-        chunks.append(Chunk(piece, [0, *(starts[cut] - begin for cut in cuts[1:])]))
+        chunks.append(Chunk(piece, [0, *(starts[cut] - begin for cut in cuts[1:])], last - first))
         if last == num_tokens:
             break
-        first = max(last - overlap_tokens, first + 1)
+        first = last - min(overlap_tokens, (last - first) // 2)
     return chunks
 
 

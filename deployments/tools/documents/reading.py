@@ -62,4 +62,4 @@ async def read_chunks(content: bytes, filename: str, sizes: ChunkSizes, limits: 
 
 
 def _parse_chunks(payload: bytes) -> list[Chunk]:
-    return [Chunk(text, starts) for text, starts in json.loads(payload)]
+    return [Chunk(*one) for one in json.loads(payload)]

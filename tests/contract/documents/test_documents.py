@@ -149,7 +149,7 @@ async def test_what_takes_too_long_is_ended():
 
 async def test_the_process_knows_nothing_of_the_environment(monkeypatch):
     monkeypatch.setenv("KANARIENVOGEL", "secret")
-    code = "import os, sys, json; sys.stdout.write('C' + json.dumps([[repr(dict(os.environ)), [0]]]))"
+    code = "import os, sys, json; sys.stdout.write('C' + json.dumps([[repr(dict(os.environ)), [0], 1]]))"
     monkeypatch.setattr(bounded_process, "_CODE", code)
     (chunk,) = await read_chunks(b"x", "a.txt", ChunkSizes(), LIMITS)
     assert "KANARIENVOGEL" not in chunk.text

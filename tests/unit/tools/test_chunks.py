@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deployments.tools.documents import chunks as chunks_module
 from deployments.tools.documents.chunks import _TOKEN, split
+from deployments.tools.documents.readers import InvalidFile
 from deployments.tools.search_index.filters import meets
 from deployments.tools.search_index.ranking import fuse
 from deployments.tools.search_index.terms import TermCoder, words_of
@@ -18,7 +20,7 @@ def num_tokens(text: str) -> int:
 
 def test_a_short_text_is_one_chunk() -> None:
     (chunk,) = split("  One two.\n", 100, 50, 100)
-    assert (chunk.text, chunk.starts) == ("  One two.", [0])
+    assert chunk == ("  One two.", [0], 3)
     assert split(" \n", 100, 50, 100) == []
 
 
@@ -40,6 +42,19 @@ def test_lines_and_sentences_are_ends_too_and_one_long_word_is_cut() -> None:
     assert "".join(chunk.text for chunk in split("x" * 10_000, 100, 0, 100)) == "x" * 10_000
 
 
+def test_text_of_short_paragraphs_is_repeated_once_at_most() -> None:
+    text = "\n\n".join(" ".join(["word"] * 26) for _ in range(200))
+    chunks = split(text, 100, 50, 100)
+    assert sum(chunk.num_tokens for chunk in chunks) <= 2 * num_tokens(text)
+
+
+def test_text_of_too_many_tokens_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(chunks_module, "MAX_TOKENS", 300)
+    assert split("a-" * 150, 100, 50, 100)
+    with pytest.raises(InvalidFile, match="five million tokens"):
+        split("a-" * 150 + "b", 100, 50, 100)
+
+
 def test_passages_are_the_parts_of_a_chunk() -> None:
     text = "word " * 1000
     chunks = split(text, 800, 400, 250)
@@ -55,7 +70,8 @@ def test_nothing_is_left_out(text: str, size: int, overlap: int, passage: int) -
     kept = "".join(_TOKEN.findall("".join(chunk.text for chunk in split(text, size, 0, passage))))
     assert kept == "".join(_TOKEN.findall(text))
     assert all("".join(chunk.passages()) == chunk.text for chunk in chunks)
-    assert all(num_tokens(chunk.text) <= size for chunk in chunks)
+    assert all(num_tokens(chunk.text) == chunk.num_tokens <= size for chunk in chunks)
+    assert sum(chunk.num_tokens for chunk in chunks) <= 2 * num_tokens(text)
 
 
 def test_words_are_compared_without_case_plural_and_width() -> None:
