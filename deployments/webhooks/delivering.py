@@ -9,8 +9,9 @@ from collections import Counter
 
 from sqlalchemy.exc import DBAPIError
 
+from deployments.state.database.turns import Places
 from deployments.state.webhooks.queue import MAX_PER_ENDPOINT, DeliveryQueue
-from deployments.state.webhooks.rows import Delivery
+from deployments.state.webhooks.rows import Delivery, Endpoint
 from deployments.tools.outbound.errors import OutboundError
 from deployments.waiting import worth_logging
 from deployments.webhooks.sending import WebhookSender
@@ -23,13 +24,13 @@ _GONE = 410
 
 
 class Deliverer:
-    """Sends up to 64 deliveries at once, until it is cancelled."""
+    """Sends up to 64 deliveries at once, until it is cancelled; half of them at most to one account."""
 
     def __init__(self, queue: DeliveryQueue, sender: WebhookSender, poll_s: float = _POLL_S) -> None:
         self._queue = queue
         self._sender = sender
         self._poll_s = poll_s
-        self._sending: dict[asyncio.Task[None], str] = {}
+        self._sending: dict[asyncio.Task[None], Endpoint] = {}
         self._num_failures = 0
 
     async def run(self) -> None:
@@ -48,9 +49,11 @@ class Deliverer:
     async def _take(self) -> bool:
         """Begin to send what is due; return whether there was anything."""
         room = _MAX_SENDING - len(self._sending)
-        busy = [one for one, count in Counter(self._sending.values()).items() if count >= MAX_PER_ENDPOINT]
+        by_endpoint = Counter(endpoint.endpoint_id for endpoint in self._sending.values())
+        busy = [one for one, count in by_endpoint.items() if count >= MAX_PER_ENDPOINT]
+        places = Places(Counter(endpoint.account for endpoint in self._sending.values()), room)
         try:
-            taken = await self._queue.take(room, busy) if room else []
+            taken = await self._queue.take(places, busy) if room else []
         except (DBAPIError, OSError) as error:
             self._num_failures += 1
             if worth_logging(self._num_failures):
@@ -59,7 +62,7 @@ class Deliverer:
         self._num_failures = 0
         for delivery in taken:
             task = asyncio.get_running_loop().create_task(self._deliver(delivery))
-            self._sending[task] = delivery.endpoint.endpoint_id
+            self._sending[task] = delivery.endpoint
             task.add_done_callback(lambda done: self._sending.pop(done, None))
         return bool(taken)
 

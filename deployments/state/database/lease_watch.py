@@ -4,8 +4,11 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, or_
+from sqlalchemy import ColumnElement, and_, or_, select, update
 
+from deployments.state.database.connection import Database
+
+_LOOKED_AT = 1000
 R = TypeVar("R", bound=Sequence[Any])
 
 
@@ -36,6 +39,31 @@ class LeaseWatch:
         return [
             row for row in rows if row[-1] <= now or self.is_abandoned(tuple(row[:-2]), (row[-2], row[-1]), lease_s)
         ]
+
+    async def end_abandoned(
+        self,
+        database: Database,
+        names: Sequence[ColumnElement[Any]],
+        lease: tuple[ColumnElement[Any], ColumnElement[float]],
+        now: float,
+        lease_s: float,
+        *of_queue: ColumnElement[bool],
+    ) -> None:
+        """End the leases in a queue's table that are abandoned: then they end now, as others do by themselves.
+
+        `names` are the columns of a row's name, `lease` those of the holder and the end of its lease.
+        """
+        ahead = select(*names, *lease).where(*of_queue, lease[1] > now + lease_s).limit(_LOOKED_AT)
+        async with database.read() as connection:
+            rows = (await connection.execute(ahead)).all()
+        abandoned = self.free(rows, now, lease_s)
+        if not abandoned:
+            return
+        columns, table = (*names, *lease), lease[1].table
+        async with database.write() as connection:
+            for row in abandoned:
+                is_it = and_(*(column == value for column, value in zip(columns, row, strict=True)))
+                await connection.execute(update(table).where(is_it).values({lease[1].key: now}))
 
     def is_abandoned(self, name: Hashable, lease: Hashable, lease_s: float) -> bool:
         """Note the lease as it is now; return whether it has been unchanged for its whole length."""

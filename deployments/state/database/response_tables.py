@@ -49,6 +49,9 @@ response_jobs = Table(
     "response_jobs",
     metadata,
     Column("response_id", String(64), primary_key=True),
+    # Empty where the version before wrote the row.
+    Column("account", String(64), nullable=False, server_default=""),
+    Column("key_id", String(64), nullable=False, server_default=""),
     Column("epoch", BigInteger, nullable=False),
     Column("lease_until", Double, nullable=False, index=True),
     Column("is_cancelled", Boolean, nullable=False),
@@ -56,6 +59,7 @@ response_jobs = Table(
     Column("was_followed", Boolean, nullable=False, default=False),
     Column("num_events", Integer, nullable=False),
     Column("sealed_job", LargeBinary, nullable=False),
+    Index("ix_response_jobs_turns", "key_id", "lease_until"),
 )
 
 

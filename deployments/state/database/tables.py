@@ -268,3 +268,15 @@ leaders = Table(
     Column("epoch", BigInteger, nullable=False),
     Column("lease_until", Double, nullable=False),
 )
+
+# When each account was served last by a queue of work that many share: `turn` counts up by queue. `lane` is the part of
+# the account's work that was served, empty for the account as a whole.
+work_turns = Table(
+    "work_turns",
+    metadata,
+    Column("queue", String(16), primary_key=True),
+    Column("account", String(64), primary_key=True),
+    Column("lane", String(64), primary_key=True),
+    Column("turn", BigInteger, nullable=False),
+    Index("ix_work_turns_turn", "queue", "turn"),
+)

@@ -32,9 +32,11 @@ webhook_deliveries = Table(
     metadata,
     Column("event_id", String(64), primary_key=True),
     Column("endpoint_id", String(64), primary_key=True, index=True),
+    Column("account", String(64), nullable=False, server_default=""),  # Empty where the version before wrote the row.
     Column("type", String(64), nullable=False),
     Column("object_id", String(64), nullable=False),
     Column("created_at", Double, nullable=False),
     Column("due_at", Double, nullable=False, index=True),
     Column("num_tries", Integer, nullable=False),
+    Index("ix_webhook_deliveries_turns", "endpoint_id", "due_at"),
 )

@@ -13,11 +13,12 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
-from deployments.state.database.ids import clean_id
-from deployments.state.database.lease_watch import LeaseWatch, may_be_free
+from deployments.state.database.ids import clean_id, id_groups
+from deployments.state.database.lease_watch import LeaseWatch
 from deployments.state.database.response_tables import response_events as events_table
 from deployments.state.database.response_tables import response_jobs as jobs
 from deployments.state.database.response_tables import responses
+from deployments.state.database.turns import Lane, Turns
 from deployments.state.encryption.sealing import DataKey
 from deployments.state.encryption.vault import Vault
 from deployments.state.identity.principal import principal_of
@@ -28,7 +29,7 @@ from deployments.state.webhooks.queue import enqueue
 
 _JOB = b"response job"
 _LINE_END = b"\n"
-_LOOKED_AT = 100
+_TURNS = Turns("background", jobs.c.account, jobs.c.key_id, jobs.c.lease_until)
 
 
 class BackgroundStore:
@@ -56,6 +57,7 @@ class BackgroundStore:
         turn: StoredTurn,
         job: Item,
         *,
+        key_id: str,
         events: Sequence[bytes],
         expires_at: float,
         lease_s: float,
@@ -66,6 +68,8 @@ class BackgroundStore:
         key = self._keys[turn.id] = account_key.open_object(turn.id, wrapped)
         begun = {
             "response_id": turn.id,
+            "account": account,
+            "key_id": key_id,
             "epoch": 1,
             "lease_until": self._clock() + lease_s,
             "is_cancelled": False,
@@ -201,16 +205,18 @@ class BackgroundStore:
             await connection.execute(statement.values(lease_until=0.0))
 
     async def claim(self, lease_s: float) -> ClaimedResponse | None:
-        """Take over a response whose lease has ended or is abandoned; None if there is none."""
-        now = self._clock()
-        query = select(jobs.c.response_id, jobs.c.epoch, jobs.c.lease_until).order_by(jobs.c.lease_until)
-        query = query.where(may_be_free(jobs.c.lease_until, now, lease_s)).limit(_LOOKED_AT)
+        """Take over a response whose lease has ended or is abandoned, of the account whose turn it is.
+
+        Return None if there is none.
+        """
+        now, lease = self._clock(), (jobs.c.epoch, jobs.c.lease_until)
+        await self._watch.end_abandoned(self._database, [jobs.c.response_id], lease, now, lease_s)
         async with self._database.read() as connection:
-            found = (await connection.execute(query)).all()
-        free = await self._of_region(self._watch.free(found, now, lease_s))
-        if not free:
+            lanes = await _TURNS.lanes(connection, jobs.c.lease_until <= now, jobs.c.response_id, *lease)
+        lane = next(iter(await self._of_region(lanes)), None)
+        if lane is None:
             return None
-        response_id, epoch, lease_until = free[0]
+        response_id, epoch, lease_until = (lane.first[name] for name in ("response_id", "epoch", "lease_until"))
         where = (jobs.c.response_id == response_id, jobs.c.epoch == epoch, jobs.c.lease_until == lease_until)
         values = {"epoch": epoch + 1, "lease_until": now + lease_s}
         async with self._database.write() as connection:
@@ -218,22 +224,24 @@ class BackgroundStore:
             job = claimed.mappings().one_or_none()
             if job is None:  # Another process has claimed it.
                 return None
+            await _TURNS.note_served(connection, self._database, [lane])
             return await self._take_over(connection, dict(job))
 
-    async def _of_region(self, free: Sequence[Any]) -> Sequence[Any]:
-        """Return those that this region may run: whose they are is sealed with their jobs."""
-        if not self._region or not free:
-            return free
+    async def _of_region(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
+        """Return the lanes that this region may serve: which regions a key is bound to is sealed with its jobs."""
+        if not self._region:
+            return lanes
         columns = (jobs.c.response_id, jobs.c.sealed_job, responses.c.account, responses.c.wrapped_key)
         query = select(*columns).join(responses, responses.c.response_id == jobs.c.response_id)
-        async with self._database.read() as connection:
-            rows = (await connection.execute(query.where(jobs.c.response_id.in_([one[0] for one in free])))).all()
         own = set()
-        for response_id, sealed, account, wrapped in rows:
-            key = (await self._vault.account_key(account)).open_object(response_id, wrapped)
-            if principal_of(orjson.loads(key.open(sealed, _JOB))["principal"]).may_run_in(self._region):
-                own.add(response_id)
-        return [one for one in free if one[0] in own]
+        for ids in id_groups([lane.first["response_id"] for lane in lanes]):
+            async with self._database.read() as connection:
+                rows = (await connection.execute(query.where(jobs.c.response_id.in_(ids)))).all()
+            for response_id, sealed, account, wrapped in rows:
+                key = (await self._vault.account_key(account)).open_object(response_id, wrapped)
+                if principal_of(orjson.loads(key.open(sealed, _JOB))["principal"]).may_run_in(self._region):
+                    own.add(response_id)
+        return [lane for lane in lanes if lane.first["response_id"] in own]
 
     async def _take_over(self, connection: AsyncConnection, job: dict[str, Any]) -> ClaimedResponse:
         response_id = job["response_id"]

@@ -6,15 +6,15 @@ the process die: an event arrives at least once, always under the same id.
 
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import and_, bindparam, delete, func, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.audit.log import SERVICE, append_entry
 from deployments.state.database.connection import Database
+from deployments.state.database.turns import Places, Turns
 from deployments.state.database.webhook_tables import webhook_deliveries as deliveries
 from deployments.state.database.webhook_tables import webhook_endpoints as endpoints
 from deployments.state.encryption.sealing import SealBroken
@@ -28,8 +28,9 @@ RETRIED_S = 3 * 86_400.0
 DISABLED_AFTER_S = 5 * 86_400.0
 """For how long every try of an endpoint must fail before it is disabled."""
 MAX_PER_ENDPOINT = 4
-"""How many events are on their way to one endpoint at once, so that a slow one does not hold up the others."""
+"""How many events are on their way to one endpoint at once."""
 
+_TURNS = Turns("webhooks", deliveries.c.account, deliveries.c.endpoint_id, deliveries.c.due_at)
 _DELAYS_S = (5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0)
 """The schedule of Standard Webhooks; the last delay is repeated until RETRIED_S."""
 _JITTER = 0.1
@@ -56,7 +57,7 @@ async def enqueue(connection: AsyncConnection, account: str, kind: str, object_i
     if not wanting:
         return
     event = new_event(kind, object_id, at)
-    values = {**event._asdict(), "due_at": at, "num_tries": 0}
+    values = {**event._asdict(), "account": account, "due_at": at, "num_tries": 0}
     await connection.execute(insert(deliveries), [{**values, "endpoint_id": one} for one in wanting])
 
 
@@ -68,18 +69,26 @@ class DeliveryQueue:
         self._vault = vault
         self._clock = clock
 
-    async def take(self, limit: int, busy: Collection[str] = ()) -> list[Delivery]:
-        """Return up to `limit` deliveries that are due, the oldest first, none to endpoints that are `busy`.
+    async def take(self, places: Places, busy: Collection[str] = ()) -> list[Delivery]:
+        """Return deliveries that are due, as many as get a place: accounts in turn, the oldest of each endpoint.
 
-        They are the caller's for LEASE_S seconds.
+        None goes to an endpoint that is `busy`. They are the caller's for LEASE_S seconds.
         """
         now = self._clock()
-        query = select(deliveries).where(deliveries.c.due_at <= now, deliveries.c.endpoint_id.not_in(busy))
-        query = query.order_by(deliveries.c.due_at).limit(limit).with_for_update(skip_locked=True)
+        async with self._database.read() as connection:
+            lanes = await _TURNS.lanes(connection, deliveries.c.due_at <= now, deliveries.c.event_id)
+        chosen = places.admit([lane for lane in lanes if lane.lane not in busy])
+        if not chosen:
+            return []
+        names = [(lane.first["event_id"], lane.lane) for lane in chosen]
+        is_chosen = tuple_(deliveries.c.event_id, deliveries.c.endpoint_id).in_(names)
+        query = select(deliveries).where(is_chosen, deliveries.c.due_at <= now).with_for_update(skip_locked=True)
         async with self._database.write() as connection:
-            rows = _few_of_each([dict(row) for row in (await connection.execute(query)).mappings()])
+            rows = (await connection.execute(query)).mappings().all()
             if not rows:
                 return []
+            taken_lanes = {row["endpoint_id"] for row in rows}
+            await _TURNS.note_served(connection, self._database, [one for one in chosen if one.lane in taken_lanes])
             await connection.execute(
                 update(deliveries)
                 .where(deliveries.c.event_id == bindparam("event"), deliveries.c.endpoint_id == bindparam("endpoint"))
@@ -155,17 +164,6 @@ class DeliveryQueue:
         is_it = and_(deliveries.c.event_id == event_id, deliveries.c.endpoint_id == endpoint_id)
         async with self._database.write() as connection:
             await connection.execute(delete(deliveries).where(is_it))
-
-
-def _few_of_each(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows without those beyond MAX_PER_ENDPOINT of one endpoint."""
-    taken: Counter[str] = Counter()
-    kept = []
-    for row in rows:
-        taken[row["endpoint_id"]] += 1
-        if taken[row["endpoint_id"]] <= MAX_PER_ENDPOINT:
-            kept.append(row)
-    return kept
 
 
 def _is(delivery: Delivery) -> Any:

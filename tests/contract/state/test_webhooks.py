@@ -9,6 +9,7 @@ from sqlalchemy import insert, select
 
 from deployments.state.audit.log import SERVICE, Actor, AuditFilter, AuditLog
 from deployments.state.database.connection import Database, connect
+from deployments.state.database.turns import Places
 from deployments.state.database.webhook_tables import webhook_deliveries, webhook_endpoints
 from deployments.state.encryption.vault import Vault
 from deployments.state.webhooks.queue import (
@@ -67,7 +68,7 @@ async def test_an_event_goes_to_those_endpoints_of_its_account_that_want_it(desk
     await desk.create("response.failed")
     await desk.create(account=OTHER)
     await desk.happen()
-    taken = await desk.queue.take(10)
+    taken = await desk.queue.take(Places(room=10))
     assert {one.endpoint.endpoint_id for one in taken} == {first.endpoint_id, second.endpoint_id}
     (event,) = {one.event for one in taken}
     assert event.to_wire() == {
@@ -94,8 +95,8 @@ async def test_an_event_that_is_rolled_back_has_not_happened(desk):
 async def test_several_processes_take_each_delivery_once(desks):
     endpoints = [await desks[0].create() for _ in range(6)]
     await desks[0].happen()
-    taken = await asyncio.gather(*(desk.queue.take(2) for desk in desks for _ in range(3)))
-    taken.append(await desks[0].queue.take(10))  # What those left that met others on the way.
+    taken = await asyncio.gather(*(desk.queue.take(Places(room=2)) for desk in desks for _ in range(3)))
+    taken.append(await desks[0].queue.take(Places(room=10)))  # What those left that met others on the way.
     names = sorted(one.endpoint.endpoint_id for some in taken for one in some)
     assert names == sorted(one.endpoint_id for one in endpoints)
 
@@ -104,10 +105,10 @@ async def test_what_a_dead_process_had_taken_is_tried_again_under_the_same_id(de
     first, second = desks
     await first.create()
     await first.happen()
-    (lost,) = await first.queue.take(10)
-    assert await second.queue.take(10) == []
+    (lost,) = await first.queue.take(Places(room=10))
+    assert await second.queue.take(Places(room=10)) == []
     second.clock.advance(LEASE_S)
-    (again,) = await second.queue.take(10)
+    (again,) = await second.queue.take(Places(room=10))
     assert (again.event, again.num_tries) == (lost.event, 2)
     await first.queue.note_delivered(lost)  # It was not dead but slow: the delivery is the other's now.
     assert await first.num_deliveries() == 1
@@ -120,7 +121,7 @@ async def test_failures_are_tried_later_and_later_for_three_days(desk):
     await desk.happen()
     began, delays, is_dropped = desk.clock(), [], False
     while not is_dropped:
-        (delivery,) = await desk.queue.take(10)
+        (delivery,) = await desk.queue.take(Places(room=10))
         is_dropped = await desk.queue.note_failed(delivery)
         if not is_dropped:
             async with desk.database.read() as connection:
@@ -142,30 +143,30 @@ async def test_one_endpoint_has_few_on_their_way_and_others_are_not_held_up(desk
     desk.clock.advance(1)
     other = await desk.create("batch.failed")
     await desk.happen("batch.failed")
-    assert len(await desk.queue.take(100)) == MAX_PER_ENDPOINT + 1
-    taken = await desk.queue.take(100, busy=[slow.endpoint_id])
-    assert taken == []
+    taken = await desk.queue.take(Places(room=100))
+    assert {one.endpoint.endpoint_id for one in taken} == {slow.endpoint_id, other.endpoint_id}
+    assert await desk.queue.take(Places(room=100), busy=[slow.endpoint_id]) == []
     await desk.happen("batch.failed")
-    (one,) = await desk.queue.take(100, busy=[slow.endpoint_id])
+    (one,) = await desk.queue.take(Places(room=100), busy=[slow.endpoint_id])
     assert one.endpoint.endpoint_id == other.endpoint_id
 
 
 async def test_an_endpoint_that_is_gone_or_fails_for_days_is_disabled_until_it_is_changed(desk):
     gone, failing = await desk.create("batch.completed"), await desk.create("batch.failed")
     await desk.happen()
-    (delivery,) = await desk.queue.take(10)
+    (delivery,) = await desk.queue.take(Places(room=10))
     assert await desk.queue.note_failed(delivery, is_gone=True)
     assert (await desk.store.find(ME, gone.endpoint_id)).is_disabled
     await desk.happen()
     assert await desk.num_deliveries() == 0
 
     await desk.happen("batch.failed")
-    (delivery,) = await desk.queue.take(10)
+    (delivery,) = await desk.queue.take(Places(room=10))
     assert not await desk.queue.note_failed(delivery)
     desk.clock.advance(DISABLED_AFTER_S)
     assert not (await desk.store.find(ME, failing.endpoint_id)).is_disabled
     await desk.happen("batch.failed")
-    for delivery in await desk.queue.take(10):
+    for delivery in await desk.queue.take(Places(room=10)):
         await desk.queue.note_failed(delivery)
     assert (await desk.store.find(ME, failing.endpoint_id)).is_disabled
     assert await desk.num_deliveries() == 0
@@ -180,12 +181,12 @@ async def test_an_endpoint_that_is_enabled_again_may_fail_for_days_again(desk):
     for wait_s in (0, DISABLED_AFTER_S):
         desk.clock.advance(wait_s)
         await desk.happen()
-        await desk.queue.note_failed((await desk.queue.take(10))[0])
+        await desk.queue.note_failed((await desk.queue.take(Places(room=10)))[0])
     assert (await desk.store.update(ME, endpoint.endpoint_id)).is_disabled is False
     for wait_s, is_disabled in ((0, False), (DISABLED_AFTER_S - 1, False), (1, True)):
         desk.clock.advance(wait_s)
         await desk.happen()
-        await desk.queue.note_failed((await desk.queue.take(10))[0])
+        await desk.queue.note_failed((await desk.queue.take(Places(room=10)))[0])
         assert (await desk.store.find(ME, endpoint.endpoint_id)).is_disabled is is_disabled
 
 
@@ -202,7 +203,7 @@ async def test_changes_of_endpoints_are_in_the_audit_log_without_names_and_addre
         desk.clock.advance(1)
         await step
         if await desk.num_deliveries():
-            (delivery,) = await desk.queue.take(1)
+            (delivery,) = await desk.queue.take(Places(room=1))
             await desk.queue.note_failed(delivery, is_gone=True)
     log = (await AuditLog(desk.database).page(AuditFilter(targets=(made.endpoint_id,)), 10)).entries
     assert [(entry.event.rpartition(".")[2], entry.actor, entry.details) for entry in reversed(log)] == [
@@ -219,12 +220,12 @@ async def test_changes_of_endpoints_are_in_the_audit_log_without_names_and_addre
 async def test_a_success_ends_the_days_of_failure(desk):
     endpoint = await desk.create()
     await desk.happen()
-    await desk.queue.note_failed((await desk.queue.take(10))[0])
+    await desk.queue.note_failed((await desk.queue.take(Places(room=10)))[0])
     desk.clock.advance(DISABLED_AFTER_S - 1)
-    await desk.queue.note_delivered((await desk.queue.take(10))[0])
+    await desk.queue.note_delivered((await desk.queue.take(Places(room=10)))[0])
     desk.clock.advance(10)
     await desk.happen()
-    await desk.queue.note_failed((await desk.queue.take(10))[0])
+    await desk.queue.note_failed((await desk.queue.take(Places(room=10)))[0])
     assert not (await desk.store.find(ME, endpoint.endpoint_id)).is_disabled
 
 
@@ -237,7 +238,7 @@ async def test_a_deleted_endpoint_gets_nothing_more(desk):
     async with desk.database.write() as connection:  # As if the event had happened in the moment of the deletion.
         ids = {"event_id": "evt_1", "endpoint_id": endpoint.endpoint_id}
         await connection.execute(insert(webhook_deliveries).values(row | ids))
-    assert await desk.queue.take(10) == []
+    assert await desk.queue.take(Places(room=10)) == []
     assert await desk.num_deliveries() == 0
 
 

@@ -75,11 +75,12 @@ def ids(past) -> list[str]:
     return [item["id"] for one in past for item in one.items]
 
 
-async def begin(stores, name="a", job=None):
+async def begin(stores, name="a", job=None, account=ME, key_id="key_1"):
     return await stores.background.start(
-        ME,
+        account,
         turn(name, status="queued"),
         job or {"raw": "x"},
+        key_id=key_id,
         events=[b'{"n":0}', b'{"n":1}'],
         expires_at=stores.clock() + DAY,
         lease_s=10,

@@ -80,6 +80,7 @@ class BackgroundRunner:
             turn.principal.account,
             run.stored_turn(),
             job,
+            key_id=turn.principal.key_id,
             events=events,
             expires_at=turn.expires_at,
             lease_s=self._timing.lease_s,

@@ -73,7 +73,7 @@ class Webhooks:
 
     def __post_init__(self) -> None:
         self.vault = Vault(self.database, b"m" * 32)
-        self.world.webhooks = WebhookStore(self.database, self.vault, self.world.clock)
+        self.store = self.world.webhooks = WebhookStore(self.database, self.vault, self.world.clock)
         self.world.webhook_sender = WebhookSender(LOOPBACK)
         self.queue = DeliveryQueue(self.database, self.vault, self.world.clock)
 

@@ -4,9 +4,10 @@ import asyncio
 import logging
 
 import openai
+import orjson
 import pytest
 
-from deployments.state.webhooks.queue import LEASE_S
+from deployments.state.webhooks.queue import LEASE_S, enqueue
 from deployments.state.webhooks.rows import EVENT_TYPES
 from deployments.tools.outbound.addresses import AddressRules
 from deployments.webhooks.sending import WebhookSender
@@ -163,6 +164,23 @@ async def test_a_slow_endpoint_holds_up_no_other(world, webhooks, receiver):
         await ended(client.responses, begun.id)
         await eventually(lambda: len(receiver.got) == 5)
     assert read(client, receiver.got[4], other.signing_secret).data.id == begun.id
+
+
+async def test_account_with_many_silent_endpoints_leaves_places_for_others(world, webhooks, receiver):
+    receiver.is_silent = True
+    for number in range(20):
+        values = {"name": f"{number}", "url": receiver.url, "event_types": ["response.completed"]}
+        await webhooks.store.create("acct_1", values["name"], values["url"], values["event_types"])
+    for number in range(4):
+        async with webhooks.database.write() as connection:
+            await enqueue(connection, "acct_1", "response.completed", f"resp_{number}", world.clock())
+    async with webhooks.delivering():
+        await eventually(lambda: len(receiver.got) == 32)
+        await webhooks.store.create("acct_2", "theirs", receiver.url, ["response.failed"])
+        async with webhooks.database.write() as connection:
+            await enqueue(connection, "acct_2", "response.failed", "resp_9", world.clock())
+        await eventually(lambda: len(receiver.got) == 33)
+    assert orjson.loads(receiver.got[32][0])["data"]["id"] == "resp_9"
 
 
 async def test_a_rotated_secret_signs_beside_the_old_one_if_it_is_kept(world, webhooks, receiver):

@@ -1,0 +1,127 @@
+"""Whose work comes next in a queue that all accounts share: accounts in turn, however much one of them has.
+
+The account that was served longest ago comes first. Within an account its lanes take turns, such as its keys or its
+endpoints, and within a lane the oldest work comes first. Only one row is looked at for each lane that has work, so an
+account with a hundred thousand rows takes no longer than one with a few.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, delete, func, select, true
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deployments.state.database.connection import Database
+from deployments.state.database.tables import work_turns
+
+_KEPT_TURNS = 10_000
+"""After how many turns of others it is forgotten when an account was served: it comes first then in any case."""
+
+
+class Lane(NamedTuple):
+    """A lane with work that is ready, and the columns of the first such row that were asked for, by name."""
+
+    account: str
+    lane: str
+    first: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Turns:
+    """The turns at one queue.
+
+    `account` and `lane` are columns of the queue's table, and the oldest row of a lane has the least `age`. The rows in
+    which `waits` holds are the queue; an index leads from that over the lane to the age.
+    """
+
+    queue: str
+    account: ColumnElement[str]
+    lane: ColumnElement[str]
+    age: ColumnElement[float]
+    waits: ColumnElement[bool] = field(default_factory=true)
+
+    async def lanes(
+        self, connection: AsyncConnection, is_ready: ColumnElement[bool], *columns: ColumnElement[Any]
+    ) -> list[Lane]:
+        """Return the lanes with rows for which `is_ready` holds, that whose turn it is first.
+
+        One lane of each account comes before the second lane of any.
+        """
+        rows = (await connection.execute(self.query(is_ready, *columns))).mappings().all()
+        return [Lane(row["turns_account"], row["lane"], row) for row in rows]
+
+    def query(self, is_ready: ColumnElement[bool], *columns: ColumnElement[Any]) -> Select[Any]:
+        """Return the statement that finds the same, a row for each lane."""
+        # Each step finds the lane after the one before in the index, without the rows in between.
+        first = select(self.lane).where(self.waits).order_by(self.lane).limit(1)
+        found = select(first.scalar_subquery().label("lane")).cte("found", recursive=True)
+        after = select(self.lane).where(self.waits, self.lane > found.c.lane).order_by(self.lane).limit(1)
+        found = found.union_all(select(_of_each(after, found)).where(found.c.lane.is_not(None)))
+
+        def of_first(column: ColumnElement[Any]) -> ScalarSelect[Any]:
+            # Not as an equation: PostgreSQL would take any index on the age alone for it, and read others' rows.
+            rows = select(column).where(self.waits, is_ready, self.lane.between(found.c.lane, found.c.lane))
+            return _of_each(rows.order_by(self.lane, self.age).limit(1), found)
+
+        firsts = [of_first(column).label(column.key) for column in columns]
+        ages, accounts = of_first(self.age).label("turns_age"), of_first(self.account).label("turns_account")
+        ready = select(found.c.lane, accounts, ages, *firsts).where(found.c.lane.is_not(None)).subquery("ready")
+        of_account, of_lane = work_turns.alias("of_account"), work_turns.alias("of_lane")
+        same = [
+            and_(turn.c.queue == self.queue, turn.c.account == ready.c.turns_account, turn.c.lane == lane)
+            for turn, lane in ((of_account, ""), (of_lane, ready.c.lane))
+        ]
+        by_lane = (func.coalesce(of_lane.c.turn, 0), ready.c.turns_age)
+        place = func.row_number().over(partition_by=ready.c.turns_account, order_by=by_lane)
+        return (
+            select(ready)
+            .select_from(ready.outerjoin(of_account, same[0]).outerjoin(of_lane, same[1]))
+            .where(ready.c.turns_account.is_not(None))
+            .order_by(place, func.coalesce(of_account.c.turn, 0), ready.c.turns_age)
+        )
+
+    async def note_served(self, connection: AsyncConnection, database: Database, served: Iterable[Lane]) -> None:
+        """Note in the caller's transaction that lanes are served now: they and their accounts go to the end."""
+        pairs = {(lane.account, name) for lane in served for name in ("", lane.lane)}
+        if not pairs:
+            return
+        of_queue = work_turns.c.queue == self.queue
+        turn = 1 + int(await connection.scalar(select(func.max(work_turns.c.turn)).where(of_queue)) or 0)
+        rows = [
+            {"queue": self.queue, "account": account, "lane": lane, "turn": turn} for account, lane in sorted(pairs)
+        ]
+        await connection.execute(database.upsert(work_turns, ["queue", "account", "lane"]), rows)
+        await connection.execute(delete(work_turns).where(of_queue, work_turns.c.turn <= turn - _KEPT_TURNS))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Places for work that is done side by side: `room` are free, and `held` is how many each account has.
+
+    An account gets another only while it holds fewer than are free: so there is always one for an account that comes
+    later.
+    """
+
+    held: Mapping[str, int] = field(default_factory=dict)
+    room: int = 1
+
+    def admit(self, lanes: Sequence[Lane]) -> list[Lane]:
+        """Return the lanes that get a place, in their order."""
+        held, room, admitted = Counter(self.held), self.room, []
+        for lane in lanes:
+            if held[lane.account] < room:
+                admitted.append(lane)
+                held[lane.account] += 1
+                room -= 1
+        return admitted
+
+
+ONE = Places()
+"""One place, for whoever's turn it is."""
+
+
+def _of_each(rows: Any, found: Any) -> ScalarSelect[Any]:
+    """Return a query of one value as a column beside each lane that was found."""
+    return rows.correlate(found).scalar_subquery()  # type: ignore[no-any-return]
