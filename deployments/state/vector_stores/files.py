@@ -92,6 +92,7 @@ class VectorStoreFiles:
             there = await _among(connection, uploads.c.file_id, [one.file_id for one in new], lock=True)
             wanted = {one.file_id: one for one in new if one.file_id in there}
             shared = {"batch_id": batch_id, "created_at": now, "principal": principal_to_row(principal)}
+            shared["key_id"] = principal.key_id
             rows = [_new_row(account_key, store, one) | shared for one in wanted.values()]
             of_store = table.c.store_id == store.store_id
             for ids in id_groups(list(wanted)):
@@ -141,6 +142,13 @@ class VectorStoreFiles:
             rows = (await connection.execute(query)).mappings().all()
         account_key = await self._vault.account_key(store.account)
         return [open_file(dict(row), account_key) for row in rows]
+
+    async def unfinished_runs(self, store: StoredStore) -> Collection[str]:
+        """Return the runs that have put a part of their file into the index of a store so far."""
+        is_unfinished = (table.c.status == "in_progress", table.c.num_indexed > 0)
+        query = select(table.c.run_id).where(table.c.store_id == store.store_id, *is_unfinished).distinct()
+        async with self._database.read() as connection:
+            return (await connection.scalars(query)).all()
 
     async def set_attributes(
         self, account: str, store_id: str, file_id: str, attributes: Attributes
@@ -216,6 +224,9 @@ def _new_row(account_key: AccountKey, store: StoredStore, new: NewStoreFile) -> 
         "expires_at": new.expires_at,
         "usage_bytes": 0,
         "run_id": "",
+        "num_indexed": 0,
+        "num_counted": 0,
+        "indexed_in": "",
         "num_claims": 0,
         "lease_until": 0.0,
         "wrapped_key": wrapped,

@@ -105,7 +105,9 @@ class NewStoreFile:
 class StoredStoreFile:
     """A file in a store; `key` opens its entries in the index, which are written under `run_id`.
 
-    `lacking` is the name of the object store whose index lacks them so far; None where none does.
+    `lacking` is the name of the object store whose index lacks them so far; None where none does. While the file is
+    indexed, `num_indexed` of its chunks are in the index of the object store `indexed_in`, and the tokens of the first
+    `num_counted` are counted.
     """
 
     store_id: str
@@ -117,6 +119,9 @@ class StoredStoreFile:
     usage_bytes: int
     error: tuple[str, str] | None
     run_id: str
+    num_indexed: int
+    num_counted: int
+    indexed_in: str
     lacking: str | None
     filename: str
     chunking: Mapping[str, Any]

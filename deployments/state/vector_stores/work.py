@@ -1,55 +1,63 @@
 """The background work on vector stores: indexing files and tidying indexes, each under a claim.
 
-Any process may claim work, and another one continues if it dies. A claim of files has a run id of its own, which fences
-the writes to the rows and marks the entries in the index.
+Any process may claim work, and another one continues if it dies. The work is taken by account in turn.
+
+A claim of files has a run id, which fences the writes to the rows and marks the entries in the index. A file that is
+given up between two of its parts keeps its run, and the next claim goes on with it. After a claim that ended otherwise
+nobody knows what is in the index: the file begins anew under another run, but its tokens are not counted again.
 """
 
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, delete, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, delete, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deployments.state.database.lease_watch import LeaseWatch, may_be_free
+from deployments.state.database.lease_watch import LeaseWatch
+from deployments.state.database.tables import api_keys
+from deployments.state.database.turns import ONE, Lane, Places, Turns
 from deployments.state.database.vector_store_tables import vector_store_files as files
 from deployments.state.database.vector_store_tables import vector_stores as stores
-from deployments.state.identity.principal import principal_of
+from deployments.state.identity.principal import Principal, principal_of
 from deployments.state.vector_stores.rows import ClaimedFile, ErrorCode, StoredStore, note_change, open_file, open_store
 from deployments.state.vector_stores.store import VectorStores
 
 MAX_CLAIMS = 5
 """How often the indexing of a file is tried before it fails: the file may be what ends the process."""
 _MAX_WAIT_S = 60.0
+_GIVEN_UP = -1.0
+"""The lease of a file that nobody works on, and whose part in the index counts."""
+_IS_WAITING = files.c.status == "in_progress"
+_FILE_TURNS = Turns("files", files.c.account, files.c.key_id, files.c.created_at, _IS_WAITING)
+_STORE_TURNS = Turns("stores", stores.c.account, stores.c.account, stores.c.tidy_at, stores.c.tidy_at.is_not(None))
 FAILED_OFTEN = "The file could not be indexed. Please try again."
 
 
 class Claim(NamedTuple):
-    """Files of one store for the caller to index, under one run id."""
+    """Files of one store, put there by one key, for the caller to index, under one run id."""
 
     store: StoredStore
     run_id: str
     files: Sequence[ClaimedFile]
 
+    @property
+    def principal(self) -> Principal:
+        """Who put the files into the store."""
+        return self.files[0].principal
+
 
 class Tidying(NamedTuple):
     """A store whose index the caller tidies; with `is_gone` the whole index goes."""
 
+    account: str
     store_id: str
     embedding_model: str
     tidy_at: float
     revision: int
     is_dirty: bool
     is_gone: bool
-
-
-class _Waiting(NamedTuple):
-    """A file whose lease may have ended."""
-
-    store_id: str
-    file_id: str
-    run_id: str
-    lease_until: float
 
 
 class VectorStoreWork:
@@ -64,43 +72,83 @@ class VectorStoreWork:
         self._database = vector_stores.database
         self._watch = LeaseWatch(monotonic)
 
-    async def claim(self, lease_s: float, max_files: int) -> Claim | None:
-        """Return files that wait to be indexed, of the store that has waited longest; None if there are none."""
-        now, run_id = self._stores.clock(), secrets.token_hex(16)
-        columns = (files.c.store_id, files.c.file_id, files.c.run_id, files.c.lease_until)
-        query = select(*columns, files.c.principal).where(
-            files.c.status == "in_progress", may_be_free(files.c.lease_until, now, lease_s)
-        )
+    async def claim(
+        self,
+        lease_s: float,
+        max_files: int,
+        places: Places = ONE,
+        resting: Collection[str] = (),
+    ) -> Claim | None:
+        """Return files that wait to be indexed, of the account whose turn it is; None if there are none.
+
+        `places` are those for the caller's claims. Keys that are `resting` are passed over; files whose key was revoked
+        are cancelled.
+        """
+        now, lease = self._stores.clock(), (files.c.run_id, files.c.lease_until)
+        names = (files.c.store_id, files.c.file_id)
+        await self._watch.end_abandoned(self._database, names, lease, now, lease_s, _IS_WAITING)
+        columns = (*names, files.c.principal) if self._region else names
         async with self._database.read() as connection:
-            leased = (await connection.execute(query.order_by(files.c.created_at, files.c.file_id).limit(1000))).all()
-        found = [_Waiting(*one[:4]) for one in leased if principal_of(one.principal).may_run_in(self._region)]
-        free = self._watch.free(found, now, lease_s)
-        if not free:
-            return None
-        store_id = free[0].store_id
-        seen = {one.file_id: one.lease_until for one in free if one.store_id == store_id}
-        rows = []
-        async with self._database.write() as connection:
-            query = select(files).where(files.c.store_id == store_id, files.c.file_id.in_(list(seen)[:max_files]))
-            waiting = (await connection.execute(query.with_for_update())).mappings().all()
-            for row in waiting:
-                if row["status"] != "in_progress" or row["lease_until"] != seen[row["file_id"]]:
-                    continue  # Another process has claimed it.
-                of_file = (files.c.store_id == store_id, files.c.file_id == row["file_id"])
-                if row["num_claims"] >= MAX_CLAIMS:
-                    error = {"error_code": "server_error", "error_message": FAILED_OFTEN}
-                    await connection.execute(update(files).where(*of_file).values(status="failed", **error))
+            lanes = await _FILE_TURNS.lanes(connection, files.c.lease_until <= now, *columns)
+        for lane in places.admit([lane for lane in lanes if self._may_serve(lane, resting)]):
+            async with self._database.write() as connection:
+                if await self._end_revoked(connection, lane.lane):
                     continue
-                values = {"run_id": run_id, "lease_until": now + lease_s, "num_claims": row["num_claims"] + 1}
-                await connection.execute(update(files).where(*of_file).values(values))
-                rows.append({**row, **values})
-            query = select(stores).where(stores.c.store_id == store_id)
-            store_row = (await connection.execute(query)).mappings().one_or_none()
-        if not rows or store_row is None:
-            return None
-        account_key = await self._stores.vault.account_key(store_row["account"])
-        claimed = [ClaimedFile(open_file(row, account_key), principal_of(row["principal"])) for row in rows]
-        return Claim(open_store(dict(store_row), account_key, now), run_id, claimed)
+                await _FILE_TURNS.note_served(connection, self._database, [lane])
+                rows = await self._claim_files(connection, lane, now, lease_s, max_files)
+                query = select(stores).where(stores.c.store_id == lane.first["store_id"])
+                store = (await connection.execute(query)).mappings().one_or_none()
+            if rows and store is not None:
+                account_key = await self._stores.vault.account_key(store["account"])
+                claimed = [ClaimedFile(open_file(row, account_key), principal_of(row["principal"])) for row in rows]
+                return Claim(open_store(dict(store), account_key, now), rows[0]["run_id"], claimed)
+        return None
+
+    def _may_serve(self, lane: Lane, resting: Collection[str]) -> bool:
+        if lane.lane in resting:
+            return False
+        return not self._region or principal_of(lane.first["principal"]).may_run_in(self._region)
+
+    async def _claim_files(
+        self, connection: AsyncConnection, lane: Lane, now: float, lease_s: float, max_files: int
+    ) -> list[dict[str, Any]]:
+        """Claim files of a lane, in the store of the first: it alone where a part of it is indexed already.
+
+        Return their rows.
+        """
+        of_store = (files.c.store_id == lane.first["store_id"], files.c.key_id == lane.lane)
+        query = select(files).where(_IS_WAITING, *of_store, files.c.lease_until <= now)
+        query = query.order_by(files.c.created_at, files.c.file_id).limit(max_files).with_for_update()
+        waiting = [dict(row) for row in (await connection.execute(query)).mappings()]
+        run_id, rows = secrets.token_hex(16), list[dict[str, Any]]()
+        for row in waiting:
+            of_file = (files.c.store_id == row["store_id"], files.c.file_id == row["file_id"])
+            goes_on = row["num_indexed"] > 0 and row["lease_until"] == _GIVEN_UP
+            if rows and (goes_on or row["principal"] != rows[0]["principal"]):
+                break
+            if row["num_claims"] >= MAX_CLAIMS:
+                error = {"error_code": "server_error", "error_message": FAILED_OFTEN}
+                await connection.execute(update(files).where(*of_file).values(status="failed", run_id="", **error))
+                await note_change(connection, [row["store_id"]], now)
+                continue
+            values: dict[str, Any] = {"lease_until": now + lease_s, "num_claims": row["num_claims"] + 1}
+            if not goes_on:
+                values |= {"run_id": run_id, "num_indexed": 0}
+            await connection.execute(update(files).where(*of_file).values(values))
+            rows.append(row | values)
+            if goes_on:
+                break
+        return rows
+
+    async def _end_revoked(self, connection: AsyncConnection, key_id: str) -> bool:
+        """Cancel what waits for a key if that is revoked; return whether it is."""
+        is_revoked = select(api_keys.c.key_id).where(api_keys.c.key_id == key_id, api_keys.c.revoked_at.is_not(None))
+        if await connection.scalar(is_revoked) is None:
+            return False
+        ended = update(files).where(_IS_WAITING, files.c.key_id == key_id).values(status="cancelled", run_id="")
+        store_ids = (await connection.scalars(ended.returning(files.c.store_id))).all()
+        await note_change(connection, list(dict.fromkeys(store_ids)), self._stores.clock())
+        return True
 
     async def renew(self, run_id: str, lease_s: float) -> set[str]:
         """Renew a claim; return the ids of the files that it still covers."""
@@ -110,54 +158,95 @@ class VectorStoreWork:
             return set((await connection.scalars(statement.returning(files.c.file_id))).all())
 
     async def release(self, run_id: str) -> None:
-        """Give up a claim, so that another process can take its files at once; the attempt does not count."""
+        """Give up a claim, so that another can go on with its files at once; the attempt does not count.
+
+        Nothing may be on its way into the index that is not noted.
+        """
         mine = and_(files.c.run_id == run_id, files.c.status == "in_progress")
-        values = {"lease_until": 0.0, "num_claims": files.c.num_claims - 1}
+        values = {"lease_until": _GIVEN_UP, "num_claims": files.c.num_claims - 1}
         async with self._database.write() as connection:
             await connection.execute(update(files).where(mine).values(values))
 
+    async def restart(self, run_id: str) -> None:
+        """Give up a claim, and what it has put into the index: another begins its files anew."""
+        mine = and_(files.c.run_id == run_id, files.c.status == "in_progress")
+        async with self._database.write() as connection:
+            changed = update(files).where(mine).values(lease_until=0.0, run_id="", num_indexed=0)
+            store_ids = (await connection.scalars(changed.returning(files.c.store_id))).all()
+            await note_change(connection, list(dict.fromkeys(store_ids)), self._stores.clock())
+
+    async def note_part(self, run_id: str, store_id: str, file_id: str, num_indexed: int, indexed_in: str) -> bool:
+        """Note how many chunks of a file are in the index of an object store; return whether the claim still holds."""
+        mine = and_(files.c.store_id == store_id, files.c.file_id == file_id, files.c.run_id == run_id, _IS_WAITING)
+        num_counted = case((files.c.num_counted > num_indexed, files.c.num_counted), else_=num_indexed)
+        values = {"num_indexed": num_indexed, "num_counted": num_counted, "indexed_in": indexed_in}
+        async with self._database.write() as connection:
+            if not (await connection.execute(update(files).where(mine).values(values))).rowcount:
+                await note_change(connection, [store_id], self._stores.clock())
+                return False
+            # A search that begins now leaves the run out; those before do not see its entries.
+            changed = update(stores).where(stores.c.store_id == store_id).values(revision=stores.c.revision + 1)
+            await connection.execute(changed)
+        return True
+
+    async def has_store(self, store_id: str) -> bool:
+        """Return whether there is a row of a store, be it that of a deleted one whose index is not gone yet."""
+        async with self._database.read() as connection:
+            return await connection.scalar(select(stores.c.store_id).where(stores.c.store_id == store_id)) is not None
+
     async def complete(
         self, run_id: str, store_id: str, usage_bytes: dict[str, int], lacking: str | None = None
-    ) -> None:
+    ) -> bool:
         """Mark indexed files as completed, so that searches find them; files that the claim has lost do not change.
 
-        `lacking` is the object store to whose index their entries are to be copied.
+        `lacking` is the object store to whose index their entries are to be copied. Return whether none was lost.
         """
+        num_completed = 0
         async with self._database.write() as connection:
             for file_id, num_bytes in usage_bytes.items():
                 mine = and_(files.c.run_id == run_id, files.c.file_id == file_id, files.c.status == "in_progress")
                 values = {"status": "completed", "usage_bytes": num_bytes, "lacking": lacking}
                 values |= {"error_code": None, "error_message": None}
-                await connection.execute(update(files).where(files.c.store_id == store_id, mine).values(values))
+                changed = update(files).where(files.c.store_id == store_id, mine).values(values)
+                num_completed += (await connection.execute(changed)).rowcount
             await note_change(connection, [store_id], self._stores.clock())
+        return num_completed == len(usage_bytes)
 
     async def fail(self, run_id: str, store_id: str, file_id: str, code: ErrorCode, message: str) -> None:
         """Mark a file as failed; `message` is the reason, without any of its content."""
         mine = and_(files.c.run_id == run_id, files.c.file_id == file_id, files.c.status == "in_progress")
-        values = {"status": "failed", "error_code": code, "error_message": message[:500]}
+        values = {"status": "failed", "run_id": "", "error_code": code, "error_message": message[:500]}
         async with self._database.write() as connection:
             await connection.execute(update(files).where(files.c.store_id == store_id, mine).values(values))
+            await note_change(connection, [store_id], self._stores.clock())
 
-    async def claim_tidying(self, lease_s: float) -> Tidying | None:
-        """Return a store whose index is due for tidying, None if there is none.
+    async def claim_tidying(self, lease_s: float, places: Places = ONE, *, only_late: bool = False) -> Tidying | None:
+        """Return a store whose index is due for tidying, of the account whose turn it is; None if there is none.
 
-        A store whose files are being indexed waits up to a minute for them, unless its whole index goes.
+        A store whose files are being indexed waits up to a minute for them, unless its whole index goes. `only_late`
+        leaves out the stores that can wait for so long.
         """
         now = self._stores.clock()
         busy = select(files.c.store_id).where(files.c.status == "in_progress", files.c.lease_until > now)
         is_gone = or_(stores.c.is_deleted, stores.c.has_expired)
         has_waited = stores.c.tidy_at <= now - _MAX_WAIT_S
-        due = select(stores).where(stores.c.tidy_at <= now, or_(is_gone, has_waited, stores.c.store_id.not_in(busy)))
+        can_wait = [] if only_late else [stores.c.store_id.not_in(busy)]
+        is_due = and_(stores.c.tidy_at <= now, or_(is_gone, has_waited, *can_wait))
         async with self._database.read() as connection:
-            row = (await connection.execute(due.order_by(stores.c.tidy_at).limit(1))).mappings().one_or_none()
-        if row is None:
+            lanes = await _STORE_TURNS.lanes(connection, is_due, stores.c.store_id, stores.c.tidy_at)
+        lane = next(iter(places.admit(lanes)), None)
+        if lane is None:
             return None
-        unchanged = and_(stores.c.store_id == row["store_id"], stores.c.tidy_at == row["tidy_at"])
+        first = lane.first
+        unchanged = and_(stores.c.store_id == first["store_id"], stores.c.tidy_at == first["tidy_at"])
         async with self._database.write() as connection:
-            statement = update(stores).where(unchanged).values(tidy_at=now + lease_s)
-            if not (await connection.execute(statement)).rowcount:
+            statement = update(stores).where(unchanged).values(tidy_at=now + lease_s).returning(stores)
+            row = (await connection.execute(statement)).mappings().one_or_none()
+            if row is None:
                 return None
+            await _STORE_TURNS.note_served(connection, self._database, [lane])
         return Tidying(
+            row["account"],
             row["store_id"],
             row["embedding_model"],
             now + lease_s,

@@ -22,7 +22,7 @@ from deployments.tools.search_index.rows import (
     chunks_condition,
     files_condition,
     key_of,
-    quoted,
+    searched_condition,
     to_arrow,
 )
 
@@ -81,28 +81,40 @@ class SearchIndex:
         self._open.pop(store_id, None)
 
     async def nearest(
-        self, store_id: str, revision: int, vector: Vectors, limit: int, file_ids: Collection[str] | None = None
+        self,
+        store_id: str,
+        revision: int,
+        vector: Vectors,
+        limit: int,
+        file_ids: Collection[str] | None = None,
+        without_runs: Collection[str] = (),
     ) -> list[tuple[ChunkKey, float]]:
         """Return passages whose vectors are nearest, each by its chunk and with its cosine; chunks may come again.
 
-        `file_ids` are the files that are looked into, None for all.
+        `file_ids` are the files that are looked into, None for all; what `without_runs` have written is passed over.
         """
 
         async def ask(table: Any) -> Any:
             query = table.query().nearest_to(vector).distance_type("cosine")
-            return await self._select(query, file_ids, limit, ["_distance"])
+            return await self._select(query, searched_condition(file_ids, without_runs), limit, ["_distance"])
 
         rows = await self._read(store_id, revision, ask) if limit else []
         return [(key_of(row), 1.0 - row["_distance"]) for row in rows]
 
     async def matching(
-        self, store_id: str, revision: int, terms: str, limit: int, file_ids: Collection[str] | None = None
+        self,
+        store_id: str,
+        revision: int,
+        terms: str,
+        limit: int,
+        file_ids: Collection[str] | None = None,
+        without_runs: Collection[str] = (),
     ) -> list[tuple[ChunkKey, float]]:
         """Return the chunks that hold some of the coded words, with their BM25 scores; arguments as for `nearest`."""
 
         async def ask(table: Any) -> Any:
             query = table.query().nearest_to_text(terms, columns=["terms"])
-            return await self._select(query, file_ids, limit, ["_score"])
+            return await self._select(query, searched_condition(file_ids, without_runs), limit, ["_score"])
 
         rows = await self._read(store_id, revision, ask) if terms and limit else []
         return [(key_of(row), row["_score"]) for row in rows]
@@ -194,9 +206,9 @@ class SearchIndex:
             )
 
     @staticmethod
-    async def _select(query: Any, file_ids: Collection[str] | None, limit: int, columns: list[str]) -> Any:
-        if file_ids is not None:
-            query = query.where(f"file_id IN ({quoted(file_ids)})")
+    async def _select(query: Any, condition: str | None, limit: int, columns: list[str]) -> Any:
+        if condition is not None:
+            query = query.where(condition)
         return await query.select(["run_id", "file_id", "chunk", *columns]).limit(limit).to_arrow()
 
     async def _read(self, store_id: str, revision: int, ask: Any) -> list[dict[str, Any]]:

@@ -26,6 +26,14 @@ class IndexPair:
         """Return each index, the near one first."""
         return [self.near] if self.far is None else [self.near, self.far]
 
+    def named(self, name: str) -> SearchIndex:
+        """Return the index in the object store of this name."""
+        return self.far if self.far is not None and name == self.far_name else self.near
+
+    def beside(self, name: str) -> str | None:
+        """Return the name of the other object store; None where there is one."""
+        return self.near_name if self.far is not None and name == self.far_name else self.far_name
+
     def with_entries(self, lacking: str | None) -> SearchIndex:
         """Return the nearest index that has the entries of a file, which the index of `lacking` lacks."""
         return self.far if self.far is not None and lacking == self.near_name else self.near

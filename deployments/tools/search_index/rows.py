@@ -46,6 +46,16 @@ def chunks_condition(keys: Collection[ChunkKey]) -> str:
     )
 
 
+def searched_condition(file_ids: Collection[str] | None, without_runs: Collection[str]) -> str | None:
+    """Return the condition for the rows of these files, None for all, that none of these runs has written.
+
+    None where those are all rows.
+    """
+    of_files = [] if file_ids is None else [f"file_id IN ({quoted(file_ids)})"]
+    of_others = [f"run_id NOT IN ({quoted(without_runs)})"] if without_runs else []
+    return " AND ".join(of_files + of_others) or None
+
+
 def quoted(names: Collection[str]) -> str:
     """Return ids for a condition; the service's own ids hold no quotes."""
     return ", ".join(f"'{name}'" for name in names if "'" not in name)

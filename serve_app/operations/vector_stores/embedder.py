@@ -14,6 +14,7 @@ import orjson
 from deployments.models.contract.engine import ModelDirectory
 from deployments.models.contract.errors import EngineDied, EngineError, Overloaded
 from deployments.state.identity.principal import Principal
+from deployments.tools.documents.chunks import Chunk
 from deployments.tools.search_index.rows import Vectors
 from serve_app.errors.api import Unavailable
 from serve_app.errors.translate import translate_engine_error
@@ -50,6 +51,19 @@ class Embedder:
         if engine is None:
             raise Unavailable(MODEL_AWAY)
         return max(16, int(_SHARE_OF_CONTEXT * engine.card.max_model_len))
+
+    def tokens_of(self, model: str, chunk: Chunk) -> int:
+        """Return about how many tokens a model reads of a chunk.
+
+        Raises:
+            Unavailable: there is no such model any more.
+        """
+        engine = self._directory.find(model)
+        if engine is None:
+            raise Unavailable(MODEL_AWAY)
+        # A passage is cut where the model's context ends.
+        estimate = max(chunk.num_tokens, estimate_tokens(chunk.passages()))
+        return min(estimate, len(chunk.starts) * engine.card.max_model_len)
 
     async def embed(
         self,

@@ -1,29 +1,29 @@
-"""Indexes files that are put into vector stores, and tidies their indexes, behind requests.
+"""Indexes files that are put into vector stores, behind requests; has their indexes tidied by `tidying`.
 
-Work stands in the database and is claimed under a lease: any replica may do it, and another begins a file again where
-one dies. A file that fails says why; the others go on. `wiring` makes one indexer for each ingress replica.
+Work stands in the database and is claimed under a lease, by account in turn: any replica may do it. A turn indexes
+small files together, or a part of a large one, whose tokens are reserved first. Between two parts another account may
+have its turn, and whoever goes on sees whether the file is still wanted. `wiring` makes one indexer for each ingress
+replica.
 """
 
 import asyncio
 import secrets
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from deployments.limits.contract import Gatekeeper, Granted
+from deployments.limits.contract import Denied, Gatekeeper
 from deployments.models.contract.engine import Usage
-from deployments.state.files.store import FileNotFound
-from deployments.state.identity.principal import Principal
-from deployments.state.objects.store import StoreUnavailable
+from deployments.state.database.turns import Places
 from deployments.state.vector_stores.rows import ClaimedFile, ErrorCode
-from deployments.state.vector_stores.work import Claim, Tidying, VectorStoreWork
+from deployments.state.vector_stores.work import Claim, VectorStoreWork
 from deployments.tools.documents.chunks import Chunk
-from deployments.tools.documents.readers import InvalidFile, UnsupportedFile
-from deployments.tools.documents.reading import ChunkSizes, ReadingLimits, read_chunks
-from deployments.tools.search_index.index import PRUNE_AFTER_S, IndexUnavailable
+from deployments.tools.search_index.index import IndexUnavailable
 from deployments.tools.search_index.pair import IndexPair
 from deployments.tools.search_index.rows import ChunkKey, ChunkRows, Vectors
 from deployments.tools.search_index.terms import TermCoder
@@ -31,6 +31,8 @@ from deployments.waiting import wait_at_most
 from serve_app.errors.api import ApiError
 from serve_app.operations.vector_stores.embedder import Embedder
 from serve_app.operations.vector_stores.service import VectorStoreService
+from serve_app.operations.vector_stores.texts import Texts, Unreadable
+from serve_app.operations.vector_stores.tidying import Tidier
 from serve_app.telemetry.log import log_bug
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.trace import RequestTrace
@@ -38,41 +40,42 @@ from serve_app.telemetry.trace import RequestTrace
 ROUTE = "/v1/vector_stores (indexing)"
 PRIORITY = 10
 """Interactive requests go before: as for batches, a larger number waits."""
+TURN_TOKENS = 8_000
+"""About how many tokens an account may have embedded before it is another's turn."""
 
-_TOO_LARGE = "The file is larger than the {most} MiB that can be searched. Split it, and upload the parts."
-_GONE = "The file was deleted."
-_FAILED = "The file could not be indexed. Please try again."
-_MIB = 1024 * 1024
+_MAX_TURNS = 4
+_TOO_LITTLE = "A chunk of the file has more tokens than its key may use in a minute. Choose smaller chunks."
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How often each thing happens, in seconds, and how much is claimed at once.
+    """How often each thing happens, in seconds, and how many files are claimed at once.
 
-    `look_s` is how often a replica looks for work of other replicas.
+    `look_s` is how often a replica looks for work of other replicas. For `lease_s` a turn begins to read files.
     """
 
     lease_s: float = 30.0
     look_s: float = 2.0
     max_files: int = 32
-    max_group_bytes: int = 32 * _MIB
 
 
-@dataclass(slots=True)
-class _ReadFile:
-    """A file whose text has been read, with its rows for the index."""
+class _Part(NamedTuple):
+    """What a turn indexes of a file: its chunks from `first` to `last`, about `num_tokens` of them not counted yet."""
 
     claimed: ClaimedFile
-    chunks: list[Chunk]
-    rows: list[ChunkRows] = field(default_factory=list)
+    chunks: Sequence[Chunk]
+    first: int
+    last: int
+    num_tokens: int
+    num_uncounted: int
 
     @property
-    def passages(self) -> list[str]:
-        return [passage for chunk in self.chunks for passage in chunk.passages()]
+    def is_last(self) -> bool:
+        return self.last == len(self.chunks)
 
 
 class Indexer:
-    """The indexing that runs in this process."""
+    """The indexing that runs in this process: four turns at once, half of them at most of one account."""
 
     def __init__(
         self,
@@ -83,18 +86,22 @@ class Indexer:
         observer: Observer,
         timing: Timing | None = None,
         region: str = "",
+        uptime: Callable[[], float] = time.monotonic,
     ) -> None:
         self._work = VectorStoreWork(service.stores, region=region)
-        self._files = service.uploads
+        self._tidier = Tidier(self._work, indexes)
+        self._texts = Texts(service.uploads, embedder, service.config)
         self._indexes = indexes
         self._embedder = embedder
-        self._config = config = service.config
         self._gatekeeper = gatekeeper
         self._observer = observer
         self._timing = timing or Timing()
-        self._limits = ReadingLimits(config.read_memory_mib * _MIB, config.read_timeout_s)
+        self._uptime = uptime
         self._has_news = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
+        self._turns: set[asyncio.Task[None]] = set()
+        self._held: Counter[str] = Counter()
+        self._resting: dict[str, float] = {}
         service.wake = self.wake
 
     def wake(self) -> None:
@@ -106,55 +113,85 @@ class Indexer:
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Stop; another replica begins again what is under way."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
+        """Stop; another replica goes on with what is under way."""
+        tasks = list(self._turns) + ([] if self._watching is None else [self._watching])
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def step(self) -> bool:
+        """Do one piece of work; return whether there was any."""
+        work = await self._next()
+        if work is None:
+            return False
+        await work
+        return True
 
     async def _watch(self) -> None:
         while True:
             self._has_news.clear()
             try:
-                while await self.step():
-                    pass
+                while (work := await self._next()) is not None:
+                    self._begin(work)
             except Exception as error:  # The database may be away; its leases lapse, and it is looked at again.
                 log_bug("indexing", error)
             await wait_at_most(self._has_news, self._timing.look_s)
 
-    async def step(self) -> bool:
-        """Do one piece of work; return whether there was any."""
-        claim = await self._work.claim(self._timing.lease_s, self._timing.max_files)
-        if claim is not None:
-            await self._index_claim(claim)
-            return True
-        tidying = await self._work.claim_tidying(self._timing.lease_s)
-        if tidying is None:
-            return False
-        return await self._tidy(tidying)
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._turns.add(task)
+        task.add_done_callback(self._end)
 
-    async def _index_claim(self, claim: Claim) -> None:
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._turns.discard(task)
+        self.wake()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log_bug("indexing", error)
+
+    async def _next(self) -> Coroutine[Any, Any, None] | None:
+        """Claim the work whose turn it is; None if there is none, or no place for it.
+
+        Indexing comes before tidying that can wait, so that a store which is being filled is not tidied all the time.
+        """
+        room = _MAX_TURNS - self._held.total()
+        if room == 0:
+            return None
+        now = self._uptime()
+        self._resting = {key_id: until for key_id, until in self._resting.items() if until > now}
+        places, lease_s = Places(self._held, room), self._timing.lease_s
+        tidying = await self._work.claim_tidying(lease_s, places, only_late=True)
+        if tidying is None:
+            claim = await self._work.claim(lease_s, self._timing.max_files, places, self._resting)
+            if claim is not None:
+                return self._hold(claim.store.account, self._take_turn(claim))
+            tidying = await self._work.claim_tidying(lease_s, places)
+        return None if tidying is None else self._hold(tidying.account, self._tidier.tidy(tidying))
+
+    def _hold(self, account: str, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+        """Give work a place, which it leaves when it ends."""
+        self._held[account] += 1
+
+        async def leave_after() -> None:
+            try:
+                await work
+            finally:
+                self._held -= Counter([account])
+
+        return leave_after()
+
+    async def _take_turn(self, claim: Claim) -> None:
         renewing = asyncio.create_task(self._renew(claim.run_id))
         try:
-            group: list[_ReadFile] = []
-            num_bytes = 0
-            for claimed in claim.files:
-                read = await self._read(claim, claimed)
-                if read is None:
-                    continue
-                if group and group[0].claimed.principal != claimed.principal:  # Its tokens are another key's.
-                    await self._index_group(claim, group)
-                    group, num_bytes = [], 0
-                group.append(read)
-                num_bytes += sum(len(chunk.text) for chunk in read.chunks)
-                if num_bytes >= self._timing.max_group_bytes:
-                    await self._index_group(claim, group)
-                    group, num_bytes = [], 0
-            if group:
-                await self._index_group(claim, group)
-        except BaseException:
+            parts = await self._parts_of(claim)
+            if parts:
+                await self._index(claim, parts)
+        except asyncio.CancelledError:
             with suppress(Exception):
                 await asyncio.shield(self._work.release(claim.run_id))
             raise
+        else:  # After an error it is not known what was written: the lease lapses, and the files begin anew.
+            await self._work.release(claim.run_id)
         finally:
             renewing.cancel()
             await asyncio.wait([renewing])
@@ -165,112 +202,137 @@ class Indexer:
             with suppress(Exception):  # The database may be away for a while; the next one may come through.
                 await self._work.renew(run_id, self._timing.lease_s)
 
-    async def _read(self, claim: Claim, claimed: ClaimedFile) -> _ReadFile | None:
-        """Return a file with its text read, None where it has failed."""
-        file, most = claimed.file, self._config.max_file_mib
-        failure: tuple[ErrorCode, str]
-        try:
-            stored = await self._files.find(file.account, file.file_id)
-            if stored.num_bytes > most * _MIB:
-                raise InvalidFile(_TOO_LARGE.format(most=most))
-            content = b"".join([piece async for piece in self._files.read(stored)])
-            static = file.chunking["static"]
-            sizes = ChunkSizes(
-                static["max_chunk_size_tokens"],
-                static["chunk_overlap_tokens"],
-                self._embedder.passage_tokens(claim.store.embedding_model),
-            )
-            chunks = await read_chunks(content, file.filename, sizes, self._limits)
-            return _ReadFile(claimed, chunks)
-        except UnsupportedFile as error:
-            failure = ("unsupported_file", str(error))
-        except InvalidFile as error:
-            failure = ("invalid_file", str(error))
-        except FileNotFound:
-            failure = ("invalid_file", _GONE)
-        except StoreUnavailable:
-            failure = ("server_error", _FAILED)
-        except ApiError as error:
-            failure = ("server_error", error.message)
-        except Exception as error:
-            log_bug("indexing", error)
-            failure = ("server_error", _FAILED)
-        await self._work.fail(claim.run_id, claim.store.store_id, file.file_id, *failure)
-        return None
+    async def _parts_of(self, claim: Claim) -> list[_Part]:
+        """Return what this turn indexes: files as far as they fit, and at least a chunk."""
+        room = min(TURN_TOKENS, claim.principal.tokens_per_minute)
+        until = time.monotonic() + self._timing.lease_s
+        parts: list[_Part] = []
+        for claimed in claim.files:
+            file = claimed.file
+            try:
+                chunks = await self._texts.read(claim.store, file)
+                sizes = self._sizes(claim, chunks, file.num_indexed, room)
+            except Unreadable as error:
+                await self._fail(claim, [claimed], error.code, error.message)
+                continue
+            except ApiError as error:
+                await self._fail(claim, [claimed], "server_error", error.message)
+                continue
+            if not sizes:  # Its first part is of a version that cut it otherwise.
+                await self._work.restart(claim.run_id)
+                break
+            if parts and sum(sizes) > room:
+                break
+            last = file.num_indexed + len(sizes)
+            num_uncounted = sum(sizes[max(0, file.num_counted - file.num_indexed) :])
+            parts.append(_Part(claimed, chunks, file.num_indexed, last, sum(sizes), num_uncounted))
+            room -= sum(sizes)
+            if last < len(chunks) or time.monotonic() > until:
+                break
+        return parts
 
-    async def _index_group(self, claim: Claim, group: Sequence[_ReadFile]) -> None:
-        """Index files together, so that many small ones take few calls of the model."""
-        store = claim.store
-        principal = group[0].claimed.principal
+    def _sizes(self, claim: Claim, chunks: Sequence[Chunk], first: int, room: int) -> list[int]:
+        """Return the tokens of each chunk from `first` on that there is room for, and of the first in any case."""
+        sizes: list[int] = []
+        for chunk in chunks[first:]:
+            size = self._embedder.tokens_of(claim.store.embedding_model, chunk)
+            if sizes and size > room:
+                break
+            sizes.append(size)
+            room -= size
+        return sizes
+
+    async def _index(self, claim: Claim, parts: Sequence[_Part]) -> None:
+        """Index parts of files together, so that many small ones take few calls of the model."""
+        store, principal = claim.store, claim.principal
+        reserved = sum(part.num_uncounted for part in parts)
+        granted = await self._gatekeeper.reserve(principal, reserved)
+        if isinstance(granted, Denied):
+            if granted.retry_after_s is None:
+                await self._fail(claim, [parts[0].claimed], "invalid_file", _TOO_LITTLE)
+            else:
+                self._resting[principal.key_id] = self._uptime() + granted.retry_after_s
+            return
         request_id = f"vsidx_{secrets.token_hex(8)}"
         trace = RequestTrace(request_id, "POST", time.time(), time.perf_counter(), principal=principal)
         trace.model, trace.status = store.embedding_model, 200
+        used = 0
         self._observer.begin()
         try:
-            passages = [passage for read in group for passage in read.passages]
             vectors, num_tokens = await self._embedder.embed(
                 store.embedding_model,
-                passages,
+                [
+                    passage
+                    for part in parts
+                    for chunk in part.chunks[part.first : part.last]
+                    for passage in chunk.passages()
+                ],
                 principal,
                 request_id=request_id,
                 priority=PRIORITY,
                 retries=True,
             )
-            trace.usage = Usage(prompt_tokens=num_tokens)
-            self._charge(principal, num_tokens)
-            rows = await asyncio.to_thread(_rows_of, claim, group, vectors)
-            await self._indexes.near.add(store.store_id, rows)
-            # What a key that is bound to regions stores is in one of them alone.
-            lacking = self._indexes.far_name if principal.regions is None else None
-            await self._work.complete(claim.run_id, store.store_id, _sizes_of(group, vectors), lacking)
-        except (ApiError, IndexUnavailable) as error:
+
+            async def write() -> None:
+                nonlocal used
+                await self._write(claim, parts, vectors)
+                used = round(num_tokens * reserved / sum(part.num_tokens for part in parts))
+                trace.usage = Usage(prompt_tokens=used)
+
+            await _finish(write())
+        except ApiError as error:
             trace.status, trace.code = 503, "index_unavailable"
-            message = error.message if isinstance(error, ApiError) else _FAILED
-            for read in group:
-                await self._work.fail(claim.run_id, store.store_id, read.claimed.file.file_id, "server_error", message)
+            await self._fail(claim, [part.claimed for part in parts], "server_error", error.message)
+        except IndexUnavailable:
+            trace.status, trace.code = 503, "index_unavailable"
+            await self._work.restart(claim.run_id)
         finally:
+            self._gatekeeper.settle(principal, granted=granted, reserved=reserved, used=used)
             self._observer.end(trace, route=ROUTE, ended=time.perf_counter())
 
-    def _charge(self, principal: Principal, num_tokens: int) -> None:
-        """Count tokens against the key's limit; none were reserved, as no request waits."""
-        self._gatekeeper.settle(principal, granted=Granted(time.time()), reserved=0, used=num_tokens)
-
-    async def _tidy(self, tidying: Tidying) -> bool:
-        """Bring a store's index in line with what the database says counts; return whether that has worked."""
-        store_id = tidying.store_id
-        try:
-            if tidying.is_gone:
-                for index in self._indexes.all:
-                    await index.drop(store_id)
-                await self._work.end_tidying(tidying, None)
-            elif tidying.is_dirty:
-                for index in self._indexes.all:
-                    written = await index.written(store_id)  # Before what counts: a run is noted before it writes.
-                    dead = written - set(await self._work.live_files(store_id))
-                    await index.tidy(store_id, dead, prune=False)
-                await self._copy(store_id)
-                await self._work.end_tidying(tidying, PRUNE_AFTER_S)
+    async def _write(self, claim: Claim, parts: Sequence[_Part], vectors: Vectors) -> None:
+        """Write what is embedded into the index, then into the database that it is there."""
+        store, indexes = claim.store, self._indexes
+        name = parts[0].claimed.file.indexed_in if parts[0].first else indexes.near_name
+        rows = await asyncio.to_thread(_rows_of, claim, parts, vectors)
+        await indexes.named(name).add(store.store_id, rows)
+        # What a key that is bound to regions stores is in one of them alone.
+        lacking = indexes.beside(name) if claim.principal.regions is None else None
+        whole = {part.claimed.file.file_id: _stored_bytes(part, vectors) for part in parts if part.is_last}
+        is_mine = not whole or await self._work.complete(claim.run_id, store.store_id, whole, lacking)
+        for part in parts:
+            file_id = part.claimed.file.file_id
+            if part.is_last:
+                self._texts.forget(part.claimed.file)
             else:
-                for index in self._indexes.all:
-                    await index.tidy(store_id, (), prune=True)
-                await self._work.end_tidying(tidying, None)
-        except IndexUnavailable:
-            return False  # Its lease lapses, and then it is tried again.
-        return True
+                is_mine &= await self._work.note_part(claim.run_id, store.store_id, file_id, part.last, name)
+        if not is_mine and not await self._work.has_store(store.store_id):
+            for index in indexes.all:  # It was deleted meanwhile, with its index; that is there again now.
+                await index.drop(store.store_id)
 
-    async def _copy(self, store_id: str) -> None:
-        """Copy the entries that one of two indexes lacks from the other."""
-        for lacking in (self._indexes.near_name, self._indexes.far_name):
-            if lacking and (files := await self._work.files_to_copy(store_id, lacking)):
-                await self._indexes.copy(store_id, files, lacking)
-                await self._work.note_copied(store_id, files)
+    async def _fail(self, claim: Claim, failed: Sequence[ClaimedFile], code: ErrorCode, message: str) -> None:
+        for claimed in failed:
+            self._texts.forget(claimed.file)
+            await self._work.fail(claim.run_id, claim.store.store_id, claimed.file.file_id, code, message)
 
 
-def _rows_of(claim: Claim, group: Sequence[_ReadFile], vectors: Vectors) -> list[ChunkRows]:
+async def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Do work to its end, also where this is cancelled meanwhile; its error comes first."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        task.result()
+        raise
+
+
+def _rows_of(claim: Claim, parts: Sequence[_Part], vectors: Vectors) -> list[ChunkRows]:
     coder, rows, at = TermCoder(claim.store.terms_key), [], 0
-    for read in group:
-        file = read.claimed.file
-        for number, chunk in enumerate(read.chunks):
+    for part in parts:
+        file = part.claimed.file
+        for number in range(part.first, part.last):
+            chunk = part.chunks[number]
             sealed = file.key.seal(chunk.text.encode(), chunk_label(number))
             own = vectors[at : at + len(chunk.starts)]
             rows.append(ChunkRows(ChunkKey(claim.run_id, file.file_id, number), sealed, coder.code(chunk.text), own))
@@ -278,15 +340,10 @@ def _rows_of(claim: Claim, group: Sequence[_ReadFile], vectors: Vectors) -> list
     return rows
 
 
-def _sizes_of(group: Sequence[_ReadFile], vectors: Vectors) -> dict[str, int]:
-    """Return how much of a store each file takes: its text and its vectors."""
+def _stored_bytes(part: _Part, vectors: Vectors) -> int:
+    """Return how much of a store a file takes: its text and its vectors."""
     vector_bytes = int(np.dtype(np.float32).itemsize * vectors.shape[1])
-    return {
-        read.claimed.file.file_id: sum(
-            len(chunk.text.encode()) + len(chunk.starts) * vector_bytes for chunk in read.chunks
-        )
-        for read in group
-    }
+    return sum(len(chunk.text.encode()) + len(chunk.starts) * vector_bytes for chunk in part.chunks)
 
 
 def chunk_label(number: int) -> bytes:

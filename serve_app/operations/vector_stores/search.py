@@ -6,9 +6,9 @@ The route of a search calls it, and the tool.
 
 import asyncio
 from collections import OrderedDict, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from deployments.state.encryption.sealing import SealBroken
 from deployments.state.identity.principal import Principal
@@ -67,6 +67,14 @@ class _Rankings:
     matching: dict[Candidate, float] = field(default_factory=dict)
 
 
+class _Searchable(NamedTuple):
+    """What there is to find in a store at one revision: files by id, and nothing of the runs that are unfinished."""
+
+    revision: int
+    files: dict[str, StoredStoreFile]
+    unfinished: Collection[str]
+
+
 class FileSearch:
     """Searches the vector stores of all accounts."""
 
@@ -74,7 +82,7 @@ class FileSearch:
         self.service = service
         self.indexes = indexes
         self.embedder = embedder
-        self._files: OrderedDict[str, tuple[int, dict[str, StoredStoreFile]]] = OrderedDict()
+        self._files: OrderedDict[str, _Searchable] = OrderedDict()
 
     async def find_stores(self, account: str, store_ids: Sequence[str], param: str | None = None) -> list[StoredStore]:
         """Return stores that can be searched; `param` is where the request names them.
@@ -107,11 +115,11 @@ class FileSearch:
             Unavailable: the index or the embedding model is away.
         """
         rankings = [_Rankings() for _ in queries]
-        files: dict[str, dict[str, StoredStoreFile]] = {}
+        searched = {store.store_id: await self._searched(store, options.filters) for store in stores}
+        files = {store_id: one.files for store_id, one in searched.items()}
         num_tokens = 0
         by_model: dict[str, list[StoredStore]] = defaultdict(list)
         for store in stores:
-            files[store.store_id] = await self._searched(store, options.filters)
             if files[store.store_id]:
                 by_model[store.embedding_model].append(store)
         try:
@@ -119,7 +127,7 @@ class FileSearch:
                 vectors, used = await self.embedder.embed(model, queries, principal, request_id=request_id)
                 num_tokens += used
                 jobs = [
-                    self._ask(store, files[store.store_id], query, vector, options, ranking)
+                    self._ask(store, searched[store.store_id], query, vector, options, ranking)
                     for store in some
                     for query, vector, ranking in zip(queries, vectors, rankings, strict=True)
                 ]
@@ -152,33 +160,36 @@ class FileSearch:
             raise Unavailable(INDEX_AWAY) from None
         return [file.key.open(text, chunk_label(number)).decode() for number, text in enumerate(sealed)]
 
-    async def _searched(self, store: StoredStore, filters: Mapping[str, Any] | None) -> dict[str, StoredStoreFile]:
-        """Return the files of a store that are searched, by id."""
+    async def _searched(self, store: StoredStore, filters: Mapping[str, Any] | None) -> _Searchable:
+        """Return what a search with these filters looks at in a store."""
         kept = self._files.get(store.store_id)
-        if kept is None or kept[0] != store.revision:
-            kept = (store.revision, {file.file_id: file for file in await self.service.files.searchable(store)})
+        if kept is None or kept.revision != store.revision:
+            files = {file.file_id: file for file in await self.service.files.searchable(store)}
+            kept = _Searchable(store.revision, files, await self.service.files.unfinished_runs(store))
             self._files[store.store_id] = kept
         self._files.move_to_end(store.store_id)
-        while len(self._files) > 1 and sum(len(files) for _, files in self._files.values()) > _MAX_KEPT_FILES:
+        while len(self._files) > 1 and sum(len(one.files) for one in self._files.values()) > _MAX_KEPT_FILES:
             self._files.popitem(last=False)
         now = self.service.stores.clock()
-        return {
+        wanted = {
             file_id: file
-            for file_id, file in kept[1].items()
+            for file_id, file in kept.files.items()
             if file.expires_at > now and (filters is None or meets(file.attributes, filters))
         }
+        return kept._replace(files=wanted)
 
     async def _ask(
         self,
         store: StoredStore,
-        files: Mapping[str, StoredStoreFile],
+        searched: _Searchable,
         query: str,
         vector: Vectors,
         options: SearchOptions,
         ranking: _Rankings,
     ) -> None:
         """Run both halves of a search for a query in one store."""
-        among = files if options.filters is not None else None
+        files = searched.files
+        among = (files if options.filters is not None else None, searched.unfinished)
         limit = max(_MIN_CANDIDATES, 4 * options.max_num_results)
         place = (store.store_id, store.revision)
         weight_near, weight_matching = _weights(options.ranking)
@@ -187,8 +198,8 @@ class FileSearch:
             if all(self.indexes.with_entries(file.lacking) is not index for file in files.values()):
                 continue
             near, matching = await asyncio.gather(
-                index.nearest(*place, vector, limit if weight_near else 0, among),
-                index.matching(*place, terms, limit if weight_matching else 0, among),
+                index.nearest(*place, vector, limit if weight_near else 0, *among),
+                index.matching(*place, terms, limit if weight_matching else 0, *among),
             )
             for key, cosine in near:
                 if cosine > 0 and _counts(files, key):

@@ -271,7 +271,8 @@ def indexer(world, vector_stores) -> Indexer:
     """What indexes; a test takes its steps, or has it watch."""
     observer = Observer(world.log, world.metrics)
     search = world.file_search
-    return Indexer(search.service, search.indexes, search.embedder, world.gatekeeper, observer)
+    parts = (search.service, search.indexes, search.embedder, world.gatekeeper, observer)
+    return Indexer(*parts, uptime=world.clock)
 
 
 @pytest.fixture

@@ -12,16 +12,54 @@ from deployments.state.database.connection import Database
 from deployments.state.database.response_tables import response_jobs
 from deployments.state.database.tables import work_turns
 from deployments.state.database.turns import Lane, Places, Turns
+from deployments.state.database.vector_store_tables import vector_store_files
 from deployments.state.database.webhook_tables import webhook_deliveries
 from deployments.state.encryption.vault import Vault
 from deployments.state.responses import background
 from deployments.state.responses.background import BackgroundStore
+from deployments.state.vector_stores import work
+from deployments.state.vector_stores.files import VectorStoreFiles
+from deployments.state.vector_stores.rows import NewStore, NewStoreFile
+from deployments.state.vector_stores.store import VectorStores
+from deployments.state.vector_stores.work import VectorStoreWork
 from deployments.state.webhooks import queue
 from deployments.state.webhooks.queue import DeliveryQueue, enqueue
 from deployments.state.webhooks.rows import EVENT_TYPES
 from deployments.state.webhooks.store import WebhookStore
+from tests.contract.http.conftest import principal
 from tests.contract.state.shelf import Shelf
 from tests.contract.state.turns import turn
+
+CHUNKING = {"type": "static", "static": {"max_chunk_size_tokens": 800, "chunk_overlap_tokens": 400}}
+
+
+class Files:
+    """Files to be indexed; a key is a lane."""
+
+    def __init__(self, database: Database) -> None:
+        self.shelf = Shelf(database)
+        self.clock = self.shelf.clock
+        self.stores = VectorStores(database, self.shelf.store.vault, self.clock)
+        self.work = VectorStoreWork(self.stores)
+        self.made: set[str] = set()
+
+    async def add(self, account: str, lane: str) -> None:
+        store_id = f"vs_{account}"
+        if account not in self.made:
+            self.made.add(account)
+            await self.stores.create(NewStore(store_id, account, "model"), 10)
+        file_id = (await self.shelf.add(account=account)).file_id
+        new = NewStoreFile(file_id, "a.md", self.clock() + 3600, CHUNKING)
+        who = principal(account=account, key_id=f"{account}/{lane}")
+        await VectorStoreFiles(self.stores).attach(who, store_id, [new], 100)
+
+    async def serve(self) -> str | None:
+        claim = await self.work.claim(10, 1)
+        if claim is None:
+            return None
+        (one,) = claim.files
+        await self.work.complete(claim.run_id, claim.store.store_id, {one.file.file_id: 1})
+        return one.principal.key_id
 
 
 class Responses:
@@ -70,7 +108,7 @@ class Webhooks:
         return None
 
 
-QUEUES = [Responses, Webhooks]
+QUEUES = [Files, Responses, Webhooks]
 
 
 @pytest.fixture(params=QUEUES)
@@ -122,6 +160,14 @@ async def test_what_is_remembered_of_turns_is_bounded(database: Database, monkey
 BACKLOG = 3_000
 
 
+def file_row(number: int, account: str) -> dict[str, Any]:
+    row = {"store_id": "vs", "file_id": f"{account}-{number}", "status": "in_progress", "run_id": "", "num_claims": 0}
+    times = {"created_at": number, "expires_at": 1e12, "lease_until": 0.0}
+    return (
+        row | times | {"key_id": account, "usage_bytes": 0, "principal": {}, "wrapped_key": b"", "sealed_record": b""}
+    )
+
+
 def job_row(number: int, account: str) -> dict[str, Any]:
     row = {"response_id": f"{account}-{number}", "key_id": account, "epoch": 1, "lease_until": number}
     return row | {"is_cancelled": False, "num_events": 0, "sealed_job": b""}
@@ -135,10 +181,11 @@ def delivery_row(number: int, account: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("table", "row", "turns", "age"),
     [
+        (vector_store_files, file_row, work._FILE_TURNS, vector_store_files.c.lease_until),
         (response_jobs, job_row, background._TURNS, response_jobs.c.lease_until),
         (webhook_deliveries, delivery_row, queue._TURNS, webhook_deliveries.c.due_at),
     ],
-    ids=["responses", "webhooks"],
+    ids=["files", "responses", "webhooks"],
 )
 async def test_choice_reads_few_rows_however_many_one_account_has(
     database: Database, table: Table, row: Callable[[int, str], dict[str, Any]], turns: Turns, age: Any

@@ -7,6 +7,8 @@ from sqlalchemy import select
 
 from deployments.state.database.connection import Database
 from deployments.state.database.vector_store_tables import vector_store_files, vector_stores
+from deployments.state.identity.key_store import KeyStore
+from deployments.state.identity.keys import NewKey
 from deployments.state.vector_stores.files import StoreFilePage, VectorStoreFiles
 from deployments.state.vector_stores.rows import (
     NewStore,
@@ -180,6 +182,68 @@ async def test_what_is_let_go_is_taken_at_once_and_what_kills_its_runners_fails(
         filled.clock.advance(11)
     assert await filled.work.claim(10, 5) is None
     assert set((await filled.statuses()).values()) == {"failed"}
+
+
+async def test_a_file_that_is_let_go_between_two_parts_goes_on_and_alone(filled: Stores) -> None:
+    claim = await filled.work.claim(10, 5)
+    before = (await filled.stores.find("acct", "vs_1")).revision
+    assert await filled.work.note_part(claim.run_id, "vs_1", "file-2", 3, "us")
+    store = await filled.stores.find("acct", "vs_1")
+    assert (store.revision > before, await filled.files.unfinished_runs(store)) == (True, [claim.run_id])
+    await filled.work.release(claim.run_id)
+    first = await filled.work.claim(10, 5)
+    assert ([one.file.file_id for one in first.files], first.run_id != claim.run_id) == (["file-1"], True)
+    second = await filled.work.claim(10, 5)
+    (one,) = second.files
+    assert (one.file.file_id, second.run_id) == ("file-2", claim.run_id)
+    assert (one.file.num_indexed, one.file.num_counted, one.file.indexed_in) == (3, 3, "us")
+    assert await filled.work.live_files("vs_1") >= {(claim.run_id, "file-2")}
+    await filled.work.complete(second.run_id, "vs_1", {"file-2": 1})
+    assert await filled.files.unfinished_runs(store) == []
+
+
+async def test_a_file_whose_runner_died_begins_anew_and_is_not_counted_again(filled: Stores) -> None:
+    claim = await filled.work.claim(10, 1)
+    assert await filled.work.note_part(claim.run_id, "vs_1", "file-1", 3, "us")
+    filled.clock.advance(11)
+    again = await filled.work.claim(10, 1)
+    (one,) = again.files
+    assert (again.run_id != claim.run_id, one.file.num_indexed, one.file.num_counted) == (True, 0, 3)
+    assert await filled.work.note_part(again.run_id, "vs_1", "file-1", 2, "us")
+    found = await filled.files.find("acct", "vs_1", "file-1")
+    assert (found.num_indexed, found.num_counted) == (2, 3)
+    await filled.work.complete(again.run_id, "vs_1", {"file-1": 1})
+    await filled.work.end_tidying(await filled.work.claim_tidying(10), None)
+    assert not await filled.work.note_part(claim.run_id, "vs_1", "file-1", 4, "us")  # Was not dead, but slow.
+    assert (await filled.work.claim_tidying(10)).is_dirty  # What it has written goes.
+
+
+async def test_what_a_claim_gives_up_begins_anew(filled: Stores) -> None:
+    claim = await filled.work.claim(10, 1)
+    await filled.work.note_part(claim.run_id, "vs_1", "file-1", 3, "us")
+    await filled.work.restart(claim.run_id)
+    assert (claim.run_id, "file-1") not in await filled.work.live_files("vs_1")
+    again = await filled.work.claim(10, 1)
+    assert (again.files[0].file.num_indexed, again.files[0].file.num_counted) == (0, 3)
+
+
+async def test_files_of_a_revoked_key_are_cancelled_and_those_of_a_resting_one_wait(filled: Stores) -> None:
+    keys = KeyStore(filled.database, b"pepper" * 6, clock=filled.clock)
+    for file_id, operations in (("file-1", ["chat"]), ("file-2", None)):
+        key, _ = await keys.create(NewKey(account="acct", operations=operations))
+        new = [NewStoreFile(file_id, "a.md", filled.clock() + 3600, CHUNKING)]
+        await filled.files.attach(principal(account="acct", key_id=key.key_id), "vs_1", new, 100)
+        filled.clock.advance(1)
+        if file_id == "file-1":
+            claim = await filled.work.claim(10, 5, resting=[WHO.key_id])
+            await filled.work.note_part(claim.run_id, "vs_1", file_id, 3, "")
+            await filled.work.release(claim.run_id)
+            await keys.revoke(key.key_id)
+    claims = [await filled.work.claim(10, 5, resting=[WHO.key_id]) for _ in range(2)]
+    assert [one.file.file_id for claim in claims if claim for one in claim.files] == ["file-2"]
+    assert await filled.statuses() == {"file-1": "cancelled", "file-2": "in_progress", "file-3": "in_progress"}
+    assert await filled.files.unfinished_runs(await filled.stores.find("acct", "vs_1")) == []
+    assert [one.file.file_id for one in (await filled.work.claim(10, 5)).files] == ["file-3"]
 
 
 async def test_batches_are_counted_and_cancelled(filled: Stores) -> None:
