@@ -100,8 +100,7 @@ class Turns:
 class Places:
     """Places for work that is done side by side: `room` are free, and `held` is how many each account has.
 
-    An account gets another only while it holds fewer than are free: so there is always one for an account that comes
-    later.
+    An account gets another only while it holds fewer than are free: the last one goes to an account that has none.
     """
 
     held: Mapping[str, int] = field(default_factory=dict)

@@ -46,7 +46,7 @@ from tests.twins.keys import principal_of_key
 
 COLUMNS = ("what", "figure")
 NUM_CHUNKS = 10_000
-WHO = principal_of_key(account="acct_1")
+WHO = principal_of_key(account="acct_1", tokens_per_minute=10**9)
 DOCUMENTS = (
     "*.md",
     "configs/*.yaml",
