@@ -36,12 +36,14 @@ class HttpConfig(Section):
     """Bounds on request bodies and connections.
 
     Args:
-        max_body_bytes: the largest body. Uploads of files have bounds of their own.
+        max_body_bytes: the largest body. Uploads of files have bounds of their own. The messages that wait in an
+            account's WebSockets may have as many together, and one of them at most 16 MiB.
         receive_timeout_s: how long a body may take to arrive.
         min_bytes_per_s: a large body may take a second longer for each so many bytes that have arrived.
         max_connections_per_address: how many connections one address may have where the front itself speaks TLS, of
             IPv6 each network of 64 bits; further ones are closed at once. null for any number. Raise it where more
             clients than that share an address.
+        max_sockets_per_account: how many WebSocket connections one account may have with each ingress replica.
         trusted_proxies: addresses and networks of what stands before the front, such as a load balancer that passes TLS
             on, and of other regions' fronts; their connections are not counted.
     """
@@ -50,6 +52,7 @@ class HttpConfig(Section):
     receive_timeout_s: float = Field(default=30.0, gt=0)
     min_bytes_per_s: float = Field(default=64 * 1024, gt=0)
     max_connections_per_address: int | None = Field(default=4096, ge=1)
+    max_sockets_per_account: int = Field(default=32, ge=1)
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
 
 

@@ -23,6 +23,7 @@ from serve_app.front.door import FrontDoor
 from serve_app.front.limits_door import LimitsDoor
 from serve_app.http.keep_alive import end_timers_of_lost_connections
 from serve_app.http.request_ids import OwnRequestIds
+from serve_app.http.web_sockets import bound_messages
 from serve_app.telemetry.log import log_to
 from serve_app.wiring import wire
 
@@ -60,6 +61,7 @@ class Ingress:
         listen_on_own_address()
         end_timers_of_lost_connections()
         await asyncio.to_thread(start_gatekeeper, state)
+        bound_messages(config.http.max_body_bytes)
         wake_batches = await asyncio.to_thread(coordinator.start, {**handles, **batch_handles}, tools)
         self._wired = await wire(config, state, handles, tools, wake_batches)
 

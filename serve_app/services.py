@@ -23,6 +23,7 @@ from deployments.state.webhooks.store import WebhookStore
 from deployments.webhooks.sending import WebhookSender
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import BodyLimits
+from serve_app.http.web_sockets import SocketPlaces
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.registry import Operations
 from serve_app.operations.responses.background.runner import BackgroundRunner
@@ -86,6 +87,7 @@ class Services:
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     tiers: Tiers = field(default_factory=Tiers)
     body_bounds: BodyLimits = field(default_factory=BodyLimits)
+    sockets: SocketPlaces = field(default_factory=SocketPlaces)
     startup: ModelStartup = field(default_factory=ModelStartup)
     prices: Prices = NO_PRICES
     currency: str = "usd"

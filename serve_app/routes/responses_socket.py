@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
+from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from deployments.state.identity.principal import Principal
@@ -33,7 +34,7 @@ from serve_app.validation.json_limits import JsonRefused, parse_json
 ROUTE = "/v1/responses (socket)"
 MAX_WAITING = 8
 MAX_AGE_S = 3600.0
-_POLICY_VIOLATION, _TRY_AGAIN = 1008, 1013
+_TRY_AGAIN = 1013
 
 
 async def serve_socket(websocket: WebSocket) -> None:
@@ -41,10 +42,15 @@ async def serve_socket(websocket: WebSocket) -> None:
     services: Services = websocket.app.state.services
     session = _Session(websocket, services)
     try:
-        await session.identify()
-    except ApiError:
-        await websocket.close(_POLICY_VIOLATION)  # Before it is accepted: the client sees a 403.
-        return
+        principal, _ = await session.identify()
+        session.account = principal.account
+        with services.sockets.take(session.account):
+            await _serve(websocket, session)
+    except ApiError as error:
+        await websocket.send_denial_response(JSONResponse(error.to_wire(), error.status, error.headers))
+
+
+async def _serve(websocket: WebSocket, session: "_Session") -> None:
     await websocket.accept()
     working = asyncio.create_task(session.work())
     try:
@@ -59,6 +65,7 @@ async def serve_socket(websocket: WebSocket) -> None:
     finally:
         working.cancel()
         await asyncio.wait([working])
+        session.forget()
 
 
 class _Session:
@@ -68,6 +75,7 @@ class _Session:
         self._websocket = websocket
         self._services = services
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
+        self.account = ""
         self._remembered: RememberedResponse | None = None
 
     async def identify(self) -> tuple[Principal, ResponseOperation]:
@@ -87,15 +95,29 @@ class _Session:
             message = await self._websocket.receive()
             if message["type"] == "websocket.disconnect":
                 raise WebSocketDisconnect(message.get("code", 1000))
-            if self._waiting.qsize() >= MAX_WAITING:
-                await self.tell_error(BadRequest(f"No more than {MAX_WAITING} messages may wait. Send them in turn."))
-                continue
-            self._waiting.put_nowait((message.get("text") or "").encode() or message.get("bytes") or b"")
+            raw = (message.get("text") or "").encode() or message.get("bytes") or b""
+            try:
+                if self._waiting.qsize() >= MAX_WAITING:
+                    raise BadRequest(f"No more than {MAX_WAITING} messages may wait. Send them in turn.")
+                self._services.sockets.keep(self.account, len(raw))
+            except BadRequest as error:
+                await self.tell_error(error)
+            else:
+                self._waiting.put_nowait(raw)
+
+    def forget(self) -> None:
+        """Give back what the messages that still wait count for."""
+        while not self._waiting.empty():
+            self._take_back(self._waiting.get_nowait())
+
+    def _take_back(self, raw: bytes) -> bytes:
+        self._services.sockets.release(self.account, len(raw))
+        return raw
 
     async def work(self) -> None:
         """Answer one message after the other."""
         while True:
-            raw = await self._waiting.get()
+            raw = self._take_back(await self._waiting.get())
             trace = RequestTrace(new_request_id(), "WEBSOCKET", time.time(), time.perf_counter(), stream=True)
             self._services.observer.begin()
             try:

@@ -48,6 +48,7 @@ from deployments.tools.web_search.setup import create_provider
 from serve_app.asgi import create_asgi_app
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import BodyLimits
+from serve_app.http.web_sockets import SocketPlaces
 from serve_app.operations.built_ins import create_tooling
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.containers.tool import CodeInterpreter
@@ -105,6 +106,7 @@ class World:
     safety: dict[str, SafetyConfig] = field(default_factory=dict)
     moderation: ModerationConfig | None = None
     bounds: BodyLimits = field(default_factory=BodyLimits)
+    sockets: SocketPlaces = field(default_factory=SocketPlaces)
     startup: ModelStartup = field(default_factory=ModelStartup)
     keys: Any = field(default_factory=lambda: _Absent())
     files: Any = field(default_factory=lambda: _Absent())
@@ -171,6 +173,7 @@ class World:
                 webhooks=self.webhooks,
                 webhook_sender=self.webhook_sender,
                 body_bounds=self.bounds,
+                sockets=self.sockets,
                 startup=self.startup,
                 console=self.console,
                 cluster=self.cluster,

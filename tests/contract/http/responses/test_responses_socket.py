@@ -2,20 +2,24 @@
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 
 import openai
 import pytest
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from deployments.models.contract.errors import EngineDied
+from serve_app.http.web_sockets import SocketPlaces, bound_messages
 from tests.contract.http.answers import MODEL, SECRET, USAGE, pieces, said
-from tests.contract.http.conftest import serve
+from tests.contract.http.conftest import principal, serve
 from tests.contract.http.response_calls import WEATHER, calling, messages, script
 from tests.twins.engine import Script
 from tests.twins.legal import fold, split
 from tests.waiting import eventually
 
+OTHER = "sk-other"
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 
 
@@ -36,10 +40,16 @@ class Socket:
         return events
 
 
-@pytest.fixture
-async def address(world):
+@asynccontextmanager
+async def served(world):
     async with serve(world.app(), ws="websockets-sansio") as address:
         yield address.replace("http", "ws") + "/v1/responses"
+
+
+@pytest.fixture
+async def address(world):
+    async with served(world) as address:
+        yield address
 
 
 @pytest.fixture
@@ -198,12 +208,69 @@ async def test_a_turn_ends_soon_after_its_key_was_revoked(world, address):
     assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
 
 
-@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer sk-wrong"}])
-async def test_nobody_connects_without_a_key(address, headers):
+async def refusal(address, headers):
+    """Return the status and the error of a connection that is refused."""
     with pytest.raises(InvalidStatus) as caught:
         async with connect(address, additional_headers=headers):
             pass
-    assert caught.value.response.status_code == 403
+    return caught.value.response.status_code, json.loads(caught.value.response.body)["error"]
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer sk-wrong"}])
+async def test_nobody_connects_without_a_key(address, headers):
+    status, error = await refusal(address, headers)
+    assert (status, error["type"]) == (401, "invalid_request_error")
+
+
+async def test_an_account_has_a_bounded_number_of_connections(world):
+    world.sockets = SocketPlaces(max_sockets=2)
+    world.gatekeeper.principals[OTHER] = principal(account="other")
+    own, other = ({"authorization": f"Bearer {key}"} for key in (SECRET, OTHER))
+    async with served(world) as address:
+        async with connect(address, additional_headers=own), connect(address, additional_headers=own):
+            status, error = await refusal(address, own)
+            assert (status, error["code"]) == (429, "too_many_websockets")
+            async with connect(address, additional_headers=other):
+                pass
+        await eventually(lambda: not world.sockets._num_sockets)
+
+
+async def test_what_waits_is_bounded_in_bytes_over_all_connections_of_an_account(world):
+    world.sockets = SocketPlaces(max_waiting_bytes=3_000)
+    gate = asyncio.Event()
+    world.chat.script = lambda request: Script([*pieces(request, said("a"))[:1], gate, *pieces(request, said("a"))[1:]])
+    headers = {"authorization": f"Bearer {SECRET}"}
+    turn = json.dumps({"type": "response.create", "model": MODEL, "input": "x" * 2_000, "store": False})
+    async with (
+        served(world) as address,
+        connect(address, additional_headers=headers) as first,
+        connect(address, additional_headers=headers) as second,
+    ):
+        for connection in (first, second):
+            await connection.send(turn)
+            await connection.recv()
+        await first.send(turn)
+        for connection in (first, second):
+            await connection.send(turn)
+            while (event := json.loads(await asyncio.wait_for(connection.recv(), 30)))["type"] != "error":
+                pass
+            assert (event["status"], event["error"]["message"][:33]) == (400, "The messages that wait in your co")
+        gate.set()
+        for connection in (first, second, first):
+            assert (await Socket(connection).events())[-1]["type"] == "response.completed"
+    await eventually(lambda: not world.sockets._waiting_bytes)
+
+
+async def test_a_message_is_not_compressed_and_bounded_as_a_body(world, monkeypatch):
+    monkeypatch.setattr(WebSocketsSansIOProtocol, "__init__", WebSocketsSansIOProtocol.__init__)
+    bound_messages(50_000)
+    headers = {"authorization": f"Bearer {SECRET}"}
+    async with served(world) as address, connect(address, additional_headers=headers, max_size=None) as connection:
+        assert "sec-websocket-extensions" not in connection.response.headers
+        await connection.send("x" * 50_001)
+        with pytest.raises(ConnectionClosed) as caught:
+            await connection.recv()
+        assert caught.value.rcvd.code == 1009
 
 
 async def test_the_client_connects_and_streams(world, address):
