@@ -137,6 +137,13 @@ class Patience:
         ),
     ] = 1.5
     hello_s: Annotated[float, Wait("Who connects to a process within the cluster, to show its secret.")] = 2.0
+    unread_s: Annotated[
+        float,
+        Wait(
+            "A client, to read on where more than a mebibyte of its answer waits. Then the answer ends.",
+            fixed="it bounds how long such an answer is kept",
+        ),
+    ] = 30.0
     silent_s: Annotated[
         float,
         Wait(

@@ -15,7 +15,10 @@ from deployments.channel.tls import TlsFiles, client_context
 from deployments.config import ConfigError
 from deployments.patience import USUAL, Patience
 
-MAX_UNREAD_BYTES = 64 * 1024 * 1024
+MANY_UNREAD_BYTES = 1024 * 1024
+"""So many may wait for their reader for `Patience.unread_s`."""
+MAX_UNREAD_BYTES = 16 * 1024 * 1024
+"""No more may wait; a piece that finds less waiting is taken, whatever its size."""
 
 
 class Address(TypedDict):
@@ -36,6 +39,7 @@ class ChannelStream:
 
     __slots__ = (
         "_channel",
+        "_deadline",
         "_error",
         "_has_ended",
         "_is_over",
@@ -56,6 +60,7 @@ class ChannelStream:
         self._pieces: list[bytes] = []
         self._notes: list[bytes] = []
         self._unread_bytes = 0
+        self._deadline: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._error: ChannelError | None = None
         self._is_over = False
@@ -76,6 +81,9 @@ class ChannelStream:
             pieces, self._pieces = self._pieces, []
             self.notes, self._notes = self._notes, []
             self._unread_bytes = 0
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
             return pieces
         if self._error is not None:
             raise self._error
@@ -95,16 +103,25 @@ class ChannelStream:
                 await asyncio.wait_for(self._waiter, timeout_s)
 
     def feed(self, piece: bytes, note: bytes = b"") -> None:
-        """Add a piece; above MAX_UNREAD_BYTES unread bytes the request is cancelled and the answer fails."""
+        """Add a piece; an answer that is not read is cancelled and fails, and is not kept."""
         if self._is_over:
             return  # The piece was sent before the request was cancelled.
+        if self._unread_bytes > MAX_UNREAD_BYTES:
+            self._give_up()
+            return
         self._pieces.append(piece)
         self._notes.append(note)
         self._unread_bytes += len(piece)
-        if self._unread_bytes > MAX_UNREAD_BYTES:
-            self.cancel()
-            self._error = Lost("The answer was not read in time.")
+        if self._unread_bytes > MANY_UNREAD_BYTES and self._deadline is None:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(self._channel.patience.unread_s, self._give_up)
         self._wake()
+
+    def _give_up(self) -> None:
+        """Forget what its reader has left too long, and make no more of it."""
+        self.cancel()
+        self._pieces, self._notes, self._unread_bytes = [], [], 0
+        self._error = ChannelError("The answer was not read in time.")
 
     def finish(self, payload: bytes) -> None:
         """End the answer with its summary and its last piece."""
@@ -117,7 +134,7 @@ class ChannelStream:
 
     def fail(self, error: ChannelError) -> None:
         """Break the answer off with an error."""
-        self._error = error
+        self._error = self._error or error
         self._is_over = self._has_ended = True
         self._wake()
 
@@ -137,7 +154,7 @@ class Channel(asyncio.Protocol):
         self._heartbeat: Heartbeat | None = None
         self._last_number = 0
         self._on_lost = on_lost
-        self._patience = patience
+        self.patience = patience
 
     @property
     def num_open(self) -> int:
@@ -182,7 +199,7 @@ class Channel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (called by the event loop)."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not subclass it.
-        self._heartbeat = Heartbeat(self._transport, self._patience.silent_s)
+        self._heartbeat = Heartbeat(self._transport, self.patience.silent_s)
         set_nodelay(self._transport)
 
     def data_received(self, data: bytes) -> None:

@@ -10,10 +10,11 @@ from dataclasses import replace
 import pytest
 
 from deployments.channel import frames, heartbeat
-from deployments.channel.client import connect
+from deployments.channel.client import MAX_UNREAD_BYTES, connect
 from deployments.channel.errors import ChannelError, Full, Lost, Refused
 from deployments.channel.server import Capacity, ChannelServer
 from deployments.patience import USUAL
+from tests.waiting import eventually
 
 QUICK = replace(USUAL, silent_s=0.12, hello_s=0.5)
 
@@ -48,6 +49,8 @@ class ScriptedRunner:
                         reply.end({"used": 1})
                     raise
                 reply.end({})
+            case "write":
+                await self._write(reply, **header)
             case "refuse":
                 raise Refused("not this", "messages", "invalid_value")
             case "break":
@@ -55,6 +58,17 @@ class ScriptedRunner:
                 raise Lost("gone")
             case "bug":
                 raise KeyError(body.decode())
+
+    async def _write(self, reply, num_pieces, size, then_s, **_):
+        try:
+            for _ in range(num_pieces):
+                reply.write(bytes(size))
+                await asyncio.sleep(0)
+            await asyncio.sleep(then_s)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        reply.end({"n": 1})
 
 
 @pytest.fixture
@@ -74,8 +88,8 @@ async def read_all(stream) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def connected(address, on_lost=lambda: None):
-    channel = await connect(address, on_lost, QUICK)
+async def connected(address, on_lost=lambda: None, patience=QUICK):
+    channel = await connect(address, on_lost, patience)
     try:
         yield channel
     finally:
@@ -147,6 +161,29 @@ async def test_work_is_cancelled_when_the_request_is_taken_back(channel_end):
         assert channel.num_open == 0
     await server.drain(30)
     assert server.num_ongoing == 0
+
+
+@pytest.mark.parametrize(("num_pieces", "size", "then_s"), [(3, 600_000, 30), (3, 600_000, 0), (40, 900_000, 30)])
+async def test_an_answer_that_nobody_reads_is_given_up_and_not_kept(channel_end, num_pieces, size, then_s):
+    """Whether it goes on, has ended, or comes faster than that."""
+    _, runner, address = channel_end
+    async with connected(address, patience=replace(QUICK, unread_s=0.3)) as channel:
+        stream = channel.open({"do": "write", "num_pieces": num_pieces, "size": size, "then_s": then_s}, b"")
+        if then_s:
+            await asyncio.wait_for(runner.cancelled.wait(), 30)
+        await asyncio.wait_for(eventually(lambda: stream._error), 30)
+        assert not stream._pieces
+        with pytest.raises(ChannelError, match="not read in time"):
+            await stream.read()
+        await stream.wait_end(30)
+        assert channel.num_open == 0
+
+
+async def test_an_answer_that_is_read_in_time_may_be_of_any_size(channel_end):
+    _, _, address = channel_end
+    async with connected(address, patience=replace(QUICK, unread_s=0.3)) as channel:
+        stream = channel.open({"do": "write", "num_pieces": 2, "size": MAX_UNREAD_BYTES, "then_s": 0.6}, b"")
+        assert len(await read_all(stream)) == 2 * MAX_UNREAD_BYTES
 
 
 async def test_last_word_of_work_that_is_taken_back_says_what_was_used(channel_end):
