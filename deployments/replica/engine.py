@@ -17,6 +17,7 @@ from deployments.replica.engine_metrics import gather_engine_metrics
 from deployments.replica.long_prompts import cut_long_prompts
 from deployments.replica.malloc import keep_freed_memory
 from deployments.replica.options import llm_config_of, runs_in_one_process
+from deployments.replica.quiet_libraries import quiet_libraries
 from deployments.replica.runners import RunnerContext, create_runner
 from deployments.replica.scheduling.notice import Notice
 from deployments.replica.scheduling.preparing import Preparing
@@ -109,6 +110,7 @@ async def start_engine(model: ModelConfig) -> ReplicaEngine:
     Raises:
         Exception: vLLM's own, where it does not start; its log says why.
     """
+    quiet_libraries()
     gather_engine_metrics()
     server = LLMServer.sync_init(llm_config_of(model))
     # As `server.start()` does, but for the report on usage, for which it would start a process of its own.

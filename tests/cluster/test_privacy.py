@@ -23,6 +23,8 @@ SCHEMA = {
     "additionalProperties": False,
 }
 TOOL = {"type": "function", "function": {"name": "f", "description": CANARY, "parameters": SCHEMA}}
+# The grammar compiler warns of this pattern, and quotes it.
+PATTERN = {"type": "object", "properties": {"a": {"type": "string", "pattern": f"^(?!{CANARY})a$"}}}
 CHAT_BODY: dict[str, Any] = {
     "model": CHAT,
     "max_tokens": 24,
@@ -54,6 +56,10 @@ def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
         (
             chat,
             {**CHAT_BODY, "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}},
+        ),
+        (
+            chat,
+            {**CHAT_BODY, "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": PATTERN}}},
         ),
         ("/v1/completions", {"model": CHAT, "prompt": CANARY, "echo": True, "stop": CANARY, "user": CANARY}),
         ("/v1/completions", {"model": CHAT, "prompt": TOKENS}),

@@ -21,6 +21,7 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request, RequestStatus
 
+from deployments.replica.quiet_libraries import quiet_libraries
 from deployments.replica.scheduling.shares import RECENT_S, FairQueue, Payer, Shares, in_turn, is_background
 from deployments.replica.scheduling.step_times import ReadingPace
 
@@ -42,6 +43,7 @@ class Fair:
     finished_recving_kv_req_ids: set[str]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        quiet_libraries()  # Here is where we come into the engine's own process.
         super().__init__(*args, **kwargs)
         self.waiting, self.skipped_waiting = FairQueue(), FairQueue()
         self.shares = Shares(self.recent_s)
