@@ -109,7 +109,7 @@ clean: ## Remove .venv, site, built models and caches; keys and the database sta
 		$(PYTHON) -m venv --clear .venv
 	fi
 	echo "Installing the $* packages: a minute the first time, seconds after that."
-	$(LOCKS)/install.sh $(PIP_ARGS) -r $< || {
+	$(LOCKS)/install.sh $(PIP_ARGS) --require-hashes -r $< $(if $(filter cpu,$*),&& $(LOCKS)/install.sh $(PIP_ARGS) -r $(LOCKS)/torch.txt) || {
 		echo "The packages of $< could not be installed."
 		echo "Where torch was not found: the CPU build is on PyTorch's own index, to be named so:"
 		echo "  make $(MAKECMDGOALS) PIP_ARGS='--extra-index-url URL'"
@@ -119,4 +119,5 @@ clean: ## Remove .venv, site, built models and caches; keys and the database sta
 	touch $@
 
 .venv/installed-dev: .venv/installed-cpu
+.venv/installed-cpu: $(LOCKS)/torch.txt
 .ONESHELL:

