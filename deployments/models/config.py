@@ -117,6 +117,12 @@ class ModelConfig(Section):
         for name in ("model", "served_model_name", "enable_log_requests", "worker_extension_cls"):
             if name in self.engine_kwargs:
                 raise ValueError(f"engine_kwargs.{name}: is set by the service itself")
+        forms = self.engine_kwargs.get("structured_outputs_config", {})
+        if not isinstance(forms, dict) or forms.get("backend", "xgrammar") != "xgrammar":
+            raise ValueError(
+                "engine_kwargs.structured_outputs_config.backend: must be xgrammar. Schemas are tried with it first; "
+                "one that another backend fails on would end the engine."
+            )
         return self
 
     @model_validator(mode="after")

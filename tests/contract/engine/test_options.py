@@ -132,9 +132,10 @@ def test_an_answer_stops_at_a_token_and_not_before_its_least_length(ask, greedy)
     assert len(tokens(longer)) >= 9
 
 
-def test_more_tokens_than_the_context_leaves_are_refused_by_name(ask):
+@pytest.mark.parametrize("least", [5000, 2**31 - 1])
+def test_more_tokens_than_the_context_leaves_are_refused_by_name(ask, least):
     with pytest.raises(RequestRejected) as caught:
-        ask(min_tokens=5000, max_tokens=None)
+        ask(min_tokens=least, max_tokens=None)
     assert caught.value.param == "min_tokens"
 
 

@@ -72,6 +72,13 @@ def test_numbers_that_make_no_sense_are_refused_by_their_name(given: Any, field:
     assert fault["loc"][-1] == field
 
 
+@pytest.mark.parametrize("given", [{"backend": "auto"}, {"backend": "guidance"}, "auto"])
+def test_no_grammar_compiler_but_that_by_which_schemas_are_tried(given: Any) -> None:
+    with pytest.raises(ValidationError, match="must be xgrammar"):
+        configured(engine_kwargs={"structured_outputs_config": given})
+    configured(engine_kwargs={"structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": False}})
+
+
 @pytest.mark.parametrize(
     ("given", "percent"),
     [
