@@ -13,6 +13,7 @@ from deployments.state.batches.store import BatchStore
 from deployments.state.console.sessions import ConsoleSessions
 from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
+from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
 from deployments.state.retention import FilesConfig
 from deployments.state.uploads.rows import MAX_PART_BYTES
@@ -22,6 +23,7 @@ from deployments.state.usage.request_log import RequestLogReader
 from deployments.state.webhooks.store import WebhookStore
 from deployments.webhooks.sending import WebhookSender
 from serve_app.http.admission import Admission
+from serve_app.http.call_rate import CallRate
 from serve_app.http.middleware import BodyLimits
 from serve_app.http.web_sockets import SocketPlaces
 from serve_app.operations.containers.service import Containers
@@ -95,6 +97,15 @@ class Services:
     console: ConsoleSessions | None = None
     cluster: ClusterView | None = None
     batch_bounds: BatchBounds = field(default_factory=BatchBounds)
+    calls: CallRate = field(default_factory=CallRate)
+
+    def count_call(self, principal: Principal) -> None:
+        """Count a call of a key against its tier's `calls_per_minute`.
+
+        Raises:
+            RateLimited: the key has made as many in the last minute.
+        """
+        self.calls.count(principal, self.tiers.of(principal.tier).calls_per_minute)
 
     def upload_bounds(self) -> BodyLimits:
         """Return the limits of files: the usual timeouts, the largest file plus its form's overhead."""

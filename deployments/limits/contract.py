@@ -19,13 +19,13 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The request may not go on yet.
+    """The request may not go on yet. `calls` are requests that the gatekeeper does not count.
 
     `used` and `limit` are of the sliding minute, in the unit of `dimension`. After `retry_after_s` seconds `requested`
     fits if nothing else is charged; None if it is larger than `limit` and never fits.
     """
 
-    dimension: Literal["requests", "tokens"]
+    dimension: Literal["requests", "tokens", "calls"]
     limit: int
     used: int
     requested: int

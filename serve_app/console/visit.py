@@ -125,6 +125,7 @@ def page(
             session = await find_session(request)
             if session is None:
                 return _to_sign_in(request, is_for_scripts=is_for_scripts)
+            services_of(request).count_call(session.principal)
             if is_for_operators and not session.principal.is_admin:
                 raise PermissionDenied("This page is for operators. Sign in with an admin API key.")
             if reads_usage and not may_read_usage(session.principal):

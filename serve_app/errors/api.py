@@ -307,14 +307,19 @@ class UnsupportedMediaType(ApiError):
 
 
 class RateLimited(ApiError):
-    """The key's minute is used up, or could never hold the request; built from the gatekeeper's refusal."""
+    """The key's minute is used up, or could never hold the request; built from the refusal."""
 
     status = 429
     default_type = "requests"
+    _UNITS: ClassVar[Mapping[str, str]] = {
+        "requests": "requests per min (RPM)",
+        "tokens": "tokens per min (TPM)",
+        "calls": "calls per min, to all that is not a model",
+    }
 
     def __init__(self, denied: Denied, organization: str, model: str | None = None) -> None:
-        unit = "requests per min (RPM)" if denied.dimension == "requests" else "tokens per min (TPM)"
-        where = f"{f'for {shorten(model)} ' if model else ''}in organization {organization} on {unit}"
+        named = f"for {shorten(model)} " if model else ""
+        where = f"{named}in organization {organization} on {self._UNITS[denied.dimension]}"
         if denied.retry_after_s is None:
             advice = (
                 "The input or output tokens must be reduced in order to run successfully."
@@ -330,7 +335,8 @@ class RateLimited(ApiError):
                 f"Please try again in {render_duration(wait_s)}."
             )
             headers = retry_headers(wait_s)
-        super().__init__(message, code="rate_limit_exceeded", type=denied.dimension, headers=headers)
+        kind = "tokens" if denied.dimension == "tokens" else "requests"
+        super().__init__(message, code="rate_limit_exceeded", type=kind, headers=headers)
 
 
 class QuotaExceeded(ApiError):

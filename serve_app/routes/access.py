@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from deployments.operations import Operation
 from deployments.state.audit.log import Actor
 from deployments.state.identity.principal import Principal
-from serve_app.http.auth import authenticate, authenticate_admin, key_digest
+from serve_app.http.auth import authenticate, check_admin, key_digest
 from serve_app.http.middleware import TRACE
 from serve_app.operations.scopes import check_operation
 from serve_app.services import Services
@@ -40,18 +40,23 @@ def trace_of(request: Request) -> RequestTrace:
     return trace
 
 
-async def caller(request: Request, operation: Operation | None = None) -> Principal:
+async def caller(request: Request, operation: Operation | None = None, *, takes_ticket: bool = False) -> Principal:
     """Return who holds the request's API key, and note it for the log and the headers.
+
+    It counts as a call of the key, unless the endpoint `takes_ticket`, which counts it as a request.
 
     Raises:
         Unauthenticated, InvalidKey, Unavailable: as `authenticate` does.
+        RateLimited: the key has made as many calls as it may in a minute.
         PermissionDenied: the key may not use the operation, or not in this region.
     """
     principal: Principal | None = request.scope.get(PRINCIPAL)
     if principal is None:
-        gatekeeper = services_of(request).gatekeeper
-        principal = await authenticate(request, gatekeeper, services_of(request).region)
-        trace_of(request).key_digest = key_digest(request, gatekeeper)
+        services, trace = services_of(request), trace_of(request)
+        principal = trace.principal = await authenticate(request, services.gatekeeper, services.region)
+        trace.key_digest = key_digest(request, services.gatekeeper)
+        if not takes_ticket:
+            services.count_call(principal)
     trace_of(request).principal = principal
     if operation is not None:
         check_operation(principal, operation)
@@ -62,11 +67,15 @@ async def admin_caller(request: Request) -> Principal:
     """Return who holds the request's admin key, and note it for the log.
 
     Raises:
-        PermissionDenied, Unauthenticated, InvalidKey, Unavailable: as `authenticate_admin` does.
+        PermissionDenied, Unauthenticated, InvalidKey, Unavailable: as `authenticate` and `check_admin` do.
+        RateLimited: the key has made as many calls as it may in a minute.
     """
     principal: Principal | None = request.scope.get(PRINCIPAL)
     if principal is None or not principal.is_admin:
-        principal = await authenticate_admin(request, services_of(request).gatekeeper, services_of(request).region)
+        services = services_of(request)
+        principal = trace_of(request).principal = await authenticate(request, services.gatekeeper, services.region)
+        services.count_call(principal)
+        check_admin(principal)
     trace_of(request).principal = principal
     return principal
 

@@ -30,7 +30,7 @@ async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:
     trace = trace_of(request)
     services = services_of(request)
     with step(ADMISSION):
-        principal = await caller(request, operation.name)
+        principal = await caller(request, operation.name, takes_ticket=True)
         admitted = await services.admission.admit(principal)
     async with admitted as ticket:
         with step(RECEIVE):

@@ -38,7 +38,7 @@ _STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 @answers("openai.types.responses.Response", body=ResponseRequest, events="openai.types.responses.ResponseStreamEvent")
 async def create_response(request: Request) -> ASGIApp:
     """Create a response: streamed, in the background, or as one object."""
-    principal, operation = await _caller(request)
+    principal, operation = await _caller(request, takes_ticket=True)
     trace = trace_of(request)
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
@@ -182,7 +182,7 @@ async def list_input_items(request: Request) -> Response:
 @answers("openai.types.responses.InputTokenCountResponse", body=InputTokensRequest)
 async def count_input_tokens(request: Request) -> Response:
     """Return how many tokens a prompt takes."""
-    principal, operation = await _caller(request)
+    principal, operation = await _caller(request, takes_ticket=True)
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
         body = await parse_body(raw, InputTokensRequest)
@@ -204,7 +204,7 @@ class Compaction(TypedDict, Generic[KeptItem]):
 @answers(Compaction, of="openai.types.responses.ResponseItem", body=CompactRequest)
 async def compact_response(request: Request) -> Response:
     """Return a shorter conversation: what the user said, and the rest summarized and sealed."""
-    principal, operation = await _caller(request)
+    principal, operation = await _caller(request, takes_ticket=True)
     async with await services_of(request).admission.admit(principal) as ticket:
         raw = await request.body()
         body = await parse_body(raw, CompactRequest)
@@ -228,9 +228,9 @@ async def _run(query: PromptQuery, request: Request, ticket: Ticket) -> Item:
         ticket.settle(trace.usage)
 
 
-async def _caller(request: Request) -> tuple[Principal, ResponseOperation]:
+async def _caller(request: Request, *, takes_ticket: bool = False) -> tuple[Principal, ResponseOperation]:
     operation = services_of(request).operations.responses
-    return await caller(request, operation.name), operation
+    return await caller(request, operation.name, takes_ticket=takes_ticket), operation
 
 
 async def _stored(request: Request) -> tuple[StoredTurn, Principal]:

@@ -90,7 +90,7 @@ async def delete_store(request: Request) -> Response:
 @answers(SearchResults, of="openai.types.VectorStoreSearchResponse", body=SearchRequest)
 async def search_store(request: Request) -> Response:
     """Return what a vector store holds on a query."""
-    principal, search = await search_caller(request)
+    principal, search = await search_caller(request, takes_ticket=True)
     async with await services_of(request).admission.admit(principal) as ticket:
         body = await parse_body(await request.body(), SearchRequest)
         hits = await find_hits(search, principal, store_id_of(request), body, ticket, trace_of(request))
@@ -134,14 +134,14 @@ async def store_caller(request: Request) -> tuple[Principal, VectorStoreService]
     return principal, search.service
 
 
-async def search_caller(request: Request) -> tuple[Principal, FileSearch]:
-    """Return who asks, and the search over files.
+async def search_caller(request: Request, *, takes_ticket: bool = False) -> tuple[Principal, FileSearch]:
+    """Return who asks, and the search over files; counted as by `caller`.
 
     Raises:
         NotFound: there are none in this service.
         ApiError: the key is not valid, or may not search files.
     """
-    principal = await caller(request, Operation.FILE_SEARCH)
+    principal = await caller(request, Operation.FILE_SEARCH, takes_ticket=takes_ticket)
     search = services_of(request).file_search
     if search is None:
         raise NotFound("File search is not switched on in this service. Ask the operator.")

@@ -116,7 +116,7 @@ async def rotate_secret(request: Request) -> Response:
 @answers("openai.types.webhooks.WebhookEndpointTestResult", body=WebhookTest)
 async def test_endpoint(request: Request) -> Response:
     """Send a sample event to an endpoint now, once; return the status of its answer."""
-    principal, store = await _caller(request)
+    principal, store = await _caller(request, takes_ticket=True)
     services = services_of(request)
     async with await services.admission.admit(principal):
         body = await parse_body(await request.body(), WebhookTest)
@@ -149,8 +149,8 @@ async def list_event_types(request: Request) -> Response:
     return json_response(listed)
 
 
-async def _caller(request: Request) -> tuple[Principal, WebhookStore]:
-    principal = await caller(request, Operation.WEBHOOKS)
+async def _caller(request: Request, *, takes_ticket: bool = False) -> tuple[Principal, WebhookStore]:
+    principal = await caller(request, Operation.WEBHOOKS, takes_ticket=takes_ticket)
     return principal, services_of(request).webhooks
 
 

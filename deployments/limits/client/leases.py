@@ -96,7 +96,7 @@ class KeyLeases:
         self.standing_at = 0.0
         self.used_at = 0.0
         self.is_asking = False
-        self._denied: dict[Dimension, Denied] = {}
+        self._denied: dict[str, Denied] = {}
         self._denied_at = 0.0
 
     def accept(self, lease: Lease, requests: int, tokens: int, until: float, now: float) -> Granted:

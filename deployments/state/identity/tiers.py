@@ -20,8 +20,9 @@ class TierLimits(Section):
     """The limits of a tier.
 
     Each key may use `requests_per_minute` and `tokens_per_minute` in any 60 seconds; None means that each key needs
-    limits of its own. The unfinished batches of an account may hold `enqueued_tokens` together, beside the limits of
-    its keys; None means any number. With `priority`, requests may go before others with `service_tier: priority`;
+    limits of its own. It may make `calls_per_minute` to all that is not a model: files, conversations, batches, usage,
+    pages of the console; None means any number, and each ingress replica counts for itself. The unfinished batches of
+    an account may hold `enqueued_tokens` together, beside the limits of its keys; None means any number. With `priority`, requests may go before others with `service_tier: priority`;
     without, they are served as usual. Each token of a request with `service_tier: flex` counts `flex_token_weight`.
     Where several accounts want more of a model than there is, each gets tokens in proportion to its `share`.
     """
@@ -29,17 +30,22 @@ class TierLimits(Section):
     requests_per_minute: RequestsPerMinute | None
     tokens_per_minute: TokensPerMinute | None
     enqueued_tokens: Annotated[int, Field(ge=1)] | None
+    calls_per_minute: RequestsPerMinute | None = 3_000
     priority: bool = False
     flex_token_weight: Annotated[float, Field(gt=0, le=1)] = 0.5
     share: Annotated[float, Field(ge=0.001, le=1000)] = 1.0
 
 
 _DEFAULTS = {
-    "free": TierLimits(requests_per_minute=10, tokens_per_minute=40_000, enqueued_tokens=5_000_000),
+    "free": TierLimits(
+        requests_per_minute=10, tokens_per_minute=40_000, enqueued_tokens=5_000_000, calls_per_minute=600
+    ),
     "standard": TierLimits(requests_per_minute=60, tokens_per_minute=200_000, enqueued_tokens=100_000_000),
-    "enterprise": TierLimits(requests_per_minute=None, tokens_per_minute=None, enqueued_tokens=None),
+    "enterprise": TierLimits(
+        requests_per_minute=None, tokens_per_minute=None, enqueued_tokens=None, calls_per_minute=None
+    ),
 }
-_LEAST = TierLimits(requests_per_minute=1, tokens_per_minute=1, enqueued_tokens=1)
+_LEAST = TierLimits(requests_per_minute=1, tokens_per_minute=1, enqueued_tokens=1, calls_per_minute=60)
 
 
 class Tiers(RootModel[dict[TierName, TierLimits]]):

@@ -10,12 +10,13 @@ import pytest
 
 from deployments.models.price import NO_PRICES, PriceConfig, Prices
 from deployments.state.identity.keys import NewKey
+from deployments.state.identity.tiers import Tiers
 from deployments.state.usage.record import RequestRecord
 from deployments.state.usage.store import UsageStore
 from deployments.state.vector_stores.rows import NewStore
 from serve_app.console.routes import ROUTES
 from tests.contract.http.answers import MODEL
-from tests.contract.http.console.conftest import FORM
+from tests.contract.http.console.conftest import FORM, Visitor
 
 HOSTILE = {
     "script": "<script>alert(1)</script>",
@@ -355,3 +356,12 @@ async def test_models_show_their_price_where_they_have_one(priced, visit, secret
     await browser.sign_in(secrets["acct_one"])
     text = await browser.read("/console/models")
     assert ("for a million tokens" in text, "2.5 / 2.5 / 10.0" in text) == (priced, priced)
+
+
+async def test_pages_count_as_calls_of_the_key(world, secrets):
+    """A session is no way round what the key may do in a minute."""
+    world.tiers = Tiers.model_validate({"standard": {"calls_per_minute": 3}})
+    async with world.http() as http:
+        await Visitor(http).sign_in(secrets["acct_one"])  # Which reads a page.
+        statuses = [(await http.get(path)).status_code for path in ("/console", "/console/files", "/console/keys")]
+    assert statuses == [200, 200, 429]
