@@ -39,6 +39,7 @@ from deployments.state.identity.key_store import KeyStore
 from deployments.state.ingresses.register import IngressRegister
 from deployments.state.objects.marker import MARKER_KEY, open_objects
 from deployments.state.objects.pair import PairedStore
+from deployments.state.quotas import ItemRoom
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.request_log import RequestLogReader
@@ -243,6 +244,7 @@ async def wire(
         region=state.region_name,
         console=ConsoleSessions(database),
         cluster=ServeView(),
+        item_room=ItemRoom(database),
         batch_bounds=BatchBounds(config.batches.max_requests, config.batches.max_line_bytes),
     )
     trust = FrontTrust.from_pepper(state.pepper)

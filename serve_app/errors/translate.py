@@ -14,6 +14,7 @@ from deployments.models.contract.errors import (
 )
 from deployments.state.database.postgres import lacks_primary
 from deployments.state.objects.store import StoreFull, StoreUnavailable
+from deployments.state.quotas import TooManyItems, TooManyObjects
 from serve_app.errors import api
 from serve_app.errors.api import (
     STORED_FILES_AWAY,
@@ -22,11 +23,22 @@ from serve_app.errors.api import (
     EngineOverloaded,
     InsufficientStorage,
     NoPrimary,
+    QuotaExceeded,
     StoresAway,
     Unavailable,
 )
 
 _FULL = ("disk is full", "No space left", "could not extend file")  # SQLite, the system, PostgreSQL.
+
+
+_TOO_MANY = (
+    "You have {} files, uploads, vector stores and conversations, as many as you may. Delete those that you no longer "
+    "need."
+)
+_NO_ITEM_ROOM = (
+    "Your responses and conversations take all the room that they may. Delete some that you no longer need, or send "
+    "'store': false."
+)
 
 
 def translate_engine_error(error: EngineError) -> ApiError:
@@ -51,6 +63,10 @@ def translate_error(error: BaseException) -> ApiError | None:
             return error
         case EngineError():
             return translate_engine_error(error)
+        case TooManyObjects():
+            return QuotaExceeded(_TOO_MANY.format(error.max_objects))
+        case TooManyItems():
+            return QuotaExceeded(_NO_ITEM_ROOM)
         case StoreFull():
             return InsufficientStorage()
         case StoreUnavailable():

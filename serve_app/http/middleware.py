@@ -150,7 +150,7 @@ class BodyLimitMiddleware:
             await self._app(scope, receive, send)
             return
         bounds = self._bounds_of(scope["path"])
-        if _declared_bytes(scope) > bounds.max_bytes:
+        if declared_bytes(scope) > bounds.max_bytes:
             raise BodyTooLarge(bounds.max_bytes, bounds.param)
         await self._app(scope, _LimitedReceive(receive, bounds), send)
 
@@ -216,7 +216,8 @@ async def _refuse(trace: RequestTrace, send: Send, error: ApiError) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _declared_bytes(scope: Scope) -> int:
+def declared_bytes(scope: Scope) -> int:
+    """Return how many bytes the body has by its `content-length`, 0 where there is none."""
     for name, value in scope["headers"]:
         if name == b"content-length":
             # Python refuses to read numbers of thousands of digits; one of twenty is too large already.

@@ -30,7 +30,12 @@ async def create_conversation(request: Request) -> Response:
     raw = await request.body()
     body = await parse_body(raw or b"{}", NewConversation)
     items = await _items(body, principal, operation)
-    made = await store.create(principal.account, body.metadata or {}, items, expires_at=expires_at)
+    services = services_of(request)
+    max_objects = services.tiers.of(principal.tier).stored_objects
+    async with services.item_room_for(principal, len(raw)):
+        made = await store.create(
+            principal.account, body.metadata or {}, items, expires_at=expires_at, max_objects=max_objects
+        )
     return json_response(_to_wire(made))
 
 
@@ -88,12 +93,14 @@ async def list_items(request: Request) -> Response:
 async def create_items(request: Request) -> Response:
     """Add items to a conversation; return them as they are kept."""
     principal, operation, store = await _caller(request)
-    body = await parse_body(await request.body(), NewConversationItems)
+    raw = await request.body()
+    body = await parse_body(raw, NewConversationItems)
     conversation_id: str = request.path_params["conversation_id"]
     items = await _items(body, principal, operation)
     expires_at = _expires_at(principal, operation)
     try:
-        added = await store.add_items(principal.account, conversation_id, items, expires_at=expires_at)
+        async with services_of(request).item_room_for(principal, len(raw)):
+            added = await store.add_items(principal.account, conversation_id, items, expires_at=expires_at)
     except ConversationMissing:
         raise _unknown(conversation_id) from None
     return json_response(list_to_wire(added, has_more=False))

@@ -26,7 +26,7 @@ async def create_file(request: Request) -> Response:
     if principal.retention == "strict":
         raise RetentionForbids("files to be stored")
     services = services_of(request)
-    file = await receive_file(request, services.files, services.file_rules, principal)
+    file = await receive_file(request, services, principal)
     return json_response(file_to_wire(file))
 
 

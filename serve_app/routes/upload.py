@@ -11,13 +11,15 @@ from typing import Any
 from starlette.requests import Request
 
 from deployments.state.files.content import FileWriter, NewFile
-from deployments.state.files.store import FileStore, StoredFile
+from deployments.state.files.store import FileStore, Hold, StoredFile
 from deployments.state.identity.principal import Principal
 from deployments.state.retention import DAY_S, FilesConfig
 from serve_app.errors.api import BadRequest, BodyTooLarge, QuotaExceeded
 from serve_app.http.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
+from serve_app.http.middleware import declared_bytes
 from serve_app.routes.paging import parse_number
 from serve_app.schemas.files import FileForm
+from serve_app.services import Services
 from serve_app.validation.body import validate_body
 
 NO_ROOM = "Your files take all the room that they may. Delete files that you no longer need."
@@ -26,25 +28,59 @@ _MAX_FIELD_BYTES = 4096
 _MAX_NAME_CHARS = 255
 
 
-async def receive_file(request: Request, store: FileStore, rules: FilesConfig, principal: Principal) -> StoredFile:
-    """Return the file that a request uploads, stored.
+async def receive_file(request: Request, services: Services, principal: Principal) -> StoredFile:
+    """Return the file that a request uploads, stored; room for it is held from its beginning.
 
     Raises:
         BadRequest: the form is not valid, or its fields are not.
         BodyTooLarge: the file is larger than its purpose allows; the rest of it is not read.
         QuotaExceeded: the account's files would hold more than they may together.
+        TooManyObjects: the account may have no other object.
         StoreUnavailable: the object store fails, or is full.
     """
-    async with AsyncExitStack() as stack:
-        upload = Upload(stack, store, rules, principal)
-        await upload.receive(request)
-        form, writer, filename = upload.result()
-    # The content has appeared; from here on the file counts.
-    created_at = upload.now()
-    asked = form.expires_after
-    lifetime_s = rules.lifetime_days * DAY_S if asked is None else asked.seconds
-    row = writer.row(purpose=form.purpose, filename=filename, created_at=created_at, expires_at=created_at + lifetime_s)
-    return await store.record(row)
+    store, rules = services.files, services.file_rules_of(principal)
+    room = _Room(services, principal, request)
+    try:
+        async with AsyncExitStack() as stack:
+            upload = Upload(stack, store, rules, principal, room)
+            await upload.receive(request)
+            form, writer, filename = upload.result()
+        # The content has appeared; from here on the file counts.
+        created_at = upload.now()
+        asked = form.expires_after
+        lifetime_s = rules.lifetime_days * DAY_S if asked is None else asked.seconds
+        expires_at = created_at + lifetime_s
+        row = writer.row(purpose=form.purpose, filename=filename, created_at=created_at, expires_at=expires_at)
+        stored = await store.record(row, room.held)
+        room.held = None
+        return stored
+    finally:
+        if room.held is not None:
+            await store.release(room.held)
+
+
+class _Room:
+    """The room that an upload holds, as soon as its file begins."""
+
+    def __init__(self, services: Services, principal: Principal, request: Request) -> None:
+        self._services = services
+        self._principal = principal
+        self._declared_bytes = declared_bytes(request.scope)
+        self.held: Hold | None = None
+
+    async def hold(self, new: NewFile) -> int:
+        """Hold room for as much as the form may bring, for as long as it may take; return the bytes that there are.
+
+        Raises:
+            TooManyObjects: the account may have no other object.
+        """
+        services, principal = self._services, self._principal
+        bounds, rules = services.upload_bounds(), services.file_rules_of(principal)
+        num_bytes = self._declared_bytes or bounds.max_bytes
+        for_s = 2 * (bounds.grace_s + num_bytes / bounds.min_bytes_per_s)
+        max_objects = services.tiers.of(principal.tier).stored_objects
+        self.held = await services.files.hold(new, num_bytes, for_s, rules.max_account_bytes, max_objects)
+        return self.held.num_bytes
 
 
 async def form_events(request: Request) -> AsyncIterator[FormEvent]:
@@ -66,11 +102,14 @@ async def form_events(request: Request) -> AsyncIterator[FormEvent]:
 class Upload:
     """One form while it is read: its text fields so far, and the file that is being written."""
 
-    def __init__(self, stack: AsyncExitStack, store: FileStore, rules: FilesConfig, principal: Principal) -> None:
+    def __init__(
+        self, stack: AsyncExitStack, store: FileStore, rules: FilesConfig, principal: Principal, room: _Room
+    ) -> None:
         self._stack = stack
         self._store = store
         self._rules = rules
         self._principal = principal
+        self._room = room
         self._fields: dict[str, bytes] = {}
         self._field: str | None = None
         self._writer: FileWriter | None = None
@@ -116,8 +155,8 @@ class Upload:
         if "purpose" in self._fields:  # A wrong name is refused before the file is read.
             check_name(self._filename, self._check_fields().purpose)
         account = self._principal.account
-        self._room_bytes = self._rules.max_account_bytes - await self._store.num_bytes_of(account)
         new = NewFile(account, self._principal.key_id, f"file-{secrets.token_hex(16)}")
+        self._room_bytes = await self._room.hold(new)
         self._writer = await self._stack.enter_async_context(self._store.create(new))
 
     async def _add(self, data: bytes) -> None:

@@ -77,7 +77,9 @@ async def create_upload(request: Request) -> Response:
         file_lifetime_s=services.file_rules.lifetime_days * DAY_S if asked is None else asked.seconds,
     )
     with _translated(""):
-        upload = await services.uploads.create(new, services.file_rules)
+        upload = await services.uploads.create(
+            new, services.file_rules_of(principal), services.tiers.of(principal.tier).stored_objects
+        )
     return json_response(upload_to_wire(upload))
 
 
@@ -90,7 +92,7 @@ async def create_part(request: Request) -> Response:
         upload = await services.uploads.find(principal.account, upload_id)
         async with services.uploads.create_part(upload) as writer:
             await _receive_data(request, writer)
-        part = await services.uploads.record_part(upload, writer, services.file_rules)
+        part = await services.uploads.record_part(upload, writer, services.file_rules_of(principal))
     return json_response(part_to_wire(part))
 
 

@@ -47,7 +47,8 @@ async def create_store(request: Request) -> Response:
     """Make a vector store; the files in it are indexed after the answer."""
     principal, service = await store_caller(request)
     body = await parse_body(await request.body() or b"{}", StoreCreateRequest)
-    return json_response(store_to_wire(await service.create(principal, body)))
+    max_objects = services_of(request).tiers.of(principal.tier).stored_objects
+    return json_response(store_to_wire(await service.create(principal, body, max_objects)))
 
 
 @answers(Page, of="openai.types.VectorStore", query=PageQuery)

@@ -138,6 +138,7 @@ files = Table(
     Column("wrapped_key", LargeBinary, nullable=False),
     Column("sealed_name", LargeBinary, nullable=False),
     Index("ix_files_account", "account", "created_at", "file_id"),
+    Index("ix_files_account_bytes", "account", "num_bytes"),  # The sum is read from it alone, while writers wait.
 )
 
 # `epoch` counts the claims of a batch; the holder of an older claim can change nothing.

@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Select, case, delete, exists, func, insert, select
+from sqlalchemy import Delete, Select, case, delete, exists, func, insert, select
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.batch_status import ENDED
@@ -25,10 +26,11 @@ from deployments.state.database.rows import columns_for
 from deployments.state.database.tables import batches, files
 from deployments.state.database.upload_tables import uploads
 from deployments.state.encryption.sealing import DataKey
-from deployments.state.encryption.vault import Vault
+from deployments.state.encryption.vault import Vault, lock_account
 from deployments.state.files.content import ContentReader, FileWriter, NewFile, open_name
 from deployments.state.objects.orphans import delete_orphans
 from deployments.state.objects.store import ObjectStore, StoreUnavailable
+from deployments.state.quotas import check_objects
 from deployments.state.vector_stores.rows import forget_files
 
 ORPHAN_AGE_S = 6 * 3600.0
@@ -58,6 +60,13 @@ class StoredFile:
     num_bytes: int
     created_at: float
     expires_at: float
+
+
+class Hold(NamedTuple):
+    """Room that is held for a file: a row of an upload that no client knows."""
+
+    hold_id: str
+    num_bytes: int
 
 
 class Page(NamedTuple):
@@ -100,12 +109,49 @@ class FileStore:
             yield file
             await file.finish()
 
-    async def record(self, row: Mapping[str, Any]) -> StoredFile:
-        """Add the row of a file whose content has appeared; return the file."""
+    async def hold(
+        self, new: NewFile, num_bytes: int, for_s: float, max_bytes: int, max_objects: int | None = None
+    ) -> Hold:
+        """Hold room for a file that may have `num_bytes`, or for all that there is; others cannot have it meanwhile.
+
+        `max_bytes` is what the account's files may hold together, `max_objects` how many objects it may have.
+        `record` or `release` ends the hold, else it ends after `for_s` seconds.
+
+        Raises:
+            TooManyObjects: the account may have no other object.
+        """
+        hold_id, now = f"hold_{secrets.token_hex(16)}", self.clock()
+        await self.vault.account_key(new.account)  # The lock is on its row.
+        row: dict[str, Any] = {"upload_id": hold_id, "account": new.account, "key_id": new.key_id, "purpose": "hold"}
+        row |= {"status": "pending", "received_bytes": 0, "num_parts": 0, "file_lifetime_s": 0.0}
+        row |= {
+            "created_at": now,
+            "expires_at": now,
+            "kept_until": now + for_s,
+            "wrapped_key": b"",
+            "sealed_record": b"",
+        }
+        async with self._database.write() as connection:
+            await lock_account(connection, new.account)
+            await check_objects(connection, new.account, max_objects, now)
+            left = max(0, max_bytes - await count_bytes(connection, new.account, now))
+            await connection.execute(insert(uploads).values(row | {"num_bytes": min(num_bytes, left)}))
+        return Hold(hold_id, min(num_bytes, left))
+
+    async def release(self, hold: Hold) -> None:
+        """Give back the room of a file that is not stored; if that fails, its time ends it."""
+        with suppress(DBAPIError):
+            async with self._database.write() as connection:
+                await connection.execute(_ended(hold))
+
+    async def record(self, row: Mapping[str, Any], hold: Hold | None = None) -> StoredFile:
+        """Add the row of a file whose content has appeared, in the room that was held for it; return the file."""
 
         async def record(is_again: bool) -> None:
             async with self._database.write() as connection:
                 await connection.execute(self._database.insert(files, is_again=is_again).values(**row))
+                if hold is not None:
+                    await connection.execute(_ended(hold))
 
         await self._database.repeat(record)
         return await self._to_file(row)
@@ -257,6 +303,11 @@ async def count_bytes(connection: AsyncConnection, account: str, now: float) -> 
         uploads.c.account == account, uploads.c.status == "pending", uploads.c.kept_until > now
     )
     return int(await connection.scalar(stored) or 0) + int(await connection.scalar(held) or 0)
+
+
+def _ended(hold: Hold) -> Delete:
+    """Return the statement that gives back what is held."""
+    return delete(uploads).where(uploads.c.upload_id == hold.hold_id)
 
 
 def _users_of(file_id: Any, account: Any) -> Select[Any]:

@@ -10,6 +10,7 @@ from deployments.config import Section
 
 MAX_REQUESTS_PER_MINUTE = 10_000_000
 MAX_TOKENS_PER_MINUTE = 1_000_000_000_000
+GIB = 1024 * 1024 * 1024
 
 RequestsPerMinute = Annotated[int, Field(ge=1, le=MAX_REQUESTS_PER_MINUTE)]
 TokensPerMinute = Annotated[int, Field(ge=1, le=MAX_TOKENS_PER_MINUTE)]
@@ -21,31 +22,40 @@ class TierLimits(Section):
 
     Each key may use `requests_per_minute` and `tokens_per_minute` in any 60 seconds; None means that each key needs
     limits of its own. It may make `calls_per_minute` to all that is not a model: files, conversations, batches, usage,
-    pages of the console; None means any number, and each ingress replica counts for itself. The unfinished batches of
-    an account may hold `enqueued_tokens` together, beside the limits of its keys; None means any number. With `priority`, requests may go before others with `service_tier: priority`;
-    without, they are served as usual. Each token of a request with `service_tier: flex` counts `flex_token_weight`.
-    Where several accounts want more of a model than there is, each gets tokens in proportion to its `share`.
+    pages of the console; each ingress replica counts for itself. The unfinished batches of an account may hold
+    `enqueued_tokens` together, beside the limits of its keys. Its files and pending uploads may hold `file_bytes`
+    together, its responses and conversations `item_bytes`. It may have `stored_objects`: files, pending uploads, vector
+    stores and conversations. None means any number of these. With `priority`, requests may go before others with
+    `service_tier: priority`; without, they are served as usual. Each token of a request with `service_tier: flex`
+    counts `flex_token_weight`. Where several accounts want more of a model than there is, each gets tokens in
+    proportion to its `share`.
     """
 
     requests_per_minute: RequestsPerMinute | None
     tokens_per_minute: TokensPerMinute | None
     enqueued_tokens: Annotated[int, Field(ge=1)] | None
     calls_per_minute: RequestsPerMinute | None = 3_000
+    file_bytes: Annotated[int, Field(ge=1024)] | None = 100 * GIB
+    item_bytes: Annotated[int, Field(ge=1024)] | None = 10 * GIB
+    stored_objects: Annotated[int, Field(ge=1)] | None = 100_000
     priority: bool = False
     flex_token_weight: Annotated[float, Field(gt=0, le=1)] = 0.5
     share: Annotated[float, Field(ge=0.001, le=1000)] = 1.0
 
 
-_DEFAULTS = {
-    "free": TierLimits(
-        requests_per_minute=10, tokens_per_minute=40_000, enqueued_tokens=5_000_000, calls_per_minute=600
-    ),
-    "standard": TierLimits(requests_per_minute=60, tokens_per_minute=200_000, enqueued_tokens=100_000_000),
-    "enterprise": TierLimits(
-        requests_per_minute=None, tokens_per_minute=None, enqueued_tokens=None, calls_per_minute=None
-    ),
+_FREE: dict[str, Any] = {
+    "calls_per_minute": 600,
+    "file_bytes": GIB,
+    "item_bytes": GIB // 4,
+    "stored_objects": 10_000,
 }
-_LEAST = TierLimits(requests_per_minute=1, tokens_per_minute=1, enqueued_tokens=1, calls_per_minute=60)
+_UNBOUNDED: dict[str, Any] = dict.fromkeys(_FREE)
+_DEFAULTS = {
+    "free": TierLimits(requests_per_minute=10, tokens_per_minute=40_000, enqueued_tokens=5_000_000, **_FREE),
+    "standard": TierLimits(requests_per_minute=60, tokens_per_minute=200_000, enqueued_tokens=100_000_000),
+    "enterprise": TierLimits(requests_per_minute=None, tokens_per_minute=None, enqueued_tokens=None, **_UNBOUNDED),
+}
+_LEAST = TierLimits(requests_per_minute=1, tokens_per_minute=1, enqueued_tokens=1, **{**_FREE, "calls_per_minute": 60})
 
 
 class Tiers(RootModel[dict[TierName, TierLimits]]):

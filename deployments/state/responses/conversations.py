@@ -15,7 +15,8 @@ from deployments.state.database.ids import clean_id
 from deployments.state.database.pages import page_of
 from deployments.state.database.response_tables import conversation_items as items_table
 from deployments.state.database.response_tables import conversations as table
-from deployments.state.encryption.vault import Vault
+from deployments.state.encryption.vault import Vault, lock_account
+from deployments.state.quotas import check_objects
 from deployments.state.responses.appending import append_items, item_of
 from deployments.state.responses.bounded import beside, bounded, checked
 from deployments.state.responses.values import MAX_READ_BYTES, Conversation, ConversationMissing, Item, Page
@@ -33,9 +34,19 @@ class ConversationStore:
         self._clock = clock
 
     async def create(
-        self, account: str, metadata: dict[str, str], items: Sequence[Item], *, expires_at: float
+        self,
+        account: str,
+        metadata: dict[str, str],
+        items: Sequence[Item],
+        *,
+        expires_at: float,
+        max_objects: int | None = None,
     ) -> Conversation:
-        """Create a conversation with its first items; return it."""
+        """Create a conversation with its first items; return it.
+
+        Raises:
+            TooManyObjects: the account has `max_objects`.
+        """
         account_key = await self._vault.account_key(account)
         conversation_id, now = f"conv_{secrets.token_hex(16)}", self._clock()
         key, wrapped = account_key.new_object(conversation_id)
@@ -49,6 +60,8 @@ class ConversationStore:
             "sealed_metadata": key.seal(orjson.dumps(metadata), _METADATA),
         }
         async with self._database.write() as connection:
+            await lock_account(connection, account)
+            await check_objects(connection, account, max_objects, now)
             await connection.execute(insert(table).values(row))
             await connection.run_sync(append_items, account_key, account, conversation_id, items, expires_at)
         return Conversation(conversation_id, int(now), metadata)

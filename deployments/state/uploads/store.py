@@ -22,6 +22,7 @@ from deployments.state.files.content import FileWriter, NewFile
 from deployments.state.files.store import ORPHAN_AGE_S, FileStore, StoredFile, count_bytes, record_file
 from deployments.state.objects.orphans import delete_orphans
 from deployments.state.objects.store import ContentLost
+from deployments.state.quotas import check_objects
 from deployments.state.retention import FilesConfig
 from deployments.state.uploads.parts import copy_parts, find_parts, forget_parts
 from deployments.state.uploads.rows import (
@@ -53,11 +54,12 @@ class UploadStore:
         self._database = database
         self._files = files
 
-    async def create(self, new: NewUpload, rules: FilesConfig) -> StoredUpload:
+    async def create(self, new: NewUpload, rules: FilesConfig, max_objects: int | None = None) -> StoredUpload:
         """Create an upload, which holds room for its file from now on; return it.
 
         Raises:
             TooManyUploads: the account must complete or cancel another one first.
+            TooManyObjects: the account may have no other object.
             NoRoom: the account has no room for such a file.
         """
         upload_id, now = f"upload_{secrets.token_hex(16)}", self._files.clock()
@@ -82,6 +84,7 @@ class UploadStore:
             await lock_account(connection, new.account)
             if (await connection.scalar(pending) or 0) >= MAX_PENDING:
                 raise TooManyUploads
+            await check_objects(connection, new.account, max_objects, now)
             if await count_bytes(connection, new.account, now) + new.num_bytes > rules.max_account_bytes:
                 raise NoRoom
             await connection.execute(insert(uploads).values(row))

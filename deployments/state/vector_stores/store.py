@@ -20,6 +20,7 @@ from deployments.state.database.vector_store_tables import vector_store_batches 
 from deployments.state.database.vector_store_tables import vector_store_files as files
 from deployments.state.database.vector_store_tables import vector_stores as table
 from deployments.state.encryption.vault import Vault, lock_account
+from deployments.state.quotas import check_objects
 from deployments.state.retention import DAY_S
 from deployments.state.vector_stores.rows import (
     FileCounts,
@@ -67,11 +68,12 @@ class VectorStores:
         self.vault = vault
         self.clock = clock
 
-    async def create(self, new: NewStore, max_stores: int) -> StoredStore:
+    async def create(self, new: NewStore, max_stores: int, max_objects: int | None = None) -> StoredStore:
         """Create a store; return it.
 
         Raises:
             StoreFull: the account already has `max_stores`.
+            TooManyObjects: it already has `max_objects`.
         """
         account_key = await self.vault.account_key(new.account)
         key, wrapped = account_key.new_object(new.store_id)
@@ -97,6 +99,7 @@ class VectorStores:
             await lock_account(connection, new.account)
             if int(await connection.scalar(count) or 0) >= max_stores:
                 raise StoreFull
+            await check_objects(connection, new.account, max_objects, now)
             await connection.execute(insert(table).values(row))
         return open_store(row, account_key, now)
 

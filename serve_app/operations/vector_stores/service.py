@@ -45,13 +45,16 @@ class VectorStoreService:
         self.uploads = uploads
         self.wake = _do_nothing
 
-    async def create(self, principal: Principal, body: StoreCreateRequest) -> StoredStore:
+    async def create(
+        self, principal: Principal, body: StoreCreateRequest, max_objects: int | None = None
+    ) -> StoredStore:
         """Make a store, and put files into it.
 
         Raises:
             RetentionForbids: the key may keep nothing.
             NotFound: a file that is named is not there.
             QuotaExceeded: the account has as many stores as it may.
+            TooManyObjects: it has as many objects as it may.
         """
         if principal.retention == "strict":
             raise RetentionForbids(WHAT)
@@ -70,7 +73,7 @@ class VectorStoreService:
             expires_after_days=body.expires_after.days if body.expires_after is not None else None,
         )
         try:
-            await self.stores.create(new, self.config.max_stores_per_account)
+            await self.stores.create(new, self.config.max_stores_per_account, max_objects)
         except StoreFull:
             raise too_many_stores(self.config.max_stores_per_account) from None
         if new_files:

@@ -36,6 +36,7 @@ from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.pair import PairedStore, Side
+from deployments.state.quotas import ItemRoom
 from deployments.state.retention import FilesConfig
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.record import RequestRecord
@@ -178,6 +179,7 @@ class World:
                 console=self.console,
                 cluster=self.cluster,
                 region=self.region,
+                item_room=ItemRoom(self.stored.database, self.clock),
             )
         )
 

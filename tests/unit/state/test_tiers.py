@@ -18,8 +18,10 @@ def service(**parts: Any) -> ServiceConfig:
 
 LIMITS = ("requests_per_minute", "tokens_per_minute", "enqueued_tokens")
 
+FREE = {"calls_per_minute": 600, "file_bytes": 2**30, "item_bytes": 2**28, "stored_objects": 10_000}
 
-def limits(*values: int | None, **more: int | None) -> TierLimits:
+
+def limits(*values: int | None, **more: Any) -> TierLimits:
     return TierLimits(**dict(zip(LIMITS, values, strict=True)), **more)
 
 
@@ -27,9 +29,9 @@ def test_three_tiers_are_there_by_default():
     tiers = StateConfig().tiers
     assert tiers == Tiers() == Tiers.model_validate({})
     assert tiers.names == ("free", "standard", "enterprise")
-    assert tiers.of("free") == limits(10, 40_000, 5_000_000, calls_per_minute=600)
+    assert tiers.of("free") == limits(10, 40_000, 5_000_000, **FREE)
     assert tiers.of("standard") == limits(60, 200_000, 100_000_000)
-    assert tiers.of("enterprise") == limits(None, None, None, calls_per_minute=None)
+    assert tiers.of("enterprise") == limits(None, None, None, **dict.fromkeys(FREE))
 
 
 def test_a_configuration_changes_some_and_adds_others():
@@ -37,13 +39,13 @@ def test_a_configuration_changes_some_and_adds_others():
     tiers = StateConfig.model_validate({"tiers": {"research": research, "free": {"enqueued_tokens": None}}}).tiers
     assert tiers.names == ("free", "standard", "enterprise", "research")
     assert tiers.of("research") == limits(7, None, 8)
-    assert tiers.of("free") == limits(10, 40_000, None, calls_per_minute=600)
+    assert tiers.of("free") == limits(10, 40_000, None, **FREE)
     assert tiers.of("standard") == Tiers().of("standard")
     assert Tiers().names == ("free", "standard", "enterprise")
 
 
 def test_a_tier_that_left_the_configuration_has_the_least():
-    assert Tiers().of("research") == limits(1, 1, 1, calls_per_minute=60)
+    assert Tiers().of("research") == limits(1, 1, 1, **{**FREE, "calls_per_minute": 60})
 
 
 def test_tiers_survive_being_written_and_read():
@@ -57,9 +59,9 @@ def test_files_of_before_keep_their_meaning():
         batches={"enqueued_tokens": {"free": 50, "standard": None}, "num_workers": 2},
     )
     tiers = old.state.tiers
-    assert tiers.of("free") == limits(5, 500, 50, calls_per_minute=600)
+    assert tiers.of("free") == limits(5, 500, 50, **FREE)
     assert tiers.of("standard") == limits(60, 200_000, None)
-    assert tiers.of("enterprise") == limits(None, None, None, calls_per_minute=None)
+    assert tiers.of("enterprise") == limits(None, None, None, **dict.fromkeys(FREE))
     assert old.batches.num_workers == 2
     assert service(batches={"enqueued_tokens": {}}).state.tiers == Tiers()
 

@@ -46,6 +46,11 @@ class Turn:
     is_generated: bool = True
 
     @property
+    def is_stored(self) -> bool:
+        """Whether something of it is kept: the response, or its items in a conversation."""
+        return self.expires_at is not None or self.conversation_id is not None
+
+    @property
     def conversation_id(self) -> str | None:
         """The conversation that the items join, once the response is finished."""
         return self.request.conversation_id
