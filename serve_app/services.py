@@ -12,6 +12,7 @@ from deployments.models.price import NO_PRICES, Prices
 from deployments.state.audit.log import AuditLog
 from deployments.state.batches.store import BatchStore
 from deployments.state.console.sessions import ConsoleSessions
+from deployments.state.disk import DiskReserve
 from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.principal import Principal
@@ -101,6 +102,7 @@ class Services:
     batch_bounds: BatchBounds = field(default_factory=BatchBounds)
     calls: CallRate = field(default_factory=CallRate)
     item_room: ItemRoom | None = None
+    disk: DiskReserve = field(default_factory=DiskReserve)
 
     def count_call(self, principal: Principal) -> None:
         """Count a call of a key against its tier's `calls_per_minute`.
@@ -123,7 +125,9 @@ class Services:
 
         Raises:
             TooManyItems: the account's would hold more.
+            ReserveReached: a disk has no more free than its reserve.
         """
+        await self.disk.check()
         async with AsyncExitStack() as stack:
             if self.item_room is not None:
                 most = self.tiers.of(principal.tier).item_bytes

@@ -33,6 +33,7 @@ from deployments.state.batches.store import BatchStore
 from deployments.state.config import ResolvedState
 from deployments.state.console.sessions import ConsoleSessions
 from deployments.state.database.connection import Database, connect
+from deployments.state.disk import disk_reserve_of
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
@@ -245,6 +246,7 @@ async def wire(
         console=ConsoleSessions(database),
         cluster=ServeView(),
         item_room=ItemRoom(database),
+        disk=disk_reserve_of(state),
         batch_bounds=BatchBounds(config.batches.max_requests, config.batches.max_line_bytes),
     )
     trust = FrontTrust.from_pepper(state.pepper)

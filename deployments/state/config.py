@@ -51,6 +51,8 @@ class StateConfig(Section):
             content. By default a file in the state directory.
         sweep_interval_s: how often expired content is deleted.
         request_log_days: how long the request log is kept.
+        disk_reserve_bytes: what a local disk of the database or the objects keeps free; below it clients store nothing.
+            By default a twentieth of the disk, and a gibibyte at most.
     """
 
     retired: ClassVar[Mapping[str, str]] = {
@@ -67,6 +69,7 @@ class StateConfig(Section):
     tiers: Tiers = Tiers()
     sweep_interval_s: Annotated[float, Field(ge=1, le=3600)] = 60.0
     request_log_days: Annotated[int, Field(ge=1, le=3650)] = 30
+    disk_reserve_bytes: Annotated[int, Field(ge=0)] | None = None
 
     @model_validator(mode="after")
     def _keep_passwords_out(self) -> Self:

@@ -425,5 +425,7 @@ class InsufficientStorage(ApiError):
 
     status = 507
 
-    def __init__(self) -> None:
-        super().__init__("There is no room left to store this. Delete files you no longer need, or ask the operator.")
+    def __init__(self, message: str = "There is no room left to store this.") -> None:
+        super().__init__(
+            f"{message} Delete files you no longer need, or ask the operator.", code="insufficient_storage"
+        )

@@ -13,6 +13,7 @@ from deployments.models.contract.errors import (
     RequestRejected,
 )
 from deployments.state.database.postgres import lacks_primary
+from deployments.state.disk import ReserveReached
 from deployments.state.objects.store import StoreFull, StoreUnavailable
 from deployments.state.quotas import TooManyItems, TooManyObjects
 from serve_app.errors import api
@@ -67,6 +68,8 @@ def translate_error(error: BaseException) -> ApiError | None:
             return QuotaExceeded(_TOO_MANY.format(error.max_objects))
         case TooManyItems():
             return QuotaExceeded(_NO_ITEM_ROOM)
+        case ReserveReached():
+            return InsufficientStorage("The service's disk is almost full, so it takes nothing new to store.")
         case StoreFull():
             return InsufficientStorage()
         case StoreUnavailable():

@@ -19,6 +19,9 @@ from serve_app.telemetry.trace import RequestTrace
 PRINCIPAL = "manta.principal"
 """Where an ASGI scope holds who asks, when a session of the console says it and no API key was sent."""
 
+_FREES = ("/cancel", "/delete")
+"""How the paths end that make room by a POST; the console deletes so."""
+
 
 class Deleted(TypedDict):
     """The answer about an object that was deleted."""
@@ -48,6 +51,7 @@ async def caller(request: Request, operation: Operation | None = None, *, takes_
     Raises:
         Unauthenticated, InvalidKey, Unavailable: as `authenticate` does.
         RateLimited: the key has made as many calls as it may in a minute.
+        ReserveReached: it would store something, and a disk has no more free than its reserve.
         PermissionDenied: the key may not use the operation, or not in this region.
     """
     principal: Principal | None = request.scope.get(PRINCIPAL)
@@ -58,6 +62,8 @@ async def caller(request: Request, operation: Operation | None = None, *, takes_
         if not takes_ticket:
             services.count_call(principal)
     trace_of(request).principal = principal
+    if request.method == "POST" and not takes_ticket and not request.scope["path"].endswith(_FREES):
+        await services_of(request).disk.check()
     if operation is not None:
         check_operation(principal, operation)
     return principal

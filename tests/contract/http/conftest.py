@@ -28,6 +28,7 @@ from deployments.state.config import StateConfig
 from deployments.state.console.sessions import ConsoleSessions
 from deployments.state.containers.store import ContainerStore
 from deployments.state.database.connection import connect
+from deployments.state.disk import DiskReserve
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
 from deployments.state.housekeeping import Housekeeping, Intervals, create_chores
@@ -132,6 +133,7 @@ class World:
     console: ConsoleSessions | None = None
     cluster: Any = None
     region: str = ""
+    disk: DiskReserve = field(default_factory=DiskReserve)
     runners: list[BackgroundRunner] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -180,6 +182,7 @@ class World:
                 cluster=self.cluster,
                 region=self.region,
                 item_room=ItemRoom(self.stored.database, self.clock),
+                disk=self.disk,
             )
         )
 

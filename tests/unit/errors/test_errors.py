@@ -244,7 +244,14 @@ GOLDEN += [
         "Too many sign-ins have failed. Please wait for 5m",
     ),
     (api.StoresAway("The database is away."), 503, "server_error", None, None, "The database is away."),
-    (api.InsufficientStorage(), 507, "server_error", None, None, "There is no room left to store this."),
+    (
+        api.InsufficientStorage(),
+        507,
+        "server_error",
+        "insufficient_storage",
+        None,
+        "There is no room left to store this.",
+    ),
 ]
 
 

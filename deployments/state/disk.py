@@ -1,0 +1,98 @@
+"""A reserve of the local disks that hold state: below it clients store nothing, so that keys and limits go on."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from sqlalchemy.engine import make_url
+
+from deployments.state.config import ResolvedState
+
+logger = logging.getLogger(__name__)
+
+GIB = 1024 * 1024 * 1024
+_PART = 20
+_LOOK_S = 1.0
+
+
+class ReserveReached(Exception):
+    """A disk that holds state has no more free than its reserve."""
+
+
+class Space(NamedTuple):
+    """What a disk has, and what of it the service may still write, in bytes."""
+
+    total: int
+    free: int
+
+
+def look_at(place: Path) -> Space:
+    """Return the space of the disk that a directory is on.
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    found = os.statvfs(place)
+    return Space(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
+
+
+class DiskReserve:
+    """The reserve of the disks under some directories; it looks at them once a second at most.
+
+    `reserve_bytes` is what each keeps free; None is a twentieth of the disk, and a gibibyte at most.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[Path] = (),
+        reserve_bytes: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._places = places
+        self._reserve_bytes = reserve_bytes
+        self._clock = clock
+        self._looked_at = float("-inf")
+        self._is_reached = False
+
+    async def check(self) -> None:
+        """Check that clients may store something.
+
+        Raises:
+            ReserveReached: a disk has no more free than its reserve.
+        """
+        now = self._clock()
+        if self._places and now - self._looked_at >= _LOOK_S:
+            self._looked_at = now
+            was_reached, self._is_reached = self._is_reached, await asyncio.to_thread(self._look)
+            if self._is_reached and not was_reached:
+                logger.warning("The disk of the state has no more free than its reserve: clients can store nothing.")
+        if self._is_reached:
+            raise ReserveReached
+
+    def _look(self) -> bool:
+        for place in self._places:
+            try:
+                space = look_at(place)
+            except OSError:
+                continue  # Whoever uses it is told what is wrong with it.
+            reserve = min(space.total // _PART, GIB) if self._reserve_bytes is None else self._reserve_bytes
+            if space.free < reserve:
+                return True
+        return False
+
+
+def disk_reserve_of(state: ResolvedState) -> DiskReserve:
+    """Return the reserve of the disks that hold the database and the objects, as far as they are local."""
+    places = []
+    database = make_url(state.database_url)
+    if database.drivername.startswith("sqlite"):
+        places.append(Path(database.database or "").parent)
+    objects = urlsplit(state.object_store.url)
+    if objects.scheme == "file":
+        places.append(Path(unquote(objects.path)))
+    return DiskReserve(places, state.config.disk_reserve_bytes)
