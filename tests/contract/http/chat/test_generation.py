@@ -4,6 +4,7 @@ import openai
 import orjson
 import pytest
 
+from deployments.models.contract.payer import payer_of
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, VECTOR, WORDS
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
@@ -43,7 +44,9 @@ async def test_engine_gets_the_accounts_salt_and_never_the_clients_alone(world):
     ):
         await client.chat.completions.create(model=MODEL, messages=MESSAGES, extra_body=own)
     plain, salted, again, foreign = world.chat.requests
-    assert {len(request.cache_salt) for request in world.chat.requests} == {32}
+    accounts = [payer_of(request.cache_salt)[0] for request in world.chat.requests]
+    assert {len(account) for account in accounts} == {32}
+    assert accounts[0] == accounts[1] == accounts[2] != accounts[3]
     assert salted.cache_salt == again.cache_salt
     assert len({request.cache_salt for request in world.chat.requests}) == 3
     assert plain.affinity

@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "v0023_file_sizes"
-down_revision = "v0021_index_copies"
+down_revision = "v0022_turns"
 
 
 def upgrade() -> None:
