@@ -99,7 +99,15 @@ async def test_background_response_is_taken_over_only_where_its_key_may_run(data
             [],
         )
         job = {"principal": principal_to_row(principal)}
-        await us.start(principal.account, turn, job, events=[b"{}"], expires_at=time.time() + 100, lease_s=6.0)
+        await us.start(
+            principal.account,
+            turn,
+            job,
+            key_id=principal.key_id,
+            events=[b"{}"],
+            expires_at=time.time() + 100,
+            lease_s=6.0,
+        )
         await us.release(turn.id, 1)
     claimed = await asia.claim(6.0)
     assert claimed is not None

@@ -11,7 +11,7 @@ from tests.contract.state.records import NOON
 
 def file(number: int, account: str, usage_bytes: int) -> dict[str, object]:
     empty = {column.name: 0 for column in files.c if not column.nullable}
-    texts = dict.fromkeys(("store_id", "status", "run_id"), "x")
+    texts = dict.fromkeys(("store_id", "key_id", "status", "run_id", "indexed_in"), "x")
     blobs = {"wrapped_key": b"", "sealed_record": b"", "principal": {}}
     return {**empty, **texts, **blobs, "file_id": f"file-{number}", "account": account, "usage_bytes": usage_bytes}
 

@@ -121,7 +121,7 @@ async def test_an_upload_that_a_directory_does_not_take_leaves_nothing(world, da
                 return await http.post("/v1/files", data={"purpose": "batch"}, files={"file": ("in.jsonl", content)})
 
             volume.fill()
-            assert told(await upload()) == (507, server_error(NO_ROOM))
+            assert told(await upload()) == (507, {**server_error(NO_ROOM), "code": "insufficient_storage"})
             volume.free()
             volume.forbid_writing()
             refused = await upload()
@@ -151,7 +151,7 @@ async def test_an_upload_that_a_database_does_not_take_is_not_there(world, tmp_p
 
             kept = (await upload()).json()["id"]
             volume.fill()
-            assert told(await upload()) == (507, server_error(NO_ROOM))
+            assert told(await upload()) == (507, {**server_error(NO_ROOM), "code": "insufficient_storage"})
             volume.free()
             assert [file["id"] for file in (await http.get("/v1/files")).json()["data"]] == [kept]
             assert (await upload()).status_code == 200
