@@ -22,4 +22,4 @@ def make_private_folder(path: Path) -> None:
 
 def private_name(purpose: str, path: Path) -> str:
     """Return the name of a folder that is this user's in a place that others share, in place of the folder `path`."""
-    return f"manta-{purpose}-{os.getuid()}-{sha256(str(path).encode()).hexdigest()[:12]}"
+    return f"{purpose}-{os.getuid()}-{sha256(str(path).encode()).hexdigest()[:8]}"

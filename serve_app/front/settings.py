@@ -252,7 +252,7 @@ def choose_run_dir(state_dir: Path) -> Path:
     run_dir = state_dir / "front"
     if len(str(run_dir)) <= _MAX_SOCKET_PATH:
         return run_dir
-    return Path("/tmp") / private_name("front", run_dir)  # noqa: S108 - Made for this user only, and checked.
+    return Path("/tmp") / private_name("manta-front", run_dir)  # noqa: S108 - Made for this user only, and checked.
 
 
 def replica_ports(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:

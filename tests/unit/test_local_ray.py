@@ -26,6 +26,7 @@ def test_rays_own_variable_says_where() -> None:
     assert folder.parent == Path("/data")
     assert str(os.getuid()) in folder.name
     assert folder != choose_folder(Path("/home/other/.manta"), {"RAY_TMPDIR": "/data"})
+    assert len(str(choose_folder(Path("/home/manta/.manta"), {"RAY_TMPDIR": "/scratch/manta"}) / SOCKET)) <= MAX_SOCKET
 
 
 def test_a_token_that_others_could_read_is_its_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

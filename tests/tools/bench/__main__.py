@@ -16,7 +16,7 @@ from rich.console import Console
 from tests.tools.bench import code_interpreter, file_search
 from tests.tools.bench.beside_batch import run_beside_batch
 from tests.tools.bench.comparison import Plan, added_ttft_rows, run_load
-from tests.tools.bench.fair_shares import run_fair_shares
+from tests.tools.bench.fair_shares import PLACES, run_fair_shares
 from tests.tools.bench.figures import NOISY_CORES, NOISY_SPREAD
 from tests.tools.bench.lineup import Lineup
 from tests.tools.bench.long_context import run_long_context
@@ -72,6 +72,8 @@ def main(arguments: Sequence[str]) -> int:
     notes = list(options.note)
     default = "configs/long_context.yaml" if options.scenario == "long-context" else "configs/bench.yaml"
     model = read_model(options.config or ROOT / default)
+    if options.scenario == "fairness":  # Fewer places than streams.
+        model = dataclasses.replace(model, engine=model.engine | {"max_num_seqs": PLACES})
     specs = [parse_spec(text) for text in options.peers.split(",")]
     with work_directory() as directory, Lineup(specs, directory, model, console, options.restart) as lineup:
         tables, records = RUNNERS[options.scenario](lineup, options, console)
@@ -188,7 +190,7 @@ def run_fairness(lineup: Lineup, options: argparse.Namespace, console: Console) 
     """Scenario `fairness`: one account's requests beside the flood of another."""
     tables: Tables = {}
     records = {}
-    streams = int(options.clients or 100)
+    streams = int(options.clients or 4 * PLACES)
     for label in lineup.labels:
         outcome = run_fair_shares(lineup.use(label), options.rate, options.hold, options.rounds, streams)
         records[label] = dataclasses.asdict(outcome)

@@ -211,6 +211,9 @@ def write_config(source: Path, site: Site) -> Path:
     """Copy a Serve config to the peer's directory with its port put in; return the copy's path."""
     config = yaml.safe_load(source.read_text())
     config.setdefault("http_options", {}).update(host="127.0.0.1", port=site.port)
+    if not site.argument:  # A scenario may have changed how many requests the model runs at once.
+        served = config["applications"][0]["args"]["models"][0]
+        served["max_concurrent_requests"] = served["engine_kwargs"]["max_num_seqs"] = site.model.engine["max_num_seqs"]
     copy = site.directory / "config.yaml"
     copy.write_text(yaml.safe_dump(config, sort_keys=False))
     return copy
