@@ -1,4 +1,4 @@
-"""Turns in an event loop: who begins much at once does not hold others up.
+"""Turns in an event loop: an account that begins much at once does not hold others up.
 
 A hundred requests that arrive together are a hundred tasks, and what comes next waits until each of them has done all
 that it can do without waiting. In lanes, a few of each account's do so, and then others have their turn.
@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 
 class Lanes:
-    """A lane for each name, such as an account, in which so many tasks are at once."""
+    """A lane for each name, such as an account. At most `width` tasks are in a lane at once."""
 
     def __init__(self, width: int) -> None:
         self._width = width

@@ -77,6 +77,14 @@ class Patience:
             fixed="a revoked key is refused within a second",
         ),
     ] = 0.6
+    key_look_s: Annotated[
+        float,
+        Wait(
+            "Between two looks at the keys of answers that are being made.",
+            promised="explain/security.md",
+            fixed="with trust_s, it ends the answers of a revoked key within a second",
+        ),
+    ] = 0.25
     away_grace_s: Annotated[
         float,
         Wait(

@@ -217,7 +217,7 @@ async def wire(
     services = Services(
         gatekeeper=gatekeeper,
         directory=assembly.directory,
-        admission=Admission(gatekeeper),
+        admission=Admission(gatekeeper, state.patience),
         operations=operations,
         observer=observer,
         metrics=metrics,

@@ -54,8 +54,8 @@ class Runner(Protocol):
 class Capacity:
     """How many requests a server accepts: `running` at once, and `queued` beyond that.
 
-    Where `payer_of` tells from a request's header for whom it is, None for one that anybody goes before, a payer with
-    less than an equal part of these places is accepted also when they are taken: others were there first.
+    `payer_of` returns the account of a request from its header, None where the request has no claim to a place. An
+    account with less than an equal part of the places is accepted also when all are taken.
     """
 
     running: int
@@ -130,8 +130,12 @@ class ChannelServer:
             reply.fail(Full("This replica is shutting down.", retry_after_s=0.0))
             return
         head, _, body = payload.partition(b"\n")
-        header = orjson.loads(head)
-        payer = self._capacity.payer_of(header)
+        try:
+            header = orjson.loads(head)
+            payer = self._capacity.payer_of(header)
+        except (ValueError, KeyError):  # It fails alone: others use the connection, too.
+            reply.fail(ChannelError("The replica could not read the request."))
+            return
         if self._is_full_for(payer):
             reply.fail(Full("Every place is taken, please try again later", retry_after_s=1.0))
             return

@@ -79,7 +79,7 @@ class DiskReserve:
             try:
                 space = look_at(place)
             except OSError:
-                continue  # Whoever uses it is told what is wrong with it.
+                continue  # A request that uses it fails with an error of its own.
             reserve = min(space.total // _PART, GIB) if self._reserve_bytes is None else self._reserve_bytes
             if space.free < reserve:
                 return True

@@ -56,8 +56,8 @@ _OBSERVED = " observe layer4 error-limit 1 on-error mark-down"
 # A request that a dead replica refuses waits as long, too, before another one gets it (HAProxy's manual, `retries`).
 _CONNECT_MS = 500
 _HANDSHAKE_MS = 1000  # With TLS the replica itself takes part, and may be busy.
-# A client that owes a part of its body, or does not take its answer, is waited for so many times as long as for a body,
-# so that a replica's refusal comes first. This also ends a connection whose answer did not wait for the body.
+# The client timeout is this many times the timeout of a body, so that the replica refuses a slow body first. It ends
+# connections whose client does not read the answer, or whose answer did not wait for the body.
 _CLIENT_WAITS = 2
 _CORES_PER_THREAD = 4
 _MAX_THREADS = 4

@@ -13,6 +13,7 @@ from typing import Self
 from deployments.lanes import Lanes
 from deployments.limits.contract import Denied, Gatekeeper, Granted, Quota
 from deployments.models.contract.engine import Usage
+from deployments.patience import USUAL, Patience
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import weighted
 from serve_app.errors.api import RateLimited
@@ -92,12 +93,12 @@ class PromptEstimator:
 class Admission:
     """Issues tickets."""
 
-    def __init__(self, gatekeeper: Gatekeeper) -> None:
+    def __init__(self, gatekeeper: Gatekeeper, patience: Patience = USUAL) -> None:
         self._gatekeeper = gatekeeper
         self._completions = CompletionEstimator()
         self._prompts = PromptEstimator()
         self._lanes = Lanes(_AT_ONCE)
-        self._key_watch = KeyWatch(gatekeeper)
+        self._key_watch = KeyWatch(gatekeeper, patience)
 
     async def admit(self, principal: Principal) -> "Ticket":
         """Return a ticket for one request, when it is the account's turn among others.

@@ -22,7 +22,7 @@ class CallRate:
         self._swept_at = clock()
 
     def count(self, principal: Principal, calls_per_minute: int | None) -> None:
-        """Count one call of a key that may make so many in any 60 seconds; None is any number.
+        """Count one call of a key, which may make `calls_per_minute` in any 60 seconds; None is any number.
 
         Raises:
             RateLimited: the key has made as many.

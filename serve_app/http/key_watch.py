@@ -4,19 +4,17 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
 
 from deployments.limits.contract import Gatekeeper, GatekeeperUnavailable
-
-LOOK_S: Final = 0.25
-"""Between two looks. With the 0.6 s for which a key is trusted after a sync, a revoked one ends within a second."""
+from deployments.patience import USUAL, Patience
 
 
 class KeyWatch:
     """Looks at the keys of running answers, as long as there are any."""
 
-    def __init__(self, gatekeeper: Gatekeeper) -> None:
+    def __init__(self, gatekeeper: Gatekeeper, patience: Patience = USUAL) -> None:
         self._gatekeeper = gatekeeper
+        self._patience = patience
         self._watched: defaultdict[bytes, set[Callable[[], object]]] = defaultdict(set)
         self._looking: asyncio.Task[None] | None = None
 
@@ -41,7 +39,7 @@ class KeyWatch:
 
     async def _look(self) -> None:
         while self._watched:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(self._patience.key_look_s)
             for digest in list(self._watched):
                 with suppress(GatekeeperUnavailable):
                     if await self._gatekeeper.identify_digest(digest) is None:

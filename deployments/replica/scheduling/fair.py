@@ -2,7 +2,7 @@
 
 - Requests wait by account (`shares`). Where all places are taken, or the memory of the KV cache, an account that has
   more than another gives some back to a request of the other that waits: vLLM reads its prompt again later, for the
-  most part from the cache. What nobody else wants one account may have alone.
+  most part from the cache. An account alone has the whole engine.
 - A prompt of an account that was served little lately is read in steps that hold nothing else.
 - A step reads as much of prompts as takes about a tenth of a second, since a new request waits for it. A prompt that
   needs more than one step lets new ones in between, every other step.
@@ -43,7 +43,7 @@ class Fair:
     finished_recving_kv_req_ids: set[str]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        quiet_libraries()  # Here is where we come into the engine's own process.
+        quiet_libraries()  # The scheduler is the first of our code in the engine's own process.
         super().__init__(*args, **kwargs)
         self.waiting, self.skipped_waiting = FairQueue(), FairQueue()
         self.shares = Shares(self.recent_s)
@@ -166,7 +166,7 @@ class Fair:
             places, blocks = places + 1, blocks + self._blocks_of(victim)
             return True
 
-        while blocks < 0 and preempt(held.latest_of_most()):  # vLLM would preempt whoever came last.
+        while blocks < 0 and preempt(held.latest_of_most()):  # vLLM would preempt the latest request.
             continue
         full_for: set[Payer] = set()
         for request in sorted(self.ready, key=in_turn):

@@ -50,7 +50,7 @@ class Shares:
         self._weighed_at = 0.0
 
     def join(self, request: Request) -> None:
-        """Take in a new request; it is told its `payer`."""
+        """Count a new request, and set its `payer`."""
         name, share = payer_of(request.cache_salt)
         payer = self._known.get(name)
         if payer is None:
@@ -66,7 +66,7 @@ class Shares:
         payer.num += 1
 
     def leave(self, request: Request) -> None:
-        """Take in that a request has ended."""
+        """Count a request that has ended no longer."""
         payer: Payer = request.payer
         if is_background(request):
             return

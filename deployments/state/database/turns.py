@@ -118,7 +118,7 @@ class Places:
 
 
 ONE = Places()
-"""One place, for whoever's turn it is."""
+"""A single place."""
 
 
 def _of_each(rows: Any, found: Any) -> ScalarSelect[Any]:

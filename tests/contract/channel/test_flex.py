@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from deployments.channel.client import connect
-from deployments.channel.errors import Full
+from deployments.channel.errors import ChannelError, Full
 from deployments.channel.server import Capacity, ChannelServer
 from deployments.replica.server import OperationRunner
 
@@ -78,6 +78,20 @@ async def test_an_account_that_fills_a_replica_leaves_another_its_part(tmp_path)
             assert await stream.read() == []
         assert server.num_ongoing == 0
         await begin("flooder")
+    finally:
+        channel.close()
+        await server.close()
+
+
+async def test_a_request_without_what_names_its_account_fails_alone(tmp_path):
+    runner = Waiting()
+    runner.go_on.set()
+    server = ChannelServer(runner, Capacity(2, 4, lambda header: header["account"]))
+    channel = await connect(await server.start("127.0.0.1", str(tmp_path / "replica.sock")), lambda: None)
+    try:
+        with pytest.raises(ChannelError, match="could not read"):
+            await channel.open({}, b"").read()
+        assert await channel.open({"account": "a"}, b"").read() == [b"begun"]
     finally:
         channel.close()
         await server.close()

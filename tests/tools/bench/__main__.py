@@ -14,15 +14,15 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.tools.bench import code_interpreter, file_search
-from tests.tools.bench.beside_batch import run_beside_batch
+from tests.tools.bench.beside_batch import BesideBatch, run_beside_batch
 from tests.tools.bench.comparison import Plan, added_ttft_rows, run_load
-from tests.tools.bench.fair_shares import PLACES, run_fair_shares
+from tests.tools.bench.fair_shares import PLACES, FairShares, run_fair_shares
 from tests.tools.bench.figures import NOISY_CORES, NOISY_SPREAD
 from tests.tools.bench.lineup import Lineup
 from tests.tools.bench.long_context import run_long_context
 from tests.tools.bench.machine import describe_machine
 from tests.tools.bench.open_streams import hold_streams
-from tests.tools.bench.peers import ROOT, parse_spec, read_model
+from tests.tools.bench.peers import ROOT, Peer, parse_spec, read_model
 from tests.tools.bench.report import (
     COLUMNS,
     PROCESS_COLUMNS,
@@ -174,30 +174,33 @@ def run_interactive_beside_batch(
     lineup: Lineup, options: argparse.Namespace, console: Console
 ) -> tuple[Tables, object]:
     """Scenario `beside-batch`: interactive requests alone and beside a batch."""
-    tables: Tables = {}
-    records = {}
-    for label in lineup.labels:
-        outcome = run_beside_batch(lineup.use(label), options.rate, options.hold, options.rounds)
-        records[label] = dataclasses.asdict(outcome)
-        console.print(f"{label}: {outcome}", style="dim")
-        title = f"{label}: {options.rate:g} interactive requests a second, alone and beside a batch"
-        rows = [[name, *map(show_any, figures)] for name, *figures in outcome.rows()]
-        tables[title] = (["figure", "alone", "beside", "beside / alone"], rows)
-    return tables, records
+    title = f"{options.rate:g} interactive requests a second, alone and beside a batch"
+    return run_sides(
+        lineup, console, title, lambda peer: run_beside_batch(peer, options.rate, options.hold, options.rounds)
+    )
 
 
 def run_fairness(lineup: Lineup, options: argparse.Namespace, console: Console) -> tuple[Tables, object]:
     """Scenario `fairness`: one account's requests beside the flood of another."""
+    streams = int(options.clients or 4 * PLACES)
+    title = f"{options.rate:g} requests a second, alone and beside {streams} streams of another account"
+    return run_sides(
+        lineup, console, title, lambda peer: run_fair_shares(peer, options.rate, options.hold, options.rounds, streams)
+    )
+
+
+def run_sides(
+    lineup: Lineup, console: Console, title: str, measure: Callable[[Peer], BesideBatch | FairShares]
+) -> tuple[Tables, object]:
+    """Measure each peer alone and beside something else: a table for each."""
     tables: Tables = {}
     records = {}
-    streams = int(options.clients or 4 * PLACES)
     for label in lineup.labels:
-        outcome = run_fair_shares(lineup.use(label), options.rate, options.hold, options.rounds, streams)
+        outcome = measure(lineup.use(label))
         records[label] = dataclasses.asdict(outcome)
         console.print(f"{label}: {outcome}", style="dim")
-        title = f"{label}: {options.rate:g} requests a second, alone and beside {streams} streams of another account"
         rows = [[name, *map(show_any, figures)] for name, *figures in outcome.rows()]
-        tables[title] = (["figure", "alone", "beside", "beside / alone"], rows)
+        tables[f"{label}: {title}"] = (["figure", "alone", "beside", "beside / alone"], rows)
     return tables, records
 
 

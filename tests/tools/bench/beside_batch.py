@@ -82,13 +82,22 @@ class BesideBatch:
 
     def rows(self) -> list[tuple[str, float, float, float]]:
         """Return each figure alone and beside, and the ratio of the two."""
-        alone, beside = asdict(self.alone), asdict(self.beside)
-        rows = [(name, alone[name], beside[name]) for name in alone]
-        rows += [("after_quiet_ms", math.nan, self.after_quiet_ms)]
-        rows += [("batch lines/s", self.batch_alone_lines_per_s, self.batch_beside_lines_per_s)]
-        figures = [(name, one, other, other / one if one else math.nan) for name, one, other in rows]
-        ends = zip(("p99 ratio, from", "to"), self.p99_ratio, strict=True)
-        return figures + [(name, math.nan, math.nan, end) for name, end in ends]
+        more = [
+            ("after_quiet_ms", math.nan, self.after_quiet_ms),
+            ("batch lines/s", self.batch_alone_lines_per_s, self.batch_beside_lines_per_s),
+        ]
+        return rows_of(self.alone, self.beside, more, self.p99_ratio)
+
+
+def rows_of(
+    alone: Side, beside: Side, more: list[tuple[str, float, float]], p99_ratio: tuple[float, float]
+) -> list[tuple[str, float, float, float]]:
+    """Return each figure of two sides, and `more` of them, with the ratio of the two; `p99_ratio` comes last."""
+    of_alone, of_beside = asdict(alone), asdict(beside)
+    rows = [(name, of_alone[name], of_beside[name]) for name in of_alone] + more
+    figures = [(name, one, other, other / one if one else math.nan) for name, one, other in rows]
+    ends = zip(("p99 ratio, from", "to"), p99_ratio, strict=True)
+    return figures + [(name, math.nan, math.nan, end) for name, end in ends]
 
 
 def run_beside_batch(peer: Peer, rate: float, seconds: float, rounds: int) -> BesideBatch:

@@ -10,14 +10,14 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from statistics import fmean
 from typing import Any
 
 import uvloop
 
-from tests.tools.bench.beside_batch import Side, Watch, run_arrivals
+from tests.tools.bench.beside_batch import Side, Watch, rows_of, run_arrivals
 from tests.tools.bench.client import Connection, Request, Sample
 from tests.tools.bench.comparison import OUTPUT_TOKENS, PROMPT_TOKENS
 from tests.tools.bench.figures import ratio_interval
@@ -49,14 +49,12 @@ class FairShares:
 
     def rows(self) -> list[tuple[str, float, float, float]]:
         """Return each figure alone and beside, and the ratio of the two."""
-        alone, beside = asdict(self.alone), asdict(self.beside)
-        rows = [(name, alone[name], beside[name]) for name in alone]
-        rows += [("flood, tokens/s", self.flood_alone_tokens_per_s, self.flood_beside_tokens_per_s)]
-        rows += [("all, tokens/s", self.flood_alone_tokens_per_s, self.all_beside_tokens_per_s)]
-        rows += [("share of fewer, of more streams", *self.shares)]
-        figures = [(name, one, other, other / one if one else float("nan")) for name, one, other in rows]
-        ends = zip(("p99 ratio, from", "to"), self.p99_ratio, strict=True)
-        return figures + [(name, float("nan"), float("nan"), end) for name, end in ends]
+        more = [
+            ("flood, tokens/s", self.flood_alone_tokens_per_s, self.flood_beside_tokens_per_s),
+            ("all, tokens/s", self.flood_alone_tokens_per_s, self.all_beside_tokens_per_s),
+            ("share of fewer, of more streams", *self.shares),
+        ]
+        return rows_of(self.alone, self.beside, more, self.p99_ratio)
 
 
 def run_fair_shares(peer: Peer, rate: float, seconds: float, rounds: int, streams: int) -> FairShares:

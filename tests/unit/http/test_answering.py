@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from deployments.models.contract.engine import EngineRequest, Usage
 from deployments.models.contract.errors import EngineDied, EngineError, Overloaded
+from deployments.patience import USUAL
 from serve_app.errors.api import KeyRevoked
 from serve_app.http.admission import Admission
-from serve_app.http.key_watch import LOOK_S, KeyWatch
+from serve_app.http.key_watch import KeyWatch
 from serve_app.http.sse import OutcomeResponse
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.telemetry.trace import RequestTrace
@@ -220,10 +221,10 @@ async def test_an_answer_ends_soon_after_its_key_was_revoked(is_stream):
     answer.trace.key_digest = gatekeeper.digest("mk-secret")
     running = asyncio.create_task(answer(client))
     await answer.stream.started.wait()
-    await asyncio.sleep(2 * LOOK_S)
+    await asyncio.sleep(2 * USUAL.key_look_s)
     assert not running.done()
     gatekeeper.unavailable = True  # Nobody can tell, and nothing ends.
-    await asyncio.sleep(2 * LOOK_S)
+    await asyncio.sleep(2 * USUAL.key_look_s)
     assert not running.done()
     gatekeeper.unavailable = False
     del gatekeeper.principals["mk-secret"]

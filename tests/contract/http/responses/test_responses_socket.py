@@ -173,12 +173,20 @@ async def test_a_failed_turn_is_not_remembered(world, socket):
     assert error["code"] == "previous_response_not_found"
 
 
-async def test_leaving_ends_the_generation(world, address):
+@asynccontextmanager
+async def generating(world, address):
+    """Yield a connection whose turn has begun, and does not end by itself."""
     never = asyncio.Event()
     world.chat.script = lambda request: Script([*pieces(request, said("a"))[:1], never], usage_when_aborted=USAGE)
     async with connect(address, additional_headers={"authorization": f"Bearer {SECRET}"}) as connection:
         await connection.send(json.dumps({"type": "response.create", "model": MODEL, "input": "x"}))
         await connection.recv()
+        yield connection
+
+
+async def test_leaving_ends_the_generation(world, address):
+    async with generating(world, address):
+        pass
     await eventually(lambda: world.chat.streams[0].is_aborted)
     await eventually(lambda: world.gatekeeper.settled)
     assert world.gatekeeper.settled[-1][2] == USAGE.total_tokens
@@ -194,11 +202,7 @@ async def test_a_revoked_key_cannot_go_on(world, socket):
 
 
 async def test_a_turn_ends_soon_after_its_key_was_revoked(world, address):
-    never = asyncio.Event()
-    world.chat.script = lambda request: Script([*pieces(request, said("a"))[:1], never], usage_when_aborted=USAGE)
-    async with connect(address, additional_headers={"authorization": f"Bearer {SECRET}"}) as connection:
-        await connection.send(json.dumps({"type": "response.create", "model": MODEL, "input": "x"}))
-        await connection.recv()
+    async with generating(world, address) as connection:
         del world.gatekeeper.principals[SECRET]
         async with asyncio.timeout(10):
             while (event := json.loads(await connection.recv()))["type"] != "error":

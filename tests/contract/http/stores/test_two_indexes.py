@@ -108,12 +108,19 @@ async def test_what_a_bound_key_puts_in_stays_in_its_region(world, regions, inde
     assert await asia.indexes.near.written(store_id) == set()
 
 
+LARGE = " ".join(f"Whales{number} sing in the deep sea." for number in range(2_000))
+
+
+async def put_large_in(world) -> tuple[str, str]:
+    """Return the ids of a file that takes several turns to index, and of the new store that it is in."""
+    world.embeddings.script = embed
+    file_id = await upload(world, "large.txt", LARGE)
+    return file_id, (await world.client().vector_stores.create(file_ids=[file_id])).id
+
+
 async def test_file_that_another_region_goes_on_with_is_in_one_index(world, regions, indexer):
     us, asia = regions
-    world.embeddings.script = embed
-    text = " ".join(f"Whales{number} sing in the deep sea." for number in range(2_000))
-    file_id = await upload(world, "large.txt", text)
-    store_id = (await world.client().vector_stores.create(file_ids=[file_id])).id
+    file_id, store_id = await put_large_in(world)
     assert await indexer_of(world, us, indexer).step()
     assert await indexer_of(world, asia, indexer).step()
     ((run_id, _),) = await us.indexes.near.written(store_id)
@@ -122,16 +129,13 @@ async def test_file_that_another_region_goes_on_with_is_in_one_index(world, regi
     for region in regions:
         assert await region.indexes.near.written(store_id) == {(run_id, file_id)}
         content = await region.content("acct_1", store_id, file_id)
-        assert (content[0][:8], content[-1][-30:]) == (text[:8], text[-30:])
+        assert (content[0][:8], content[-1][-30:]) == (LARGE[:8], LARGE[-30:])
         assert len(content) == len({*content}) > 20
 
 
 async def test_file_whose_index_is_away_begins_anew_in_the_other(world, regions, indexer, monkeypatch):
     us, asia = regions
-    world.embeddings.script = embed
-    text = " ".join(f"Whales{number} sing in the deep sea." for number in range(2_000))
-    file_id = await upload(world, "large.txt", text)
-    store_id = (await world.client().vector_stores.create(file_ids=[file_id])).id
+    _, store_id = await put_large_in(world)
     assert await indexer_of(world, us, indexer).step()
     monkeypatch.setattr(asia.indexes.far, "add", away)
     of_asia = indexer_of(world, asia, indexer)
