@@ -17,12 +17,15 @@ from batch.stores import Stores
 from batch.validation import LineIndex
 from deployments.state.batches.ledger import BatchState
 from deployments.state.batches.rows import Batch
+from deployments.state.disk import DiskReserve
 from deployments.state.files.content import ContentReader, FileWriter, NewFile
 from deployments.state.files.store import FileNotFound
 from deployments.state.objects.store import ContentLost
 
 PURPOSE = "batch_output"
 _WRITE_BYTES = 256 * 1024
+_RESERVE_PART = 0.5
+"""An output leaves half of the disk's reserve: the segments that it is made from are deleted once it is written."""
 _EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
 _CANCELLED = ("batch_cancelled", "This request was not executed because the batch was cancelled.")
 _ANSWER_LOST = ("answer_lost", "This request was executed, but its answer was lost in storage.")
@@ -51,8 +54,9 @@ class Merged:
 class _BufferedFile:
     """Writes lines to a file in larger pieces."""
 
-    def __init__(self, file: FileWriter) -> None:
+    def __init__(self, file: FileWriter, disk: DiskReserve) -> None:
         self.file = file
+        self._disk = disk
         self._kept = bytearray()
 
     async def write(self, line: bytes) -> None:
@@ -62,6 +66,7 @@ class _BufferedFile:
 
     async def flush(self) -> None:
         kept, self._kept = bytes(self._kept), bytearray()
+        await self._disk.check(_RESERVE_PART)
         await self.file.write(kept)
 
 
@@ -78,7 +83,7 @@ async def merge(
     `index` is None if the input is lost.
 
     Raises:
-        StoreUnavailable: the object store fails, or is full.
+        StoreUnavailable: the object store fails, or is full but for a part of its reserve.
         ContentLost: content is lost that is not in `accepted`.
         FileNotFound: the input file is gone, and CUSTOM_IDS are not in `accepted`.
     """
@@ -123,7 +128,7 @@ async def _rows(
 
 async def _create(stack: AsyncExitStack, stores: Stores, batch: Batch) -> _BufferedFile:
     new = NewFile(batch.account, batch.principal.key_id, f"file_output_{secrets.token_hex(16)}")
-    return _BufferedFile(await stack.enter_async_context(stores.files.create(new)))
+    return _BufferedFile(await stack.enter_async_context(stores.files.create(new)), stores.disk)
 
 
 class _OutputLines:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from batch.calls import Answer
 from deployments.state.batches.rows import Entry, Segment, StoredSegment
+from deployments.state.disk import DiskReserve
 from deployments.state.encryption.sealing import SealBroken
 from deployments.state.encryption.vault import Vault
 from deployments.state.objects.store import ContentLost, ObjectMissing, ObjectStore
@@ -21,9 +22,10 @@ _MAX_CACHED_BYTES = 64 * 1024 * 1024
 class SegmentStore:
     """The segments of all batches."""
 
-    def __init__(self, objects: ObjectStore, vault: Vault) -> None:
+    def __init__(self, objects: ObjectStore, vault: Vault, disk: DiskReserve) -> None:
         self._objects = objects
         self._vault = vault
+        self._disk = disk
 
     async def prepare(self, account: str, answers: Sequence[Answer]) -> tuple[Segment, bytes]:
         """Return a segment of these answers, and the sealed content of its object."""
@@ -43,8 +45,9 @@ class SegmentStore:
         """Write a segment's object; writing it again is harmless.
 
         Raises:
-            StoreUnavailable: the object store fails, or is full.
+            StoreUnavailable: the object store fails, or is full but for its reserve.
         """
+        await self._disk.check()
         await self._objects.put(segment.object_key, sealed)
 
     async def read(self, account: str, segment: StoredSegment) -> bytes:

@@ -17,6 +17,7 @@ from deployments.state.batches.store import BatchStore
 from deployments.state.batches.work import BatchWork
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database, connect, may_pass
+from deployments.state.disk import DiskReserve, disk_reserve_of
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
 from deployments.state.objects.marker import open_objects
@@ -45,6 +46,7 @@ class Stores:
     batches: BatchStore
     work: BatchWork
     segments: SegmentStore
+    disk: DiskReserve
 
     async def close(self) -> None:
         """Close the database."""
@@ -52,11 +54,16 @@ class Stores:
 
 
 def create_stores(
-    database: Database, objects: ObjectStore, files: FileStore, batches: BatchStore, region: str = ""
+    database: Database,
+    objects: ObjectStore,
+    files: FileStore,
+    batches: BatchStore,
+    region: str = "",
+    disk: DiskReserve | None = None,
 ) -> Stores:
     """Return the stores over a database and an object store, for the work that may be done in a region."""
-    work = BatchWork(batches, region=region)
-    return Stores(database, objects, files, batches, work, SegmentStore(objects, files.vault))
+    work, disk = BatchWork(batches, region=region), disk or DiskReserve()
+    return Stores(database, objects, files, batches, work, SegmentStore(objects, files.vault, disk), disk)
 
 
 async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
@@ -73,7 +80,8 @@ async def open_stores(state: ResolvedState, max_unfinished: int) -> Stores:
         raise
     vault = Vault(database, state.master_key)
     files = FileStore(database, objects, vault)
-    return create_stores(database, objects, files, BatchStore(database, vault, max_unfinished), state.region_name)
+    batches = BatchStore(database, vault, max_unfinished)
+    return create_stores(database, objects, files, batches, state.region_name, disk_reserve_of(state))
 
 
 async def retry_outages(

@@ -1,7 +1,6 @@
 """Everything that a route may use, in one value: `wiring` makes it for an ingress replica, tests with twins."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -17,7 +16,6 @@ from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
-from deployments.state.quotas import ItemRoom
 from deployments.state.retention import FilesConfig
 from deployments.state.uploads.rows import MAX_PART_BYTES
 from deployments.state.uploads.store import UploadStore
@@ -101,7 +99,6 @@ class Services:
     cluster: ClusterView | None = None
     batch_bounds: BatchBounds = field(default_factory=BatchBounds)
     calls: CallRate = field(default_factory=CallRate)
-    item_room: ItemRoom | None = None
     disk: DiskReserve = field(default_factory=DiskReserve)
 
     def count_call(self, principal: Principal) -> None:
@@ -118,21 +115,6 @@ class Services:
         if most is None or most >= self.file_rules.max_account_bytes:
             return self.file_rules
         return self.file_rules.model_copy(update={"max_account_bytes": most})
-
-    @asynccontextmanager
-    async def item_room_for(self, principal: Principal, num_bytes: int) -> AsyncIterator[None]:
-        """Return a context that counts the items stored in it against the `item_bytes` of the account's tier.
-
-        Raises:
-            TooManyItems: the account's would hold more.
-            ReserveReached: a disk has no more free than its reserve.
-        """
-        await self.disk.check()
-        async with AsyncExitStack() as stack:
-            if self.item_room is not None:
-                most = self.tiers.of(principal.tier).item_bytes
-                await stack.enter_async_context(self.item_room.take(principal.account, num_bytes, most))
-            yield
 
     def upload_bounds(self) -> BodyLimits:
         """Return the limits of files: the usual timeouts, the largest file plus its form's overhead."""

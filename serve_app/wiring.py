@@ -33,14 +33,12 @@ from deployments.state.batches.store import BatchStore
 from deployments.state.config import ResolvedState
 from deployments.state.console.sessions import ConsoleSessions
 from deployments.state.database.connection import Database, connect
-from deployments.state.disk import disk_reserve_of
 from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.ingresses.register import IngressRegister
 from deployments.state.objects.marker import MARKER_KEY, open_objects
 from deployments.state.objects.pair import PairedStore
-from deployments.state.quotas import ItemRoom
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.reading import UsageReader
 from deployments.state.usage.request_log import RequestLogReader
@@ -245,8 +243,7 @@ async def wire(
         region=state.region_name,
         console=ConsoleSessions(database),
         cluster=ServeView(),
-        item_room=ItemRoom(database),
-        disk=disk_reserve_of(state),
+        disk=assembly.disk,
         batch_bounds=BatchBounds(config.batches.max_requests, config.batches.max_line_bytes),
     )
     trust = FrontTrust.from_pepper(state.pepper)

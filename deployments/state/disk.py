@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from sqlalchemy.engine import make_url
 
 from deployments.state.config import ResolvedState
+from deployments.state.objects.store import StoreFull
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ _PART = 20
 _LOOK_S = 1.0
 
 
-class ReserveReached(Exception):
+class ReserveReached(StoreFull):
     """A disk that holds state has no more free than its reserve."""
 
 
@@ -57,33 +58,35 @@ class DiskReserve:
         self._reserve_bytes = reserve_bytes
         self._clock = clock
         self._looked_at = float("-inf")
-        self._is_reached = False
+        self._left = float("inf")
 
-    async def check(self) -> None:
-        """Check that clients may store something.
+    async def check(self, part: float = 1.0) -> None:
+        """Check that a disk has more free than its reserve, or a part of it for what soon frees as much as it takes.
 
         Raises:
-            ReserveReached: a disk has no more free than its reserve.
+            ReserveReached: one has not.
         """
         now = self._clock()
         if self._places and now - self._looked_at >= _LOOK_S:
             self._looked_at = now
-            was_reached, self._is_reached = self._is_reached, await asyncio.to_thread(self._look)
-            if self._is_reached and not was_reached:
+            before, self._left = self._left, await asyncio.to_thread(self._look)
+            if self._left < 1 <= before:
                 logger.warning("The disk of the state has no more free than its reserve: clients can store nothing.")
-        if self._is_reached:
-            raise ReserveReached
+        if self._left < part:
+            raise ReserveReached("The disk has no more free than its reserve.")
 
-    def _look(self) -> bool:
+    def _look(self) -> float:
+        """Return how many times its reserve the fullest disk has free."""
+        left = float("inf")
         for place in self._places:
             try:
                 space = look_at(place)
             except OSError:
                 continue  # A request that uses it fails with an error of its own.
             reserve = min(space.total // _PART, GIB) if self._reserve_bytes is None else self._reserve_bytes
-            if space.free < reserve:
-                return True
-        return False
+            if reserve:
+                left = min(left, space.free / reserve)
+        return left
 
 
 def disk_reserve_of(state: ResolvedState) -> DiskReserve:

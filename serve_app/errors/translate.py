@@ -14,8 +14,9 @@ from deployments.models.contract.errors import (
 )
 from deployments.state.database.postgres import lacks_primary
 from deployments.state.disk import ReserveReached
+from deployments.state.item_room import TooManyItems
 from deployments.state.objects.store import StoreFull, StoreUnavailable
-from deployments.state.quotas import TooManyItems, TooManyObjects
+from deployments.state.quotas import TooManyObjects
 from serve_app.errors import api
 from serve_app.errors.api import (
     STORED_FILES_AWAY,

@@ -13,7 +13,9 @@ from deployments.models.client.directory import ConfiguredDirectory
 from deployments.models.contract.engine import Engine
 from deployments.state.config import ResolvedState
 from deployments.state.database.connection import Database
+from deployments.state.disk import DiskReserve, disk_reserve_of
 from deployments.state.files.store import FileStore
+from deployments.state.item_room import ItemRoom
 from deployments.tools.code_interpreter.client import ServeChooser
 from deployments.tools.config import ToolsConfig
 from serve_app.operations.built_ins import Tooling, create_tooling
@@ -30,6 +32,7 @@ class Assembly:
     """The operations, and what they share with other parts of a process."""
 
     directory: ConfiguredDirectory
+    disk: DiskReserve
     storage: Storage
     tooling: Tooling
     operations: Operations
@@ -53,9 +56,10 @@ def assemble(
     directory = ConfiguredDirectory(engines)
     # One salt at both doors, so that the lines of batches find the prefixes that requests have left in the caches.
     salt = cache_salts(hmac.digest(state.pepper, b"prefix cache", "sha256"), state.config.tiers)
-    storage = storage_in(database, files.vault, files, state.region_name)
+    disk = disk_reserve_of(state)
+    storage = storage_in(database, files, ItemRoom(database, state.config.tiers, disk), state.region_name)
     choosers = {name: ServeChooser(handle) for name, handle in tool_handles.items()}
     tooling = create_tooling(Foundation(tools, database, files, directory, salt, state.object_store, choosers))
     policies = create_policies(safety, directory)
     operations = create_operations(directory, salt, policies, storage, tooling.built_ins, moderation)
-    return Assembly(directory, storage, tooling, operations)
+    return Assembly(directory, disk, storage, tooling, operations)

@@ -30,9 +30,8 @@ async def create_conversation(request: Request) -> Response:
     raw = await request.body()
     body = await parse_body(raw or b"{}", NewConversation)
     items = await _items(body, principal, operation)
-    services = services_of(request)
-    max_objects = services.tiers.of(principal.tier).stored_objects
-    async with services.item_room_for(principal, len(raw)):
+    max_objects = services_of(request).tiers.of(principal.tier).stored_objects
+    async with operation.storage.item_room.take(principal, len(raw)):
         made = await store.create(
             principal.account, body.metadata or {}, items, expires_at=expires_at, max_objects=max_objects
         )
@@ -99,7 +98,7 @@ async def create_items(request: Request) -> Response:
     items = await _items(body, principal, operation)
     expires_at = _expires_at(principal, operation)
     try:
-        async with services_of(request).item_room_for(principal, len(raw)):
+        async with operation.storage.item_room.take(principal, len(raw)):
             added = await store.add_items(principal.account, conversation_id, items, expires_at=expires_at)
     except ConversationMissing:
         raise _unknown(conversation_id) from None

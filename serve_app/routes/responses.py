@@ -50,9 +50,6 @@ async def create_response(request: Request) -> ASGIApp:
             trace.service_tier, trace.token_weight = terms
             return _answer_again(request, stored, principal)
         turn = await operation.preparation.begin(body, raw, principal, request_id=trace.request_id, **terms.options)
-        if turn.is_stored:
-            async with services_of(request).item_room_for(principal, len(raw)):
-                pass  # It is stored after its answer, which is made although the room may end meanwhile.
         chat = operation.first_chat(turn)
         cost = operation.cost_of_turn(turn, chat)
         trace.model, trace.stream = cost.model, body.is_stream

@@ -142,9 +142,6 @@ class _Session:
             turn = await operation.preparation.begin(
                 body, raw, principal, request_id=trace.request_id, remembered=self._remembered, **terms.options
             )
-            if turn.is_stored:
-                async with self._services.item_room_for(principal, len(raw)):
-                    pass
             trace.service_tier, trace.token_weight = terms
             trace.model = turn.engine.card.id
             chat = None

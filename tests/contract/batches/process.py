@@ -179,7 +179,7 @@ async def main(database_url: str, objects_at: str, point: str | None, region: st
         amid = partial(_stop_around, work_module, "write_row", before=True, at_call=4)
         (POINTS | RESPONSE_POINTS | STOPS | {AMID_A_COMMIT: amid})[point]()
     directory = MemoryDirectory([ScriptedEngine(model_card(MODEL, "chat", "responses"), answer)])
-    storage = storage_in(stores.database, stores.files.vault, stores.files)
+    storage = storage_in(stores.database, stores.files)
     operations = create_operations(directory, cache_salts(b"salt"), storage=storage).by_path()
     fleet = LocalFleet(kind(stores, operations, config, None, intervals))
     coordinator = Coordinator(RunContext(stores, fleet, config, FilesConfig(), Tiers()), intervals)

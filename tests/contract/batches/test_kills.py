@@ -116,7 +116,7 @@ _NOTE_EPOCHS = (
 @more_on_postgresql
 @pytest.mark.parametrize("point", RESPONSE_POINTS)
 async def test_a_response_that_was_stored_before_a_kill_is_stored_and_answered_once(runs: Runs, point: str) -> None:
-    storage = storage_in(runs.stores.database, runs.stores.files.vault, runs.stores.files)
+    storage = storage_in(runs.stores.database, runs.stores.files)
     talk = (await storage.conversations.create("acct", {}, [], expires_at=time.time() + 3600)).id
     asks = [{"model": MODEL, "input": f"Question {number}"} for number in range(NUM_LINES)]
     asks[0]["conversation"] = talk

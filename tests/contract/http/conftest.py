@@ -37,7 +37,6 @@ from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.config import ResolvedObjectStore
 from deployments.state.objects.pair import PairedStore, Side
-from deployments.state.quotas import ItemRoom
 from deployments.state.retention import FilesConfig
 from deployments.state.uploads.store import UploadStore
 from deployments.state.usage.record import RequestRecord
@@ -140,7 +139,7 @@ class World:
         self.objects = MemoryObjects(self.clock)
 
     def storage(self) -> Storage:
-        return self.stored.storage(self.files)
+        return self.stored.storage(self.files, self.tiers, self.disk)
 
     def app(self):
         salt = cache_salts(b"salt")
@@ -181,7 +180,6 @@ class World:
                 console=self.console,
                 cluster=self.cluster,
                 region=self.region,
-                item_room=ItemRoom(self.stored.database, self.clock),
                 disk=self.disk,
             )
         )

@@ -10,8 +10,11 @@ from sqlalchemy import select
 
 from deployments.state.database.connection import Database, connect
 from deployments.state.database.response_tables import response_events, response_jobs, responses
+from deployments.state.disk import DiskReserve
 from deployments.state.encryption.sealed_tokens import SealedTokens
 from deployments.state.encryption.vault import Vault
+from deployments.state.identity.tiers import Tiers
+from deployments.state.item_room import ItemRoom
 from deployments.state.responses import background
 from deployments.state.responses.background import BackgroundStore
 from deployments.state.responses.conversations import ConversationStore
@@ -29,11 +32,12 @@ class StoredResponses:
         self._clock = clock
         self._vault = Vault(database, b"m" * 32)
 
-    def storage(self, files: Any) -> Storage:
+    def storage(self, files: Any, tiers: Tiers | None = None, disk: DiskReserve | None = None) -> Storage:
         """Return new stores over the database."""
         place = (self.database, self._vault, self._clock)
+        item_room = ItemRoom(self.database, tiers, disk, self._clock)
         stores = ResponseStore(*place), BackgroundStore(*place), ConversationStore(*place)
-        return Storage(*stores, SealedTokens(self._vault), files, self._clock)
+        return Storage(*stores, SealedTokens(self._vault), files, item_room, self._clock)
 
     def _read(self, query: str, *values: str) -> Any:
         with closing(sqlite3.connect(self._path)) as connection:

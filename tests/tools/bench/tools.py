@@ -184,7 +184,7 @@ async def _responses(bench: Bench, web: WebSearch, folder: Path) -> AsyncIterato
         return Script([has_read, *(piece for piece in pieces if piece)])
 
     engine = ScriptedEngine(card, play)
-    storage = storage_in(bench.files._database, bench.files.vault, bench.files)
+    storage = storage_in(bench.files._database, bench.files)
     servers = McpServers(McpConfig(), AddressRules())
     async with run_interpreter(folder) as interpreter:
         database = bench.files._database

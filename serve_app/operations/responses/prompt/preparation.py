@@ -57,6 +57,7 @@ class Preparation:
 
         Raises:
             ApiError: the model, the key or what the request refers to does not allow it.
+            TooManyItems, ReserveReached: the response would be stored, and there is no room for it.
         """
         engine = self.engine(request.model, principal)
         expires_at = self._storage.expires_at(principal)
@@ -71,6 +72,8 @@ class Preparation:
             raise unsupported_parameter("tools")
         if request.background:  # The client gets its object before the model is asked.
             await tools.check()
+        if expires_at is not None:  # It is stored after its answer, although the room may end meanwhile.
+            await self._storage.item_room.check(principal, len(raw))
         response_id, created_at = response_id_of(request_id), int(self._storage.clock())
         response = create_response(request, response_id, engine.card.id, created_at, stored=expires_at is not None)
         response["service_tier"] = service_tier

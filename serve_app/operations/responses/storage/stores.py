@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from deployments.state.database.connection import Database
 from deployments.state.encryption.sealed_tokens import SealedTokens
-from deployments.state.encryption.vault import Vault
 from deployments.state.files.store import FileStore
 from deployments.state.identity.principal import Principal
+from deployments.state.item_room import ItemRoom
 from deployments.state.responses.background import BackgroundStore
 from deployments.state.responses.conversations import ConversationStore
 from deployments.state.responses.store import ResponseStore
@@ -26,6 +26,7 @@ class Storage:
     conversations: ConversationStore
     sealer: SealedTokens
     files: FileStore
+    item_room: ItemRoom
     clock: Callable[[], float] = time.time
 
     def expires_at(self, principal: Principal) -> float | None:
@@ -39,12 +40,14 @@ class Storage:
                 return self.clock() + STORED_S
 
 
-def storage_in(database: Database, vault: Vault, files: FileStore, region: str = "") -> Storage:
+def storage_in(database: Database, files: FileStore, item_room: ItemRoom | None = None, region: str = "") -> Storage:
     """Return the stores in a database, with the files beside it, as a region has them."""
+    vault = files.vault
     return Storage(
         ResponseStore(database, vault),
         BackgroundStore(database, vault, region=region),
         ConversationStore(database, vault),
         SealedTokens(vault),
         files,
+        item_room or ItemRoom(database),
     )

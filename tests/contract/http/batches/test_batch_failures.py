@@ -11,6 +11,7 @@ from batch.fleet import FleetDown
 from deployments.models.contract.errors import EngineDied, Overloaded
 from deployments.state.batches.work import BatchWork
 from deployments.state.database.tables import batches
+from deployments.state.disk import ReserveReached
 from deployments.state.housekeeping import Intervals
 from deployments.state.objects.store import ObjectMissing
 from tests.contract.http.answers import USAGE, answer
@@ -214,3 +215,36 @@ async def test_a_batch_that_cannot_be_read_stops_no_other(world, batch_stores, c
     async with run_batches(world, batch_stores):
         assert (await finish(client, await submit(client, jsonl(line(0))))).status == "completed"
     assert "SealBroken" in caplog.text
+
+
+async def test_a_disk_at_its_reserve_delays_a_batch_and_half_of_it_is_for_outputs(
+    client, world, batch_stores, monkeypatch
+):
+    left, write = 0.9, batch_stores.segments.write
+    looks = []
+
+    async def check(part=1.0):
+        looks.append(part)
+        if left < part:
+            raise ReserveReached
+
+    async def write_the_last(segment, sealed):
+        nonlocal left
+        await write(segment, sealed)
+        left = 0.4
+
+    async def waits_at(part):
+        looks.clear()
+        await eventually(lambda: looks.count(part) >= 3)
+        assert (await client.batches.retrieve(batch.id)).status in ("in_progress", "finalizing")
+
+    monkeypatch.setattr(batch_stores.disk, "check", check)
+    monkeypatch.setattr(batch_stores.segments, "write", write_the_last)
+    batch = await submit(client, jsonl(line(0)))
+    await waits_at(1.0)
+    left = 1.1
+    await waits_at(0.5)
+    left = 0.9
+    batch = await finish(client, batch)
+    assert batch.request_counts.completed == 1
+    assert len(world.chat.requests) == 1

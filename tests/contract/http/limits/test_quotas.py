@@ -4,10 +4,13 @@ import asyncio
 
 from deployments.state.identity.tiers import Tiers
 from tests.contract.http.answers import MODEL
+from tests.contract.http.batch_calls import finish, jsonl, line, lines_of, submit
 from tests.contract.http.batches.conftest import files_url, on_both_databases  # noqa: F401  It is a fixture.
+from tests.contract.http.conftest import run_batches
 from tests.waiting import eventually
 
 KIB = 1024
+RESPONSES = "/v1/responses"
 
 
 def allow(world, **limits: int) -> None:
@@ -123,3 +126,15 @@ async def test_items_and_responses_share_the_bytes_of_the_tier(world):
         world.clock.advance(2)
         assert not is_refused(await http.post("/v1/responses", json=response))
         assert not is_refused(await http.post("/v1/conversations", json={"items": [said]}))
+
+
+async def test_lines_of_batches_pass_the_same_bytes(world, batch_stores):
+    allow(world, item_bytes=100 * KIB)
+    bodies = [{"model": MODEL, "input": "x " * 20 * KIB, "store": store} for store in (True, False)] * 3
+    lines = [line(number, RESPONSES, body=body) for number, body in enumerate(bodies)]
+    async with run_batches(world, batch_stores, max_lines_in_flight=1):
+        client = world.client()
+        batch = await finish(client, await submit(client, jsonl(*lines), RESPONSES))
+    assert (batch.request_counts.completed, batch.request_counts.failed) == (5, 1)
+    (refused,) = await lines_of(client, batch.error_file_id)
+    assert refused["response"]["body"]["error"]["code"] == "insufficient_quota"
