@@ -2,7 +2,7 @@
 .SILENT:
 .DEFAULT_GOAL := help
 .PHONY: help serve install test test-unit test-contract test-services test-tools test-all check docs site bench \
-	bench-batches drills demo-model lock clean
+	bench-batches drills demo-model lock sbom clean
 # uv leaves compiling to the first import. Where that may not be kept, each of a service's processes compiles all anew:
 # `import ray.serve` takes 4 s of processor time instead of 1.3.
 unexport PYTHONDONTWRITEBYTECODE
@@ -95,6 +95,10 @@ demo-model: .venv/installed-dev ## Train the demo model anew, write it to config
 
 lock: .venv/installed-dev ## Resolve pyproject.toml into the lists of packages in configs/locks.
 	$(LOCKS)/compile.sh
+
+sbom: .venv/installed-dev ## Write manta.cdx.json: the packages that CONFIG needs with their hashes, as CycloneDX.
+	cat $(LOCKS)/$(PROFILE).txt $(if $(filter cpu,$(PROFILE)),$(LOCKS)/torch.txt) | $(BIN)/python -W ignore -m \
+		cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible --output-file manta.cdx.json -
 
 clean: ## Remove .venv, site, built models and caches; keys and the database stay.
 	rm -rf .venv site "$(STATE)/models" *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,7 +1,9 @@
 """The lists of packages hold what the code imports, exactly, and nothing of the machine they were made on."""
 
 import ast
+import json
 import re
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
@@ -102,3 +104,14 @@ def test_every_direct_dependency_is_locked() -> None:
     for lock, requirements in direct.items():
         names = {re.split(r"[\[<>=~! ]", requirement)[0].lower() for requirement in requirements}
         assert names - set(pins_of("cpu", "dev") if lock == "dev" else pins_of(lock)) == set()
+
+
+@pytest.mark.exhaustive
+def test_the_bill_of_materials_names_what_is_installed_with_its_hashes(tmp_path: Path) -> None:
+    made = subprocess.run(["make", "-n", "sbom"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    command = made[made.index("cat configs/locks") :].replace("manta.cdx.json", str(tmp_path / "sbom.json"))
+    subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, check=True)
+    components = json.loads((tmp_path / "sbom.json").read_text())["components"]
+    named = {one["purl"].removeprefix("pkg:pypi/").split("@")[0]: one["version"] for one in components}
+    assert named.items() >= pins_of("cpu").items()
+    assert {one["name"] for one in components if "hashes" not in one["externalReferences"][0]} == {"torch"}
