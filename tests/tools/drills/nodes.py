@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -193,11 +193,11 @@ class Node:
 
     def processes(self, matches: Callable[[str], bool] = lambda title: True) -> list[psutil.Process]:
         """Return the node's living processes whose command line matches."""
-        return [one for one in psutil.process_iter() if self._owns(one) and matches(title_of(one))]
+        return [one for one in _living() if self._owns(one) and matches(title_of(one))]
 
     def has_process(self, matches: Callable[[str], bool]) -> bool:
         """Return whether a living process of the node matches."""
-        return any(matches(title_of(one)) and self._owns(one) for one in psutil.process_iter())
+        return any(matches(title_of(one)) and self._owns(one) for one in _living())
 
     def _owns(self, process: psutil.Process) -> bool:
         try:
@@ -205,6 +205,13 @@ class Node:
             return is_here and process.status() != psutil.STATUS_ZOMBIE
         except (OSError, psutil.Error):
             return False
+
+
+def _living() -> Iterator[psutil.Process]:
+    """Yield all processes. `psutil.process_iter` is for one thread at a time; the keepers of containers look too."""
+    for pid in psutil.pids():
+        with suppress(psutil.NoSuchProcess):
+            yield psutil.Process(pid)
 
 
 def title_of(process: psutil.Process) -> str:
