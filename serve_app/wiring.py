@@ -215,7 +215,7 @@ async def wire(
     services = Services(
         gatekeeper=gatekeeper,
         directory=assembly.directory,
-        admission=Admission(gatekeeper, state.patience),
+        admission=Admission(gatekeeper, state.patience, config.ingress.max_ongoing_requests),
         operations=operations,
         observer=observer,
         metrics=metrics,

@@ -4,7 +4,8 @@ The gatekeeper counts requests and tokens. Admission estimates how many tokens a
 """
 
 import math
-from collections import OrderedDict
+import sys
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -16,7 +17,7 @@ from deployments.models.contract.engine import Usage
 from deployments.patience import USUAL, Patience
 from deployments.state.identity.principal import Principal
 from deployments.state.identity.tiers import weighted
-from serve_app.errors.api import RateLimited
+from serve_app.errors.api import EngineOverloaded, RateLimited
 from serve_app.errors.text import render_duration
 from serve_app.http.key_watch import KeyWatch
 from serve_app.operations.outcome import Cost
@@ -90,11 +91,38 @@ class PromptEstimator:
             self._seen.popitem(last=False)
 
 
-class Admission:
-    """Issues tickets."""
+class Places:
+    """The places of a replica. The last eighth is for accounts that have less than an equal part of all."""
 
-    def __init__(self, gatekeeper: Gatekeeper, patience: Patience = USUAL) -> None:
+    def __init__(self, num_places: int) -> None:
+        self._num_places = num_places
+        self._taken: Counter[str] = Counter()
+
+    def take(self, account: str) -> None:
+        """Take a place for a request of an account.
+
+        Raises:
+            EngineOverloaded: no place is left for it.
+        """
+        if self._taken.total() >= self._num_places - self._num_places // 8:
+            num_others = len(self._taken) - (account in self._taken)
+            if self._taken[account] >= self._num_places // (num_others + 2):
+                raise EngineOverloaded
+        self._taken[account] += 1
+
+    def free(self, account: str) -> None:
+        """Free a place that was taken."""
+        self._taken[account] -= 1
+        if not self._taken[account]:
+            del self._taken[account]
+
+
+class Admission:
+    """Issues tickets, each of which holds one of `num_places`."""
+
+    def __init__(self, gatekeeper: Gatekeeper, patience: Patience = USUAL, num_places: int = sys.maxsize) -> None:
         self._gatekeeper = gatekeeper
+        self._places = Places(num_places)
         self._completions = CompletionEstimator()
         self._prompts = PromptEstimator()
         self._lanes = Lanes(_AT_ONCE)
@@ -104,14 +132,20 @@ class Admission:
         """Return a ticket for one request, when it is the account's turn among others.
 
         Raises:
+            EngineOverloaded: no place is left for this account.
             RateLimited: the key's requests of this minute are used up.
         """
         async with self._lanes.enter(principal.account):
             pass  # What follows holds nobody else up; it may wait for the gatekeeper.
-        decision = await self._gatekeeper.admit(principal)
-        if isinstance(decision, Denied):
-            raise RateLimited(decision, principal.organization)
-        return Ticket(self._gatekeeper, self._completions, self._prompts, self._key_watch, principal)
+        self._places.take(principal.account)
+        try:
+            decision = await self._gatekeeper.admit(principal)
+            if isinstance(decision, Denied):
+                raise RateLimited(decision, principal.organization)
+        except BaseException:
+            self._places.free(principal.account)
+            raise
+        return Ticket(self._gatekeeper, self._places, self._completions, self._prompts, self._key_watch, principal)
 
     def quota(self, principal: Principal) -> Quota:
         """Return what the key has left, as this process knows it."""
@@ -130,8 +164,10 @@ class Ticket:
         "_cost",
         "_gatekeeper",
         "_granted",
+        "_has_place",
         "_is_detached",
         "_key_watch",
+        "_places",
         "_principal",
         "_prompts",
         "_token_weight",
@@ -141,12 +177,15 @@ class Ticket:
     def __init__(
         self,
         gatekeeper: Gatekeeper,
+        places: Places,
         completions: CompletionEstimator,
         prompts: PromptEstimator,
         key_watch: KeyWatch,
         principal: Principal,
     ) -> None:
         self._gatekeeper = gatekeeper
+        self._places = places
+        self._has_place = True
         self._completions = completions
         self._prompts = prompts
         self._key_watch = key_watch
@@ -210,6 +249,12 @@ class Ticket:
         self._is_detached = True
         return self
 
+    def leave_place(self) -> None:
+        """Leave the place to others: what runs on is no request of a client."""
+        if self._has_place:
+            self._has_place = False
+            self._places.free(self._principal.account)
+
     def settle(self, usage: Usage | None) -> None:
         """Correct what is held to what was used; None, for a request that never ran, gives all of it back."""
         cost = self._cost
@@ -229,6 +274,7 @@ class Ticket:
         self._close(0)
 
     def _close(self, used: int) -> bool:
+        self.leave_place()
         granted, self._granted = self._granted, None
         if granted is None:
             return False

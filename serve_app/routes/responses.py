@@ -90,7 +90,7 @@ async def _start(request: Request, turn: Turn, raw: bytes, ticket: Ticket) -> Re
     """Begin a background response; answer with its object, or with its events as long as the client stays."""
     is_stream = turn.request.is_stream
     response = await services_of(request).background.start(turn, raw, ticket.settle, trace_of(request))
-    ticket.detach()
+    ticket.detach().leave_place()
     if is_stream:
         return _stream(_live_frames(request, turn.principal.account, response["id"], -1))
     return json_response(response)

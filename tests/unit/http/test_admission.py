@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from deployments.limits.contract import Quota
 from deployments.models.contract.engine import Usage
-from serve_app.errors.api import RateLimited
+from serve_app.errors.api import EngineOverloaded, RateLimited
 from serve_app.http.admission import (
     UNKNOWN_COMPLETION_TOKENS,
     Admission,
@@ -244,3 +244,32 @@ async def test_an_account_that_sends_many_at_once_leaves_others_their_turn():
 
     await asyncio.gather(*(admit(flooder) for _ in range(100)), admit(other))
     assert admitted.index("other") < 10
+
+
+async def test_the_last_places_are_for_accounts_with_less_than_an_equal_part():
+    flooder, other = (
+        principal_of_key(account=name, key_id=name, requests_per_minute=1000) for name in ("flooder", "other")
+    )
+    admission = Admission(MemoryGatekeeper({}, TestClock()), num_places=16)
+    tickets = [await admission.admit(flooder) for _ in range(14)]
+    with pytest.raises(EngineOverloaded):
+        await admission.admit(flooder)
+    assert admission.quota(flooder).remaining_requests == 986  # What is refused so counts nowhere.
+    async with await admission.admit(other), await admission.admit(other):
+        with pytest.raises(EngineOverloaded):
+            await admission.admit(flooder)
+    for ticket in tickets[:3]:
+        ticket.detach().leave_place()
+        ticket.refund()  # It has no place any more.
+    assert [await admission.admit(flooder) for _ in range(3)]
+    with pytest.raises(EngineOverloaded):
+        await admission.admit(flooder)
+
+
+async def test_a_refused_request_holds_no_place():
+    admission = Admission(MemoryGatekeeper({}, TestClock()), num_places=8)
+    once = principal_of_key(account="once", requests_per_minute=1)
+    async with await admission.admit(once):
+        for _ in range(10):
+            with pytest.raises(RateLimited):
+                await admission.admit(once)
