@@ -61,8 +61,8 @@ class IngressConfig(Section):
 
     Args:
         num_cpus: how many CPUs one replica reserves.
-        max_ongoing_requests: how many requests one replica takes at once. Of model calls, the last eighth is for accounts
-            that have less than an equal part of them.
+        max_ongoing_requests: how many requests one replica takes at once. Of model calls, the last eighth is for
+            accounts that have less than an equal part of them.
         drain_s: how long a replica that stops waits for its running requests.
         autoscaling_config: as Ray names it.
     """

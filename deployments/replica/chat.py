@@ -22,6 +22,7 @@ from deployments.models.contract.payer import payer_of
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer
 from deployments.replica.adapters import Adapters
 from deployments.replica.chat_answer import ChatAnswer
+from deployments.replica.logprobs import TokenBytes
 from deployments.replica.refusals import check_prompt_logprobs, refusal_of, refused
 from deployments.replica.resume.written import WrittenTokens
 from deployments.replica.runners import RunnerContext, find_lora, model_named
@@ -50,6 +51,7 @@ class ChatRunner:
         self._serving = serving
         self._model_id = model_id
         self._preparing = preparing
+        self._token_bytes = TokenBytes()
         self._bounds_white_space = engine.vllm_config.structured_outputs_config.disable_any_whitespace
         self._has_reasoning = bool(
             serving.online_renderer.parser and serving.online_renderer.parser.reasoning_parser_cls
@@ -109,6 +111,8 @@ class ChatRunner:
         prompt_token_ids = engine_input.get("prompt_token_ids") or []
         check_prompt_logprobs(request.prompt_logprobs, len(prompt_token_ids))
         renderer = self._renderer(header, request, engine_input)
+        if request.logprobs:
+            await self._token_bytes.load(self._serving.renderer.tokenizer)
         answer = self._answer(header, request, renderer, reply, prompt_token_ids, self._echo(request, conversation))
         with refused("messages"):
             max_tokens = get_max_tokens(
@@ -168,7 +172,9 @@ class ChatRunner:
                 )
                 for _ in range(request.n or 1)
             ]
-        return ChatAnswer(self._serving, request, renderer, reply, parsers, prompt_token_ids, header, echo)
+        return ChatAnswer(
+            self._serving, request, renderer, reply, parsers, prompt_token_ids, header, self._token_bytes, echo
+        )
 
     def _renderer(
         self, header: dict[str, Any], request: ChatCompletionRequest, engine_input: dict[str, Any]

@@ -28,11 +28,9 @@ from deployments.models.contract.events import (
 from deployments.models.contract.render import ChatBody, ChatChunks, Renderer
 from deployments.models.contract.steps import PromptTokens, Written, pack_prompt, pack_step
 from deployments.replica.calls import ChoiceParser
+from deployments.replica.logprobs import TokenBytes, chat_logprobs, prompt_logprobs_to_wire
 from deployments.replica.runners import end_with
 from deployments.replica.submit import queued_s_of
-
-_LEAST_LOGPROB = -9999.0
-"""What stands for a probability of 0, whose logarithm JSON cannot say."""
 
 
 class ChatAnswer:
@@ -51,9 +49,11 @@ class ChatAnswer:
         parsers: list[Parser],
         prompt_token_ids: list[int],
         header: dict[str, Any],
+        token_bytes: TokenBytes,
         echo: str = "",
     ) -> None:
         num_choices = request.n or 1
+        self._token_bytes = token_bytes
         self._serving = serving
         self._request = request
         self._renderer = renderer
@@ -144,7 +144,8 @@ class ChatAnswer:
             self._echoed.add(part.index)
             events.insert(0, TextDelta("text", part.index, self._echo))
         if self._request.logprobs and self._shows_metadata and part.logprobs is not None:
-            events.append(self._logprobs(part))
+            content = chat_logprobs(part, self._request, self._serving.renderer.tokenizer, self._token_bytes)
+            events.append(Logprobs("logprobs", part.index, content))
         if self._shows_tokens and part.token_ids:
             events.append(TokenIds("token_ids", part.index, list(part.token_ids)))
         if part.finish_reason is not None:
@@ -152,17 +153,6 @@ class ChatAnswer:
             self.finish_reasons[part.index] = reason
             events.append(Finished("finished", part.index, reason))
         return events
-
-    def _logprobs(self, part: CompletionOutput) -> Logprobs:
-        shown = self._serving._create_chat_logprobs(
-            token_ids=part.token_ids,
-            top_logprobs=part.logprobs,
-            tokenizer=self._serving.renderer.tokenizer,
-            num_output_top_logprobs=self._request.top_logprobs,
-            logprob_token_ids=self._request.logprob_token_ids,
-            return_as_token_id=self._request.return_tokens_as_token_ids,
-        )
-        return Logprobs("logprobs", part.index, [token.model_dump() for token in shown.content or ()])
 
     def _reason(self, part: CompletionOutput) -> FinishReason:
         if part.finish_reason == "error":
@@ -195,20 +185,3 @@ class ChatAnswer:
             "finish_reasons": self.finish_reasons,
             **waited,
         }
-
-
-def prompt_logprobs_to_wire(prompt_logprobs: Any) -> list[dict[str, dict[str, Any]] | None]:
-    """Return the log probabilities of a prompt's tokens: for each, by the number of a token; the first has none."""
-    return [
-        None
-        if of_one is None
-        else {
-            str(token_id): {
-                "logprob": max(shown.logprob, _LEAST_LOGPROB),
-                "rank": shown.rank,
-                "decoded_token": shown.decoded_token,
-            }
-            for token_id, shown in of_one.items()
-        }
-        for of_one in prompt_logprobs
-    ]

@@ -18,6 +18,7 @@ from deployments.models.contract.render import DONE, usage_to_wire
 from deployments.models.contract.steps import Written, pack_prompt, pack_step
 from deployments.replica.adapters import Adapters
 from deployments.replica.gather import GatheringClient
+from deployments.replica.logprobs import has_end_token
 from deployments.replica.refusals import check_prompt_logprobs, refusal_of, refused
 from deployments.replica.runners import RunnerContext, end_with, find_lora, model_named
 from deployments.replica.scheduling.preparing import Preparing
@@ -25,6 +26,8 @@ from deployments.replica.schemas.budget import SchemaCompiler
 from deployments.replica.schemas.requested import forms_to_compile
 from deployments.replica.schemas.white_space import bound_white_space, move_tag
 from deployments.replica.stepping import SteppingClient
+
+_LOGPROBS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
 
 
 class CompletionRunner:
@@ -110,7 +113,8 @@ class CompletionRunner:
         answer = await serving.create_completion(request)
         if isinstance(answer, ErrorResponse):
             raise refusal_of(answer, "prompt")
-        stream = _Stream(header, reply, client, num_choices, options)
+        shows_end = request.include_stop_str_in_output
+        stream = _Stream(header, reply, client, num_choices, options, shows_end=shows_end)
         try:
             async for line in answer:
                 stream.take(line, model_named(self._model_id, header))
@@ -136,14 +140,20 @@ class CompletionRunner:
             raise
         if isinstance(answer, ErrorResponse):
             raise refusal_of(answer, "prompt")
-        self._send_whole(answer, header, reply, gathering.queued_s)
+        self._send_whole(answer, header, reply, gathering.queued_s, shows_end=request.include_stop_str_in_output)
 
     def _send_whole(
-        self, answer: CompletionResponse, header: dict[str, Any], reply: Reply, queued_s: float | None
+        self,
+        answer: CompletionResponse,
+        header: dict[str, Any],
+        reply: Reply,
+        queued_s: float | None,
+        *,
+        shows_end: bool,
     ) -> None:
         body = answer.model_dump()
         usage = _usage(body["usage"])
-        choices = [_choice(choice) for choice in body["choices"]]
+        choices = [_choice(choice, shows_end=shows_end) for choice in body["choices"]]
         whole = orjson.dumps(
             {
                 "id": body["id"],
@@ -171,12 +181,20 @@ class _Stream:
     """What vLLM's serving class yields for one request, on its way to the reply."""
 
     def __init__(
-        self, header: dict[str, Any], reply: Reply, client: SteppingClient, num_choices: int, options: dict[str, Any]
+        self,
+        header: dict[str, Any],
+        reply: Reply,
+        client: SteppingClient,
+        num_choices: int,
+        options: dict[str, Any],
+        *,
+        shows_end: bool,
     ) -> None:
         self.tally = Tally(num_choices)
         self._reply = reply
         self._client = client
         self._num_choices = num_choices
+        self._shows_end = shows_end
         self._include_usage = bool(options.get("include_usage"))
         self._counts = self._include_usage and bool(options.get("continuous_usage_stats"))
         self._header = header
@@ -205,7 +223,7 @@ class _Stream:
             "object": "text_completion",
             "created": self._created or parsed["created"],
             "model": model_id,
-            "choices": [_choice(choice) for choice in parsed["choices"]],
+            "choices": [_choice(choice, shows_end=self._shows_end) for choice in parsed["choices"]],
             "system_fingerprint": parsed.get("system_fingerprint"),
         }
         if parsed.get("usage") is not None:
@@ -274,11 +292,11 @@ def _event(chunk: dict[str, Any]) -> bytes:
     return b"data: " + orjson.dumps(chunk) + b"\n\n"
 
 
-def _choice(choice: dict[str, Any]) -> dict[str, Any]:
-    logprobs = choice.get("logprobs")
+def _choice(choice: dict[str, Any], *, shows_end: bool) -> dict[str, Any]:
+    logprobs, reason = choice.get("logprobs"), choice.get("finish_reason")
     if logprobs is not None:
-        logprobs = {name: logprobs.get(name) for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset")}
-    reason = choice.get("finish_reason")
+        num_shown = -1 if has_end_token(reason, choice.get("stop_reason")) and not shows_end else None
+        logprobs = {name: (logprobs.get(name) or [])[:num_shown] for name in _LOGPROBS}
     shown = {name: choice[name] for name in ("token_ids", "prompt_token_ids") if choice.get(name) is not None}
     if choice.get("prompt_logprobs") is not None:
         shown["prompt_logprobs"] = [

@@ -85,6 +85,7 @@ def answered(tokenizer, parser_name, outputs, *, stream, choice="auto"):
 
     from deployments.models.contract.render import ChatBody, ChatChunks
     from deployments.replica.chat_answer import ChatAnswer
+    from deployments.replica.logprobs import TokenBytes
 
     body = {"messages": [{"role": "user", "content": "x"}], "tools": [TOOL], "tool_choice": choice, "stream": stream}
     request = ChatCompletionRequest.model_validate(body)
@@ -95,7 +96,7 @@ def answered(tokenizer, parser_name, outputs, *, stream, choice="auto"):
     renderer = ChatChunks("id", "m", 1, include_usage=False) if stream else ChatBody("id", "m", 1)
     reply = Collected()
     header = {"stream": stream}
-    answer = ChatAnswer(SimpleNamespace(), request, renderer, reply, [parser], [1], header)
+    answer = ChatAnswer(SimpleNamespace(), request, renderer, reply, [parser], [1], header, TokenBytes())
     for output in outputs:
         answer.take(output)
     answer.end()

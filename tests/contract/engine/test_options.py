@@ -247,6 +247,34 @@ def test_chosen_tokens_have_their_log_probabilities(ask, greedy):
         assert {f"token_id:{token_id}" for token_id in chosen} <= {top["token"] for top in token["top_logprobs"]}
 
 
+def logprobs_of(answer):
+    """Return the entries of one choice, of a whole answer or of chunks."""
+    choices = [one["choices"][0] for one in (answer if isinstance(answer, list) else [answer])]
+    return [token for choice in choices for token in (choice["logprobs"] or {}).get("content", ())]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_token_has_its_own_bytes_also_where_it_is_a_part_of_a_character(ask, stream):
+    asked = {"structured_outputs": {"choice": ["é😀"]}, "logprobs": True, "top_logprobs": 2, "stream": stream}
+    tokens = logprobs_of(ask(**asked, max_tokens=20))
+    assert len(tokens) >= 6
+    assert bytes(byte for token in tokens for byte in token["bytes"]) == "é😀".encode()
+    assert "".join(token["token"] for token in tokens) == "é😀"
+    assert all(other["bytes"] for token in tokens for other in token["top_logprobs"])
+    cut = logprobs_of(ask(**asked, max_tokens=4))
+    assert [token["bytes"] for token in cut] == [token["bytes"] for token in tokens[:4]]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_token_that_ends_an_answer_has_no_log_probability(ask_trained, stream):
+    asked = {"messages": [{"role": "user", "content": "Who are you?"}], "max_tokens": 60, "logprobs": True}
+    answer = ask_trained(**asked)
+    assert reason(answer) == "stop"
+    tokens = logprobs_of(ask_trained(**asked, stream=stream))
+    assert "".join(token["token"] for token in tokens) == text(answer)
+    assert len(tokens) == answer["usage"]["completion_tokens"] - 1
+
+
 def test_the_log_probabilities_of_a_prompt_are_shown(ask):
     answer = ask(prompt_logprobs=2, return_token_ids=True)
     first, *others = answer["prompt_logprobs"]

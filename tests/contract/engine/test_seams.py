@@ -150,9 +150,6 @@ def test_vllms_chat_serving_has_what_answers_are_made_with():
     from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 
     assert parameters_of(OpenAIServingChat._effective_chat_template_kwargs) == ["self", "request"]
-    assert {"token_ids", "top_logprobs", "tokenizer", "num_output_top_logprobs"} <= set(
-        parameters_of(OpenAIServingChat._create_chat_logprobs)
-    )
 
 
 def test_rays_engine_holds_vllms_serving_classes_under_their_names():

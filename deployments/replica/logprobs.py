@@ -1,0 +1,87 @@
+"""The log probabilities of a chat's tokens, as OpenAI shows them.
+
+vLLM shows a token's bytes as those of its text. A token that is a part of a character has none of its own.
+"""
+
+import asyncio
+from itertools import islice
+from typing import Any
+
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.logprobs import Logprob
+from vllm.outputs import CompletionOutput
+
+LEAST = -9999.0
+"""What stands for a probability of 0, whose logarithm JSON cannot say."""
+
+
+class TokenBytes:
+    """The bytes of each token of a vocabulary, in order; empty until it is loaded."""
+
+    def __init__(self) -> None:
+        self._vocabulary: list[bytes] = []
+
+    async def load(self, tokenizer: Any) -> None:
+        """Read the vocabulary, once: up to a second for a large one."""
+        if not self._vocabulary:
+            self._vocabulary = await asyncio.to_thread(_vocabulary_of, tokenizer)
+
+    def of(self, token_id: int, text: str) -> list[int]:
+        """Return the bytes of a token; those of its text where the vocabulary does not have it."""
+        if token_id < len(self._vocabulary):
+            return list(self._vocabulary[token_id])
+        return list(text.encode("utf-8", errors="replace"))
+
+
+def _vocabulary_of(tokenizer: Any) -> list[bytes]:
+    import xgrammar
+
+    vocabulary: list[bytes] = xgrammar.TokenizerInfo.from_huggingface(tokenizer).decoded_vocab
+    return vocabulary
+
+
+def has_end_token(finish_reason: str | None, stop_reason: int | str | None) -> bool:
+    """Return whether the last token of an answer's last part ended it, and is in no text."""
+    return finish_reason == "stop" and not isinstance(stop_reason, str)
+
+
+def chat_logprobs(
+    part: CompletionOutput, request: ChatCompletionRequest, tokenizer: Any, token_bytes: TokenBytes
+) -> list[dict[str, Any]]:
+    """Return an entry for each token of a part whose text is shown, as `logprobs.content` has it."""
+    token_ids, steps = list(part.token_ids), part.logprobs or []
+    if has_end_token(part.finish_reason, part.stop_reason) and not request.include_stop_str_in_output:
+        token_ids = token_ids[:-1]
+    num_shown = None if request.logprob_token_ids else request.top_logprobs or 0
+
+    def shown(token_id: int, logprob: Logprob | None) -> dict[str, Any]:
+        text = None if logprob is None else logprob.decoded_token
+        text = tokenizer.decode(token_id) if text is None else text
+        return {
+            "token": f"token_id:{token_id}" if request.return_tokens_as_token_ids else text,
+            "logprob": LEAST if logprob is None else max(logprob.logprob, LEAST),
+            "bytes": token_bytes.of(token_id, text),
+        }
+
+    content = []
+    for token_id, step in zip(token_ids, steps, strict=False):
+        top = [shown(*other) for other in islice((step or {}).items(), num_shown)]
+        content.append({**shown(token_id, (step or {}).get(token_id)), "top_logprobs": top})
+    return content
+
+
+def prompt_logprobs_to_wire(prompt_logprobs: Any) -> list[dict[str, dict[str, Any]] | None]:
+    """Return the log probabilities of a prompt's tokens: for each, by the number of a token; the first has none."""
+    return [
+        None
+        if of_one is None
+        else {
+            str(token_id): {
+                "logprob": max(shown.logprob, LEAST),
+                "rank": shown.rank,
+                "decoded_token": shown.decoded_token,
+            }
+            for token_id, shown in of_one.items()
+        }
+        for of_one in prompt_logprobs
+    ]
