@@ -167,7 +167,7 @@ class RunningResponse:
         if failure is not None:
             log_bug(turn.request_id, failure)
             self._unsaved += self.run.state.fail("server_error", SERVER_ERROR_MESSAGE)
-        self._unsaved += self.run.state.cancel()  # Nothing, unless it was cancelled.
+        self._unsaved += self.run.cancel()  # Nothing, unless it was cancelled.
         await self._persist(
             lambda: self.store.finish(
                 turn.principal.account,

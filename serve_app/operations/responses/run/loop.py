@@ -144,6 +144,10 @@ class ResponseRun:
             ending = self.state.end() if self.turn.is_generated else self.state.end_without_output()
             yield ([] if has_begun else lead) + ending
 
+    def cancel(self) -> list[bytes]:
+        """Return the events of a run that was stopped, with what it used so far; none where it has ended."""
+        return [] if self.state.has_ended else self._end_generation() + self.state.cancel()
+
     def _fail(self, message: str) -> list[bytes]:
         return self._end_generation() + self.state.fail("server_error", message)
 

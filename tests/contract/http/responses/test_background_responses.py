@@ -1,11 +1,13 @@
 """Responses in the background: followed from anywhere, cancelled, taken over when whoever ran them is gone."""
 
 import asyncio
+from dataclasses import replace
 
 import openai
 import orjson
 import pytest
 
+from deployments.models.contract.engine import Usage
 from deployments.models.contract.errors import EngineDied, Overloaded, RequestRejected
 from deployments.models.contract.events import Finished, TextDelta
 from serve_app.operations.responses.background.runner import ROUTE
@@ -137,19 +139,23 @@ async def test_it_survives_its_client(world):
     fold(await events_of(world, response_id))
 
 
-async def test_cancel_stops_the_generation_from_any_replica(world):
-    _, world.chat.script = held("One ", "two.")
+async def test_cancel_stops_the_generation_from_any_replica_and_says_what_was_used(world):
+    used = Usage(prompt_tokens=9, completion_tokens=1)
+    _, script = held("One ", "two.")
+    world.chat.script = lambda request: replace(script(request), usage_when_aborted=used)
     begun = await world.client().responses.create(**ASK)
     await eventually(lambda: world.chat.streams and world.chat.streams[0].num_pieces == 1)
     other = world.client().responses
     cancelled = await other.cancel(begun.id)
     assert cancelled.status == "cancelled"
     assert cancelled.output[0].content[0].text == "One "
+    assert (cancelled.usage.input_tokens, cancelled.usage.output_tokens) == (9, 1)
     assert world.chat.streams[0].is_aborted
     assert (await other.cancel(begun.id)).status == "cancelled"
     assert fold(await events_of(world, begun.id))["status"] == "cancelled"
     await eventually(lambda: recorded(world))
-    assert [(record.status, record.code) for record in recorded(world)] == [(499, "cancelled")]
+    (record,) = recorded(world)
+    assert (record.status, record.code, record.prompt_tokens, record.completion_tokens) == (499, "cancelled", 9, 1)
 
 
 async def test_cancel_of_a_finished_response_is_refused(world):
