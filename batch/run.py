@@ -25,7 +25,7 @@ from deployments.state.batches.rows import Batch
 from deployments.state.files.store import FileNotFound
 from deployments.state.identity.tiers import Tiers
 from deployments.state.objects.store import ContentLost
-from deployments.state.retention import FilesConfig, keeps_input
+from deployments.state.retention import FilesConfig, input_kept_s
 from serve_app.errors.api import ApiError
 from serve_app.telemetry.tracing import Tracer
 
@@ -136,7 +136,7 @@ class BatchRun:
             merged.output,
             merged.errors,
             num_lost=merged.num_lost,
-            drops_input=not keeps_input(self._batch.principal.retention),
+            input_kept_s=input_kept_s(self._batch.principal.retention),
         )
         await self._drop(await retry_outages("Ending a batch", finish))
         self._trace(state)
@@ -167,8 +167,8 @@ class BatchRun:
 
     async def _clean_up(self) -> None:
         """Delete the objects of a batch that never ran."""
-        drops_input = not keeps_input(self._batch.principal.retention)
-        destroy = partial(self._stores.work.destroy_leftovers, self._id, drops_input=drops_input)
+        kept_s = input_kept_s(self._batch.principal.retention)
+        destroy = partial(self._stores.work.destroy_leftovers, self._id, input_kept_s=kept_s)
         await self._drop(await retry_outages("Ending a batch", destroy))
 
     async def _drop(self, keys: Sequence[str]) -> None:

@@ -42,12 +42,20 @@ class FilesConfig(Section):
         """Return the size limit of a file that is uploaded in parts."""
         return self.max_batch_file_bytes if purpose == "batch" else self.max_upload_bytes
 
+    def lifetime_s(self, purpose: str, retention: Retention, asked_s: float | None) -> float:
+        """Return the lifetime of an uploaded file in seconds: `asked_s`, for inputs of batches at most the policy's."""
+        usual_s = self.lifetime_days * DAY_S
+        if purpose == "batch" and (kept_s := input_kept_s(retention)) is not None:
+            usual_s = min(usual_s, kept_s)
+            return usual_s if asked_s is None else min(usual_s, asked_s)
+        return usual_s if asked_s is None else asked_s
+
     def output_lifetime_s(self, retention: Retention, asked_s: float | None) -> float:
         """Return the lifetime of a batch's output in seconds: `asked_s`, at most what the retention policy allows."""
         days = self.stored_output_days if retention == "stored" else self.ephemeral_output_days
         return min(days * DAY_S, DAY_S * days if asked_s is None else asked_s)
 
 
-def keeps_input(retention: Retention) -> bool:
-    """Return whether the input of a batch is kept after the batch has ended."""
-    return retention == "stored"
+def input_kept_s(retention: Retention) -> float | None:
+    """Return how long the input of a batch is kept after its end; None where its own expiry alone counts."""
+    return None if retention == "stored" else DAY_S

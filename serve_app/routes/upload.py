@@ -13,7 +13,7 @@ from starlette.requests import Request
 from deployments.state.files.content import FileWriter, NewFile
 from deployments.state.files.store import FileStore, Hold, StoredFile
 from deployments.state.identity.principal import Principal
-from deployments.state.retention import DAY_S, FilesConfig
+from deployments.state.retention import FilesConfig
 from serve_app.errors.api import BadRequest, BodyTooLarge, QuotaExceeded
 from serve_app.http.forms import FormEvent, FormParser, FormRefused, PartBegin, PartData
 from serve_app.http.middleware import declared_bytes
@@ -47,9 +47,8 @@ async def receive_file(request: Request, services: Services, principal: Principa
             form, writer, filename = upload.result()
         # The content has appeared; from here on the file counts.
         created_at = upload.now()
-        asked = form.expires_after
-        lifetime_s = rules.lifetime_days * DAY_S if asked is None else asked.seconds
-        expires_at = created_at + lifetime_s
+        asked_s = None if form.expires_after is None else form.expires_after.seconds
+        expires_at = created_at + rules.lifetime_s(form.purpose, principal.retention, asked_s)
         row = writer.row(purpose=form.purpose, filename=filename, created_at=created_at, expires_at=expires_at)
         stored = await store.record(row, room.held)
         room.held = None

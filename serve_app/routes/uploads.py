@@ -9,7 +9,6 @@ from starlette.responses import Response
 from deployments.operations import Operation
 from deployments.state.files.content import FileWriter
 from deployments.state.identity.principal import Principal
-from deployments.state.retention import DAY_S
 from deployments.state.uploads.rows import (
     MAX_PART_BYTES,
     MAX_PARTS,
@@ -66,7 +65,7 @@ async def create_upload(request: Request) -> Response:
         )
     filename = clean(body.filename)
     check_name(filename, body.purpose, "filename")
-    asked = body.expires_after
+    asked_s = None if body.expires_after is None else body.expires_after.seconds
     new = NewUpload(
         account=principal.account,
         key_id=principal.key_id,
@@ -74,7 +73,7 @@ async def create_upload(request: Request) -> Response:
         filename=filename,
         mime_type=body.mime_type,
         num_bytes=body.bytes,
-        file_lifetime_s=services.file_rules.lifetime_days * DAY_S if asked is None else asked.seconds,
+        file_lifetime_s=services.file_rules.lifetime_s(body.purpose, principal.retention, asked_s),
     )
     with _translated(""):
         upload = await services.uploads.create(

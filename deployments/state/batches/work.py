@@ -7,7 +7,7 @@ store; the database has only their places and counts.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, or_, select
+from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.batches import ledger
@@ -212,11 +212,13 @@ class BatchWork:
         errors: Mapping[str, Any] | None,
         *,
         num_lost: int = 0,
-        drops_input: bool,
+        input_kept_s: float | None,
     ) -> list[str]:
-        """Finish a batch in one transaction: its files appear, its segments and, with `drops_input`, its input go.
+        """Finish a batch in one transaction: its files appear, its segments go, and its input is kept for longer.
 
-        `num_lost` of the completed lines have lost their answers. Return the keys of the objects whose rows are gone.
+        `num_lost` of the completed lines have lost their answers. The input is kept for `input_kept_s` from now, unless
+        its uploader wanted less or it lives longer anyway, as it does with None. Return the keys of the objects whose
+        rows are gone.
         """
         async with self._database.write() as connection:
             row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id).with_for_update())
@@ -231,13 +233,33 @@ class BatchWork:
             }
             await write_row(connection, batch_id, {**values_of(state), **names})
             await self._announce(connection, row, state)
-            return await _destroy(connection, row, drops_input=drops_input)
+            return await self._clean_up(connection, row, input_kept_s)
 
-    async def destroy_leftovers(self, batch_id: str, *, drops_input: bool) -> list[str]:
-        """Delete the segments and, with `drops_input`, the input of a batch that has ended; return as `finish` does."""
+    async def destroy_leftovers(self, batch_id: str, *, input_kept_s: float | None) -> list[str]:
+        """Delete the segments of a batch that has ended, and keep its input; return as `finish` does."""
         async with self._database.write() as connection:
             row = await one_row(connection, select(batches).where(batches.c.batch_id == batch_id))
-            return await _destroy(connection, row, drops_input=drops_input)
+            return await self._clean_up(connection, row, input_kept_s)
+
+    async def _clean_up(
+        self, connection: AsyncConnection, row: Mapping[str, Any], input_kept_s: float | None
+    ) -> list[str]:
+        """Delete the rows of a batch's segments and keep its input; return the keys of the segments' objects."""
+        of_batch = batch_segments.c.batch_id == row["batch_id"]
+        keys = list((await connection.scalars(select(batch_segments.c.object_key).where(of_batch))).all())
+        await connection.execute(delete(batch_segments).where(of_batch))
+        if input_kept_s is not None:
+            until = self._store.clock() + input_kept_s
+            # The row of an invalid batch may name another account's file as its input, or a file that is no input.
+            of_input = and_(
+                files.c.file_id == row["input_file_id"],
+                files.c.account == row["account"],
+                files.c.purpose == "batch",
+                files.c.expires_at < until,
+                files.c.expires_at - files.c.created_at >= input_kept_s - 1,  # Its uploader wanted no less.
+            )
+            await connection.execute(update(files).where(of_input).values(expires_at=until))
+        return keys
 
     async def known_segments(self, object_keys: Sequence[str]) -> set[str]:
         """Return those of some objects that are segments with a row."""
@@ -267,30 +289,3 @@ class BatchWork:
     async def _announce(self, connection: AsyncConnection, row: Mapping[str, Any], state: BatchState) -> None:
         """Put the event that a batch has ended into the queue of webhooks, if it has."""
         await enqueue(connection, row["account"], f"batch.{state.status}", row["batch_id"], self._store.clock())
-
-
-async def _destroy(connection: AsyncConnection, row: Mapping[str, Any], *, drops_input: bool) -> list[str]:
-    """Delete the rows of a batch's segments and input; return the keys of their objects."""
-    of_batch = batch_segments.c.batch_id == row["batch_id"]
-    keys = list((await connection.scalars(select(batch_segments.c.object_key).where(of_batch))).all())
-    await connection.execute(delete(batch_segments).where(of_batch))
-    if drops_input:
-        used = select(batches.c.batch_id).where(
-            batches.c.input_file_id == row["input_file_id"],
-            batches.c.status.not_in(ENDED),
-            batches.c.batch_id != row["batch_id"],
-        )
-        # The row of an invalid batch may name another account's file as its input, or a file that is no input.
-        of_input = and_(
-            files.c.file_id == row["input_file_id"],
-            files.c.account == row["account"],
-            files.c.purpose == "batch",
-            ~used.exists(),
-        )
-        # Locked first: a batch that is being created with this input is committed by then, or finds no file.
-        await connection.execute(
-            select(files.c.file_id).where(files.c.file_id == row["input_file_id"]).with_for_update()
-        )
-        keys += (await connection.scalars(select(files.c.object_key).where(of_input))).all()
-        await connection.execute(delete(files).where(of_input))
-    return keys

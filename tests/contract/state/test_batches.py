@@ -182,7 +182,7 @@ async def test_a_claim_that_ran_out_fences_its_holder(desks: list[Desk]) -> None
         lambda: slow.work.commit(batch.batch_id, 1, segment("b", 1)),
         lambda: slow.work.renew(batch.batch_id, 1, 10.0, 0.0),
         lambda: slow.work.seal(batch.batch_id, 1),
-        lambda: slow.work.finish(batch.batch_id, 1, None, None, drops_input=False),
+        lambda: slow.work.finish(batch.batch_id, 1, None, None, input_kept_s=None),
         lambda: slow.work.release(batch.batch_id, 1),
     ]
     for attempt in attempts:
@@ -271,7 +271,7 @@ async def test_the_end_of_a_batch_leaves_no_segments(desks: list[Desk]) -> None:
     await desk.work.commit(batch.batch_id, 1, segment("a", 0))
     assert await desk.work.known_segments(["segments/a", "segments/b"]) == {"segments/a"}
     await desk.work.seal(batch.batch_id, 1)
-    keys = await desk.work.finish(batch.batch_id, 1, None, None, drops_input=True)
+    keys = await desk.work.finish(batch.batch_id, 1, None, None, input_kept_s=86_400.0)
     assert keys == ["segments/a"]
     async with desk.store.database.read() as connection:
         assert (await connection.execute(select(batch_segments))).all() == []
@@ -300,7 +300,7 @@ async def test_an_input_is_kept_for_a_batch_that_is_created_while_another_ends(
     monkeypatch.setattr(batches_module, "_lock_input", lock_and_wait)
     creating = asyncio.create_task(desks[1].create())
     await has_locked.wait()
-    finishing = asyncio.create_task(desks[0].work.finish(ending.batch_id, 1, None, None, drops_input=True))
+    finishing = asyncio.create_task(desks[0].work.finish(ending.batch_id, 1, None, None, input_kept_s=86_400.0))
     await asyncio.sleep(0.3)
     may_go_on.set()
     await creating
@@ -318,7 +318,7 @@ async def test_tokens_that_wait_are_counted_by_account_until_their_batch_ends(de
     await desk.begun(1, most_tokens=200)
     await desk.work.commit(batch.batch_id, 1, segment("a", 0))
     await desk.work.seal(batch.batch_id, 1)
-    await desk.work.finish(batch.batch_id, 1, None, None, drops_input=False)
+    await desk.work.finish(batch.batch_id, 1, None, None, input_kept_s=None)
     await desk.begun(1, most_tokens=200)
 
 

@@ -13,6 +13,7 @@ from deployments.state.batches.work import BatchWork
 from deployments.state.database.tables import batch_segments
 from deployments.state.identity.key_store import KeyStore
 from deployments.state.identity.keys import NewKey
+from deployments.state.retention import DAY_S
 from tests.contract.http.answers import USAGE, answer
 from tests.contract.http.batch_calls import CHAT, finish, jsonl, line, lines_of, submit, until, until_done, until_sealed
 from tests.contract.http.batches.conftest import on_both_databases
@@ -186,16 +187,42 @@ async def test_what_has_ended_cannot_be_cancelled(http, client):
 
 
 @on_both_databases
-async def test_segments_and_ephemeral_input_are_destroyed_when_a_batch_ends(client, world, batch_stores):
+async def test_segments_are_destroyed_when_a_batch_ends(client, world, batch_stores):
     batch = await finish(client, await submit(client, jsonl(line(0), line(1, model="none"))))
     async with batch_stores.database.read() as connection:
         assert (await connection.execute(select(batch_segments))).all() == []
-    with pytest.raises(openai.NotFoundError):
-        await client.files.retrieve(batch.input_file_id)
-    await eventually(lambda: len(world.objects.objects) == 2)
+    await eventually(lambda: len(world.objects.objects) == 3)
     output = await client.files.retrieve(batch.output_file_id)
     assert (output.purpose, output.filename) == ("batch_output", f"{batch.id}_output.jsonl")
     assert output.expires_at == output.created_at + 7 * 86_400
+
+
+@on_both_databases
+async def test_an_input_lives_for_a_day_after_its_upload_and_after_the_last_batch_over_it(client, world):
+    file = await client.files.create(file=("in.jsonl", jsonl(line(0))), purpose="batch")
+    assert file.expires_at == file.created_at + DAY_S
+    world.clock.advance(1000)
+    wrong = await client.batches.create(input_file_id=file.id, endpoint="/v1/embeddings", completion_window="24h")
+    assert (await finish(client, wrong)).status == "failed"
+    assert (await client.files.retrieve(file.id)).expires_at == file.created_at + 1000 + DAY_S
+    world.clock.advance(2000)
+    right = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
+    assert (await finish(client, right)).status == "completed"
+    assert (await client.files.retrieve(file.id)).expires_at == file.created_at + 3000 + DAY_S
+    world.clock.advance(DAY_S + 1)
+    with pytest.raises(openai.NotFoundError):
+        await client.files.retrieve(file.id)
+
+
+@pytest.mark.parametrize("seconds", [3600, 30 * 86_400])
+async def test_an_uploader_may_shorten_the_life_of_an_input_and_not_lengthen_it(client, seconds):
+    asked = {"anchor": "created_at", "seconds": seconds}
+    file = await client.files.create(file=("in.jsonl", jsonl(line(0))), purpose="batch", expires_after=asked)
+    assert file.expires_at == file.created_at + min(seconds, DAY_S)
+    batch = await client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
+    assert (await finish(client, batch)).status == "completed"
+    kept = await client.files.retrieve(file.id)
+    assert seconds >= DAY_S or kept.expires_at == file.expires_at
 
 
 async def test_a_stored_key_keeps_its_input_and_its_output_longer(client, world):
