@@ -3,11 +3,13 @@
 `ingress` creates it over its services, tests over twins.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
@@ -46,6 +48,14 @@ from serve_app.routes import (
 from serve_app.services import Services
 
 _MAX_PAGE_FORM_BYTES = 1024 * 1024
+_EXPOSED_HEADERS = (
+    "openai-organization",
+    "openai-processing-ms",
+    "retry-after",
+    "retry-after-ms",
+    "x-request-id",
+    *(f"x-ratelimit-{kind}-{noun}" for noun in ("requests", "tokens") for kind in ("limit", "remaining", "reset")),
+)
 _KEYS = "/v1/organization/admin/keys"
 _ADMIN_BATCHES = "/v1/organization/admin/batches"
 _ADMIN_KEYS = "/v1/organization/admin_api_keys"
@@ -179,6 +189,7 @@ def create_asgi_app(services: Services) -> Starlette:
     app = Starlette(
         routes=[*ROUTES, *pages, WebSocketRoute("/v1/responses", responses_socket.serve_socket)],
         middleware=[
+            *_cors(services.cors_origins),
             Middleware(
                 RequestMiddleware,
                 admission=services.admission,
@@ -207,6 +218,21 @@ def create_asgi_app(services: Services) -> Starlette:
     app.state.documented = ROUTES
     app.state.stylesheet = address_of("console.css")
     return app
+
+
+def _cors(origins: Sequence[str]) -> list[Middleware]:
+    """Return what lets web pages of some origins call the service: outermost, so that they may read errors too."""
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=("*",),
+            expose_headers=_EXPOSED_HEADERS,
+        )
+    ]
 
 
 async def _answer_unrouted(request: Request, error: Exception) -> Response:

@@ -7,7 +7,7 @@ from collections import Counter
 from importlib import import_module
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
@@ -46,6 +46,8 @@ class HttpConfig(Section):
         max_sockets_per_account: how many WebSocket connections one account may have with each ingress replica.
         trusted_proxies: addresses and networks of what stands before the front, such as a load balancer that passes TLS
             on, and of other regions' fronts; their connections are not counted.
+        cors_origins: the origins of web pages that may call the service from a browser, such as
+            `https://chat.example.com`, or `*` for all pages. None may by default.
     """
 
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
@@ -54,6 +56,7 @@ class HttpConfig(Section):
     max_connections_per_address: int | None = Field(default=4096, ge=1)
     max_sockets_per_account: int = Field(default=32, ge=1)
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    cors_origins: tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")], ...] = ()
 
 
 class IngressConfig(Section):

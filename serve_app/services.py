@@ -89,6 +89,7 @@ class Services:
     file_search: FileSearch | None = None
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     tiers: Tiers = field(default_factory=Tiers)
+    cors_origins: Sequence[str] = ()
     body_bounds: BodyLimits = field(default_factory=BodyLimits)
     sockets: SocketPlaces = field(default_factory=SocketPlaces)
     startup: ModelStartup = field(default_factory=ModelStartup)

@@ -231,6 +231,7 @@ async def wire(
         file_search=search,
         file_rules=state.config.files,
         tiers=state.config.tiers,
+        cors_origins=config.http.cors_origins,
         body_bounds=BodyLimits(config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s),
         sockets=SocketPlaces(config.http.max_sockets_per_account, config.http.max_body_bytes),
         startup=startup,

@@ -132,6 +132,7 @@ class World:
     console: ConsoleSessions | None = None
     cluster: Any = None
     region: str = ""
+    cors_origins: tuple[str, ...] = ()
     disk: DiskReserve = field(default_factory=DiskReserve)
     runners: list[BackgroundRunner] = field(default_factory=list)
 
@@ -180,6 +181,7 @@ class World:
                 console=self.console,
                 cluster=self.cluster,
                 region=self.region,
+                cors_origins=self.cors_origins,
                 disk=self.disk,
             )
         )
