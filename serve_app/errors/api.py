@@ -19,7 +19,7 @@
     ├── Conflict                    409  the object is in a state that forbids this
     ├── BodyTooLarge                413  the body is over the limit
     ├── RangeNotSatisfiable         416  the range asked for begins beyond the end
-    ├── UnsupportedMediaType        415  the body is not of the type that the path takes
+    ├── UnsupportedMediaType        415  the body is compressed
     ├── RateLimited                 429  the key's minute is used up
     ├── QuotaExceeded               429  the account's quota is used up
     ├── ResourceUnavailable         429  there is no place for a flex request
@@ -295,14 +295,17 @@ class RangeNotSatisfiable(ApiError):
 
 
 class UnsupportedMediaType(ApiError):
-    """The body is not of the type that the path takes."""
+    """The body is compressed; the header says what is taken."""
 
     status = 415
     default_type = "invalid_request_error"
 
-    def __init__(self, expected: str = "application/json") -> None:
+    def __init__(self, encoding: str) -> None:
         super().__init__(
-            f"Unsupported content type. Please send the body as '{expected}'.", code="unsupported_media_type"
+            f"Unsupported content encoding: {shorten(encoding)}. Please send the body as it is, without the header "
+            "'content-encoding'.",
+            code="unsupported_media_type",
+            headers={"accept-encoding": "identity"},
         )
 
 

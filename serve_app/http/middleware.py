@@ -15,7 +15,7 @@ import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
-from serve_app.errors.api import ApiError, BodyTooLarge, ReceiveTimeout
+from serve_app.errors.api import ApiError, BodyTooLarge, ReceiveTimeout, UnsupportedMediaType
 from serve_app.http.admission import Admission, quota_headers
 from serve_app.telemetry.log import api_error_for
 from serve_app.telemetry.observer import Observer
@@ -68,6 +68,8 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope.get("http_version") == "1.0":
+            send = _WholeAnswer(send)
         trace = RequestTrace(
             request_id=scope.get(REQUEST_ID) or new_request_id(),
             method=scope["method"] if scope["method"] in _METHODS else "OTHER",
@@ -144,11 +146,15 @@ class BodyLimitMiddleware:
         """Pass the request on with its body bounded.
 
         Raises:
+            UnsupportedMediaType: at once, for a body that is compressed.
             BodyTooLarge, ReceiveTimeout: at once for a body declared too large, else while it is received.
         """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        encoding = _header(scope, b"content-encoding").decode("latin-1")
+        if encoding.lower() not in ("", "identity"):
+            raise UnsupportedMediaType(encoding)
         bounds = self._bounds_of(scope["path"])
         if declared_bytes(scope) > bounds.max_bytes:
             raise BodyTooLarge(bounds.max_bytes, bounds.param)
@@ -195,6 +201,30 @@ class _LimitedReceive:
             raise ReceiveTimeout(self._bounds.grace_s) from None
 
 
+class _WholeAnswer:
+    """An ASGI send that sends an answer whole: a client of HTTP/1.0 would take the sizes of its chunks for content."""
+
+    __slots__ = ("_body", "_send", "_start")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message | None = None
+        self._body = bytearray()
+
+    async def __call__(self, message: Message) -> None:
+        is_start = message["type"] == "http.response.start"
+        if is_start and not any(name == b"content-length" for name, _ in message["headers"]):
+            self._start = message
+        elif self._start is None:
+            await self._send(message)
+        else:
+            self._body += message.get("body", b"")
+            if not message.get("more_body", False):
+                headers = [*self._start["headers"], (b"content-length", b"%d" % len(self._body))]
+                await self._send({**self._start, "headers": headers})
+                await self._send({**message, "body": bytes(self._body)})
+
+
 def new_request_id() -> str:
     """Return the id of a request that comes in."""
     return "req_" + secrets.token_hex(16)
@@ -218,11 +248,14 @@ async def _refuse(trace: RequestTrace, send: Send, error: ApiError) -> None:
 
 def declared_bytes(scope: Scope) -> int:
     """Return how many bytes the body has by its `content-length`, 0 where there is none."""
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            # Python refuses to read numbers of thousands of digits; one of twenty is too large already.
-            return int(value[:20]) if value.isdigit() else 0
-    return 0
+    value = _header(scope, b"content-length")
+    # Python refuses to read numbers of thousands of digits; one of twenty is too large already.
+    return int(value[:20]) if value.isdigit() else 0
+
+
+def _header(scope: Scope, name: bytes) -> bytes:
+    """Return the value of a header, empty where there is none."""
+    return next((value for key, value in scope["headers"] if key == name), b"")
 
 
 def _strip_trailing_slash(scope: Scope) -> None:

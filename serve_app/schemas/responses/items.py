@@ -264,12 +264,14 @@ class ItemReference(WireModel):
 
 
 def _read_type(item: Any) -> Any:
-    """Return a message that leaves its type out, with it; anything else as it is, if there are such items here."""
+    """Return a message or a reference that leaves its type out, with it; anything else, if it is here, as it is."""
     if not isinstance(item, dict):
         return item
     kind = item.get("type")
     if kind is None and "role" in item:
         return {**item, "type": "message"}
+    if kind is None and "id" in item and item.keys() <= {"type", "id"}:
+        return {**item, "type": "item_reference"}
     if isinstance(kind, str) and kind in UNSUPPORTED_ITEMS:
         raise refusal(
             "unsupported_value",

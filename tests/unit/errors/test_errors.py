@@ -145,12 +145,12 @@ GOLDEN = [
         "The body of your request is larger than the limit of 1024 bytes.",
     ),
     (
-        api.UnsupportedMediaType(),
+        api.UnsupportedMediaType("gzip"),
         415,
         "invalid_request_error",
         "unsupported_media_type",
         None,
-        "Unsupported content type. Please send the body as 'application/json'.",
+        "Unsupported content encoding: gzip. Please send the body as it is",
     ),
     (
         api.RateLimited(Denied("requests", 10, 10, 1, 6.0), "org-a", "acme/chat"),

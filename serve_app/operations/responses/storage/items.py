@@ -55,9 +55,9 @@ def without_opened_text(items: Sequence[Item]) -> list[Item]:
 
 
 def _item_of(item: Item, make_id: Callable[[str], str]) -> Item:
-    kind = item.get("type") or "message"
+    kind = item.get("type") or ("message" if "role" in item else "item_reference")
     if kind == "item_reference":
-        return item
+        return {"type": kind, "id": item["id"]}
     kept: Item = {"id": item.get("id") or make_id(_PREFIXES[kind]), "type": kind}
     if kind not in _WITHOUT_STATUS:
         kept["status"] = item.get("status") or "completed"

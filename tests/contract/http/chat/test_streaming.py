@@ -1,6 +1,7 @@
 """Streams through a real server: when bytes arrive, what a departure does, what a slow or large body meets."""
 
 import asyncio
+import gzip
 
 import httpx2
 import openai
@@ -133,9 +134,9 @@ async def exchange(address, *sent, pause=0.0):
         writer.close()
 
 
-def head(*lines):
+def head(*lines, version="1.1"):
     return "\r\n".join(
-        ["POST /v1/chat/completions HTTP/1.1", "host: x", f"authorization: Bearer {SECRET}", *lines, "", ""]
+        [f"POST /v1/chat/completions HTTP/{version}", "host: x", f"authorization: Bearer {SECRET}", *lines, "", ""]
     ).encode()
 
 
@@ -145,6 +146,27 @@ def error_in(raw, status):
     assert b"x-request-id: req_" in head
     assert b"connection: close" in head
     return orjson.loads(body)["error"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_of_http_1_0_gets_no_chunks(live, stream):
+    body = orjson.dumps({**CHAT, "stream": stream})
+    answer = await exchange(live, head(f"content-length: {len(body)}", version="1.0"), body)
+    top, _, content = answer.partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in top.lower()
+    assert f"content-length: {len(content)}".encode() in top.lower()
+    assert content.startswith(b"data: {") and content.endswith(b"data: [DONE]\n\n") if stream else orjson.loads(content)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "identity, br"])
+async def test_a_compressed_body_is_refused_by_name(live, encoding):
+    body = gzip.compress(orjson.dumps(CHAT))
+    lines = f"content-length: {len(body)}", f"content-encoding: {encoding}", "connection: close"
+    raw = await exchange(live, head(*lines), body)
+    error = error_in(raw, 415)
+    assert error["code"] == "unsupported_media_type"
+    assert encoding in error["message"]
+    assert b"accept-encoding: identity" in raw
 
 
 async def test_body_declared_too_large_is_413_before_any_of_it(world):

@@ -61,6 +61,17 @@ async def test_store_false_leaves_no_trace(world, responses):
         await responses.create(model=MODEL, input=[item])
 
 
+@pytest.mark.parametrize("kind", [{}, {"type": None}])
+async def test_a_reference_may_leave_its_type_out(responses, kind):
+    first = await responses.create(model=MODEL, input="x")
+    again = await responses.create(model=MODEL, input=[{"id": first.output[0].id, **kind}])
+    (item,) = (await responses.input_items.list(again.id)).data
+    assert (item.type, item.content[0].text) == ("message", first.output_text)
+    with pytest.raises(openai.BadRequestError) as caught:
+        await responses.create(model=MODEL, input=[{"id": first.output[0].id, "content": "x", **kind}])
+    assert caught.value.param == "input[0].type"
+
+
 async def test_foreign_unknown_and_expired_ids_answer_alike(world, responses):
     world.principal(OTHER, key_id="key_2", account="acct_2")
     other = world.client(OTHER)
