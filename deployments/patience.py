@@ -26,6 +26,24 @@ class Wait:
 class Patience:
     """The service's times, in seconds."""
 
+    # A request, and its client.
+    stream_begins_s: Annotated[
+        float,
+        Wait(
+            "The first piece of a stream. Then its head is sent, and what fails after that is an event in it.",
+            promised="explain/streams.md",
+            fixed="clients and load balancers give up soon where nothing comes",
+        ),
+    ] = 2.0
+    response_begins_s: Annotated[
+        float,
+        Wait(
+            "The model, to refuse a streamed response with a status. Then the stream says that the response was "
+            "created, and what fails after that is an event in it.",
+            promised="explain/streams.md",
+        ),
+    ] = 0.25
+
     # A request, and the gatekeeper.
     away_after_s: Annotated[
         float,

@@ -46,6 +46,8 @@ class HttpConfig(Section):
         max_sockets_per_account: how many WebSocket connections one account may have with each ingress replica.
         trusted_proxies: addresses and networks of what stands before the front, such as a load balancer that passes TLS
             on, and of other regions' fronts; their connections are not counted.
+        stream_comment_s: how long a stream may be silent until a comment is sent, which clients ignore and load
+            balancers count as traffic. null sends none.
         cors_origins: the origins of web pages that may call the service from a browser, such as
             `https://chat.example.com`, or `*` for all pages. None may by default.
     """
@@ -56,6 +58,7 @@ class HttpConfig(Section):
     max_connections_per_address: int | None = Field(default=4096, ge=1)
     max_sockets_per_account: int = Field(default=32, ge=1)
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    stream_comment_s: float | None = Field(default=10.0, gt=0)
     cors_origins: tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")], ...] = ()
 
 

@@ -26,6 +26,7 @@ from deployments.webhooks.sending import WebhookSender
 from serve_app.http.admission import Admission
 from serve_app.http.call_rate import CallRate
 from serve_app.http.middleware import BodyLimits
+from serve_app.http.sse import Silence
 from serve_app.http.web_sockets import SocketPlaces
 from serve_app.operations.containers.service import Containers
 from serve_app.operations.registry import Operations
@@ -90,6 +91,7 @@ class Services:
     file_rules: FilesConfig = field(default_factory=FilesConfig)
     tiers: Tiers = field(default_factory=Tiers)
     cors_origins: Sequence[str] = ()
+    silence: Silence = field(default_factory=Silence)
     body_bounds: BodyLimits = field(default_factory=BodyLimits)
     sockets: SocketPlaces = field(default_factory=SocketPlaces)
     startup: ModelStartup = field(default_factory=ModelStartup)

@@ -53,6 +53,7 @@ from serve_app.front.renewing import CertificateRenewal
 from serve_app.front.trust import FrontTrust
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import BodyLimits
+from serve_app.http.sse import Silence
 from serve_app.http.web_sockets import SocketPlaces
 from serve_app.operations.assembly import assemble
 from serve_app.operations.responses.background.runner import BackgroundRunner
@@ -232,6 +233,7 @@ async def wire(
         file_rules=state.config.files,
         tiers=state.config.tiers,
         cors_origins=config.http.cors_origins,
+        silence=Silence(state.patience.stream_begins_s, config.http.stream_comment_s),
         body_bounds=BodyLimits(config.http.max_body_bytes, config.http.receive_timeout_s, config.http.min_bytes_per_s),
         sockets=SocketPlaces(config.http.max_sockets_per_account, config.http.max_body_bytes),
         startup=startup,

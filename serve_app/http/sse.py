@@ -5,7 +5,10 @@ Server-sent events are written as the engine made them, one send a piece. Nothin
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -17,11 +20,20 @@ from serve_app.operations.outcome import Outcome
 from serve_app.telemetry.log import api_error_for, log_bug
 from serve_app.telemetry.trace import RequestTrace
 
+_COMMENT = b": the answer is on its way\n\n"
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """How long a stream may be silent, in seconds, until its head and then a comment is sent; None is any time."""
+
+    begins_s: float | None = None
+    comment_s: float | None = None
 
 
 class OutcomeResponse:
@@ -31,17 +43,18 @@ class OutcomeResponse:
     routing there are a dozen, which would cost more for each piece than sending it.
     """
 
-    def __init__(self, outcome: Outcome, ticket: Ticket, trace: RequestTrace) -> None:
+    def __init__(self, outcome: Outcome, ticket: Ticket, trace: RequestTrace, silence: Silence) -> None:
         self._outcome = outcome
         self._ticket = ticket
         self._trace = trace
+        self._silence = silence
         self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer; a client that leaves ends the generation at once.
 
         Raises:
-            EngineError: the engine refused or failed before its first piece.
+            EngineError: the engine refused or failed before the head was sent.
         """
         answering = asyncio.create_task(self._send_events(send) if self._outcome.is_stream else self._send_body(send))
         watch = _DepartureWatch(receive, answering)
@@ -90,25 +103,36 @@ class OutcomeResponse:
         await send({"type": "http.response.body", "body": body})
 
     async def _send_events(self, send: Send) -> None:
-        pieces, summary = aiter(self._outcome.stream), self._outcome.stream.summary
-        piece = await anext(pieces, b"")
-        self._trace.first_piece_at = time.perf_counter()
-        if summary.usage is not None:
-            self._note_end()
-        self._has_begun = True
-        await send({"type": "http.response.start", "status": 200, "headers": list(_STREAM_HEADERS)})
-        send = self._trace.server_send or send
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        summary, write, now = self._outcome.stream.summary, self._trace.server_send or send, time.perf_counter
+        filler = _Filler(self._silence, partial(self._begin, send), write)
         try:
-            async for piece in pieces:
+            async for piece in self._outcome.stream:
+                if self._trace.first_piece_at is None:
+                    self._trace.first_piece_at = now()
                 if summary.usage is not None:
                     self._note_end()
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-        except Exception as error:
-            await send({"type": "http.response.body", "body": self._failure(error), "more_body": True})
-        else:
+                if filler.task is not None:
+                    await filler.task
+                if not self._has_begun:
+                    await self._begin(send)
+                await write({"type": "http.response.body", "body": piece, "more_body": True})
+                filler.spoken_at = now()
+            await filler.stop()
             self._note_end()
-        await send({"type": "http.response.body", "body": b""})
+            await self._begin(send)
+        except Exception as error:
+            await filler.stop()
+            if not self._has_begun:
+                raise
+            await write({"type": "http.response.body", "body": self._failure(error), "more_body": True})
+        finally:
+            filler.cancel()
+        await write({"type": "http.response.body", "body": b""})
+
+    async def _begin(self, send: Send) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            await send({"type": "http.response.start", "status": 200, "headers": list(_STREAM_HEADERS)})
 
     def _failure(self, error: Exception) -> bytes:
         """Return the event that ends a stream which cannot go on."""
@@ -139,6 +163,57 @@ class OutcomeResponse:
             log_bug(self._trace.request_id, error)
         finally:
             self._settle()
+
+
+class _Filler:
+    """Sends the head of a stream and then comments while the model says nothing: load balancers cut silent ones off.
+
+    `task` is what it is sending, None most of the time; whoever sends waits for it first, and sets `spoken_at`.
+    """
+
+    def __init__(self, silence: Silence, begin: Callable[[], Awaitable[None]], write: Send) -> None:
+        self.spoken_at = time.perf_counter()
+        self.task: asyncio.Task[None] | None = None
+        self._begin: Callable[[], Awaitable[None]] | None = begin
+        self._write = write
+        self._comment_s = silence.comment_s
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._wait(silence.begins_s)
+
+    def _wait(self, silent_s: float | None) -> None:
+        if silent_s is not None:
+            left_s = self.spoken_at + silent_s - time.perf_counter()
+            self._timer = self._loop.call_later(left_s, self._look, silent_s)
+
+    def _look(self, silent_s: float) -> None:
+        if time.perf_counter() - self.spoken_at < silent_s:
+            self._wait(silent_s)
+        else:
+            self.task = self._loop.create_task(self._fill())
+
+    async def _fill(self) -> None:
+        begin, self._begin = self._begin, None
+        if begin is not None:
+            await begin()
+        else:
+            await self._write({"type": "http.response.body", "body": _COMMENT, "more_body": True})
+        self.spoken_at, self.task = time.perf_counter(), None
+        self._wait(self._comment_s)
+
+    async def stop(self) -> None:
+        """Send nothing more; return when what is being sent is sent."""
+        if self.task is not None:
+            await self.task
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Send nothing more, also of what is being sent."""
+        self._comment_s = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.task is not None:
+            self.task.cancel()
 
 
 class _DepartureWatch:

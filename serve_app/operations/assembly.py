@@ -61,5 +61,5 @@ def assemble(
     choosers = {name: ServeChooser(handle) for name, handle in tool_handles.items()}
     tooling = create_tooling(Foundation(tools, database, files, directory, salt, state.object_store, choosers))
     policies = create_policies(safety, directory)
-    operations = create_operations(directory, salt, policies, storage, tooling.built_ins, moderation)
+    operations = create_operations(directory, salt, policies, storage, tooling.built_ins, moderation, state.patience)
     return Assembly(directory, disk, storage, tooling, operations)

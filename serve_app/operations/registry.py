@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from deployments.models.contract.engine import ModelDirectory
 from deployments.operations import ENGINE_OPERATIONS, MODEL_OPERATIONS, Operation
+from deployments.patience import USUAL, Patience
 from deployments.state.identity.principal import Principal
 from serve_app.operations.chat import ChatOperation
 from serve_app.operations.moderations import ModerationOperation
@@ -112,6 +113,7 @@ def create_operations(
     storage: Storage | None = None,
     built_ins: BuiltIns | None = None,
     moderation: ModerationConfig | None = None,
+    patience: Patience = USUAL,
 ) -> Operations:
     """Return the operations over a model directory; `policies` are by model id.
 
@@ -124,5 +126,5 @@ def create_operations(
     if storage is not None:
         chat = cast(ChatOperation, by_name[Operation.CHAT])
         preparation = Preparation(directory, storage, built_ins)
-        by_name[Operation.RESPONSES] = ResponseOperation(chat, preparation, storage)
+        by_name[Operation.RESPONSES] = ResponseOperation(chat, preparation, storage, patience.response_begins_s)
     return Operations(by_name)

@@ -43,4 +43,4 @@ async def _run(request: Request, operation: RunnableOperation[Body]) -> ASGIApp:
         with step(ADMISSION):
             await ticket.reserve(cost, terms.token_weight)
         outcome = operation.run(body, raw, principal, request_id=trace.request_id, **terms.options)
-        return OutcomeResponse(outcome, ticket.detach(), trace)
+        return OutcomeResponse(outcome, ticket.detach(), trace, services.silence)

@@ -58,7 +58,7 @@ async def create_response(request: Request) -> ASGIApp:
         if body.background:
             return await _start(request, turn, raw, ticket)
         answer = operation.answer(turn, chat, lambda: _note_failure(trace))
-        return OutcomeResponse(Outcome(answer, body.is_stream), ticket.detach(), trace)
+        return OutcomeResponse(Outcome(answer, body.is_stream), ticket.detach(), trace, services_of(request).silence)
 
 
 def _note_failure(trace: RequestTrace) -> None:

@@ -13,6 +13,7 @@ import orjson
 
 from deployments.models.contract.engine import Engine
 from deployments.operations import Operation
+from deployments.patience import USUAL
 from deployments.state.identity.principal import Principal
 from serve_app.errors.api import BadRequest
 from serve_app.operations.chat import ChatOperation
@@ -41,8 +42,12 @@ class ResponseOperation:
     name: Final = Operation.RESPONSES
     schema = ResponseRequest
 
-    def __init__(self, chat: ChatOperation, preparation: Preparation, storage: Storage) -> None:
+    def __init__(
+        self, chat: ChatOperation, preparation: Preparation, storage: Storage, begins_s: float = USUAL.response_begins_s
+    ) -> None:
+        """Create it; a streamed response begins after `begins_s` at the latest."""
         self.storage = storage
+        self._begins_s = begins_s
         self.queries = PromptQueries(chat, preparation, storage)
         self.preparation = preparation
         self._chat = chat
@@ -121,7 +126,13 @@ class ResponseOperation:
         async def prepare() -> ResponseRun:
             return self.start(turn, chat)
 
-        return ResponseAnswer(prepare, self.storage.responses, is_stream=turn.request.is_stream, on_failure=on_failure)
+        return ResponseAnswer(
+            prepare,
+            self.storage.responses,
+            is_stream=turn.request.is_stream,
+            on_failure=on_failure,
+            begins_s=self._begins_s,
+        )
 
     async def read_items(self, items: Sequence[Item], principal: Principal, param: str) -> list[Item]:
         """Return items that a client adds to a conversation as they are stored; `param` names them in errors.

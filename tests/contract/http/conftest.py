@@ -23,6 +23,7 @@ from batch.worker import LineWorker
 from deployments.models.client.startup import ModelStartup
 from deployments.models.price import NO_PRICES, Prices
 from deployments.operations import operations_of
+from deployments.patience import Patience
 from deployments.state.batches.store import BatchStore
 from deployments.state.config import StateConfig
 from deployments.state.console.sessions import ConsoleSessions
@@ -49,6 +50,7 @@ from deployments.tools.web_search.setup import create_provider
 from serve_app.asgi import create_asgi_app
 from serve_app.http.admission import Admission
 from serve_app.http.middleware import BodyLimits
+from serve_app.http.sse import Silence
 from serve_app.http.web_sockets import SocketPlaces
 from serve_app.operations.built_ins import create_tooling
 from serve_app.operations.containers.service import Containers
@@ -70,6 +72,7 @@ from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, answer
 from tests.contract.http.stored import StoredResponses, open_responses
+from tests.patience import PATIENT
 from tests.twins.engine import MemoryDirectory, ScriptedEngine, model_card
 from tests.twins.fleet import LocalFleet
 from tests.twins.gatekeeper import MemoryGatekeeper, MemoryRequestLog, TestClock
@@ -133,6 +136,8 @@ class World:
     cluster: Any = None
     region: str = ""
     cors_origins: tuple[str, ...] = ()
+    patience: Patience = PATIENT
+    silence: Silence = field(default_factory=Silence)
     disk: DiskReserve = field(default_factory=DiskReserve)
     runners: list[BackgroundRunner] = field(default_factory=list)
 
@@ -146,7 +151,9 @@ class World:
         salt = cache_salts(b"salt")
         policies = create_policies(self.safety, self.directory)
         storage = self.storage()
-        operations = create_operations(self.directory, salt, policies, storage, self.built_ins, self.moderation)
+        operations = create_operations(
+            self.directory, salt, policies, storage, self.built_ins, self.moderation, self.patience
+        )
         observer = Observer(self.log, self.metrics, self.prices, self.tracer)
         runner = BackgroundRunner(operations.responses, storage, self.gatekeeper, observer, self.timing)
         self.runners.append(runner)
@@ -182,6 +189,7 @@ class World:
                 cluster=self.cluster,
                 region=self.region,
                 cors_origins=self.cors_origins,
+                silence=self.silence,
                 disk=self.disk,
             )
         )

@@ -15,7 +15,7 @@ from deployments.patience import USUAL
 from serve_app.errors.api import KeyRevoked
 from serve_app.http.admission import Admission
 from serve_app.http.key_watch import KeyWatch
-from serve_app.http.sse import OutcomeResponse
+from serve_app.http.sse import OutcomeResponse, Silence
 from serve_app.operations.outcome import Cost, Outcome
 from serve_app.telemetry.trace import RequestTrace
 from tests.twins.engine import Script, ScriptedStream
@@ -60,16 +60,17 @@ class Client:
 class Answer:
     """One answer on its way, with everything that it touches."""
 
-    def __init__(self, script, *, is_stream=True):
+    def __init__(self, script, *, is_stream=True, silence=None):
         self.gatekeeper = MemoryGatekeeper({}, TestClock())
         self.stream = ScriptedStream(script, REQUEST)
         self.trace = RequestTrace("req_1", "POST", at=0.0, started=0.0, principal=PRINCIPAL)
         self.is_stream = is_stream
+        self.silence = silence or Silence()
 
     async def __call__(self, client):
         ticket = await Admission(self.gatekeeper).admit(PRINCIPAL)
         await ticket.reserve(Cost("m", 100, 900, 4000))
-        response = OutcomeResponse(Outcome(self.stream, self.is_stream), ticket.detach(), self.trace)
+        response = OutcomeResponse(Outcome(self.stream, self.is_stream), ticket.detach(), self.trace, self.silence)
         await response({"type": "http"}, client.receive, client.send)
 
     @property
@@ -278,3 +279,67 @@ async def test_stream_and_ticket_are_closed_once_whatever_happens(steps, is_stre
     assert answer.settled == [usage.total_tokens if usage else 0]
     assert answer.stream.ended.is_set()
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and not task.cancelling()]
+
+
+SILENCE = Silence(0.05, 0.02)
+
+
+async def test_a_silent_stream_begins_and_says_comments_until_its_first_piece():
+    go_on = asyncio.Event()
+    client, answer = Client(), Answer(Script([go_on, b"data: 1\n\n", b"data: 2\n\n"], Usage(10, 5)), silence=SILENCE)
+    answering = asyncio.create_task(answer(client))
+    await eventually(lambda: len(client.sent) >= 4)
+    assert answer.trace.first_piece_at is None
+    assert answer.settled == []
+    start, *comments = client.sent
+    assert start["status"] == 200
+    assert all(comment["body"].startswith(b":") and comment["body"].endswith(b"\n\n") for comment in comments)
+    go_on.set()
+    await answering
+    assert [one["body"] for one in client.sent if b"data" in one.get("body", b"")] == [b"data: 1\n\n", b"data: 2\n\n"]
+    assert client.sent[-1] == {"type": "http.response.body", "body": b""}
+    assert answer.settled == [15]
+
+
+async def test_a_pause_within_a_stream_is_filled_and_an_answer_that_is_whole_never():
+    go_on = asyncio.Event()
+    client, answer = Client(), Answer(Script([b"data: 1\n\n", go_on, b"data: 2\n\n"], Usage(10, 5)), silence=SILENCE)
+    whole_client, whole = Client(), Answer(Script([b"{", go_on, b"}"], Usage(10, 5)), is_stream=False, silence=SILENCE)
+    answering = asyncio.gather(answer(client), whole(whole_client))
+    await eventually(lambda: len(client.sent) >= 4)
+    assert whole_client.sent == []
+    go_on.set()
+    await answering
+    bodies = [one.get("body") for one in client.sent]
+    assert bodies[1] == b"data: 1\n\n"
+    assert bodies[2].startswith(b":")
+    assert bodies[-2:] == [b"data: 2\n\n", b""]
+    assert whole_client.body == b"{}"
+
+
+async def test_a_stream_that_speaks_in_time_has_no_comments():
+    client, answer = Client(), Answer(Script([b"a", b"b"], Usage(10, 5)), silence=Silence(30.0, 30.0))
+    await answer(client)
+    assert [one.get("body") for one in client.sent] == [None, b"a", b"b", b""]
+
+
+async def test_a_refusal_after_the_head_is_an_event():
+    go_on = asyncio.Event()
+    client, answer = Client(), Answer(Script([go_on, Overloaded("full", 3.0)]), silence=SILENCE)
+    answering = asyncio.create_task(answer(client))
+    await eventually(lambda: client.sent)
+    go_on.set()
+    await answering
+    (event,) = [one["body"] for one in client.sent if one.get("body", b"").startswith(b"data: ")]
+    assert orjson.loads(event.removeprefix(b"data: "))["error"]["type"] == "server_error"
+    assert answer.trace.status == 503
+    assert answer.settled == [0]
+
+
+async def test_a_client_that_leaves_a_silent_stream_ends_it():
+    client, answer = Client(leaves_after=2), Answer(Script([asyncio.Event(), b"a"]), silence=SILENCE)
+    await answer(client)
+    assert answer.stream.is_aborted
+    num_sent = len(client.sent)
+    await asyncio.sleep(0.1)
+    assert len(client.sent) == num_sent

@@ -3,12 +3,14 @@
 It runs what `loop` yields to its end, and stores the response before the client sees that it has ended.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
 import orjson
 
 from deployments.models.contract.engine import Summary
+from deployments.patience import USUAL
 from deployments.span_names import STORAGE
 from deployments.state.responses.store import ResponseStore
 from deployments.state.responses.values import StoredTurn
@@ -28,7 +30,8 @@ class ResponseAnswer:
 
     `prepare` makes the run; it is called when the answer is first asked for, so that a batch line may wait its turn.
     `on_failure` is called when a stream ends as failed, which only its last event shows. `find_stored` looks for the
-    whole answer of another try of the same request, which is then not run again.
+    whole answer of another try of the same request, which is then not run again. A stream begins after `begins_s`,
+    even if the model has said nothing.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class ResponseAnswer:
         is_stream: bool,
         on_failure: Callable[[], None] = lambda: None,
         find_stored: Callable[[], Awaitable[StoredTurn | None]] | None = None,
+        begins_s: float = USUAL.response_begins_s,
     ) -> None:
         self.summary = Summary()
         self._prepare = prepare
@@ -46,6 +50,7 @@ class ResponseAnswer:
         self._is_stream = is_stream
         self._on_failure = on_failure
         self._find_stored = find_stored
+        self._begins_s = begins_s
         self._run: ResponseRun | None = None
         self._pieces: AsyncGenerator[bytes] | None = None
 
@@ -72,7 +77,7 @@ class ResponseAnswer:
             ApiError, EngineError: as iterating the answer does.
         """
         run = self._run = await self._prepare()
-        async with aclosing(run.events(run.state.begin())) as batches:
+        async with aclosing(_begun_within(self._begins_s, run)) as batches:
             async for batch in batches:
                 if not run.state.has_ended:
                     for event in batch:
@@ -150,3 +155,19 @@ class ResponseAnswer:
         if self._pieces is not None:
             await self._pieces.aclose()
         self._settle()
+
+
+async def _begun_within(most_s: float, run: ResponseRun) -> AsyncGenerator[list[bytes]]:
+    """Yield a run's events; after `most_s` the first ones do not wait for the model any more."""
+    async with aclosing(run.events(run.state.begin())) as batches:
+        first = asyncio.ensure_future(anext(batches))
+        try:
+            await asyncio.wait([first], timeout=most_s)
+            if not first.done():
+                yield run.begin()
+            yield await first
+        finally:
+            first.cancel()
+            await asyncio.wait([first])
+        async for batch in batches:
+            yield batch

@@ -69,6 +69,8 @@ class ResponseRun:
         self._stream: EngineStream | None = None
         self._num_generations = 0
         self._queued_s: float | None = None
+        self._lead: list[bytes] = []
+        self._has_begun = False
 
     def _use_tools(self) -> None:
         tools = self._tools
@@ -108,32 +110,36 @@ class ResponseRun:
         """Return how often the service's tools were used so far."""
         return count_tool_use(self.state.items, [*self.turn.before.items, *self.turn.input], self.turn.request.tools)
 
+    def begin(self) -> list[bytes]:
+        """Return the events that come before all others, unless it has begun. From now on a failure is an event too."""
+        lead, self._lead, self._has_begun = self._lead, [], True
+        return lead
+
     async def events(self, lead: list[bytes]) -> AsyncGenerator[list[bytes]]:
         """Yield the events as they come, `lead` before the first of them; the terminal event comes alone, at the end.
 
         Raises:
             ApiError, EngineError: the model refused or failed before its first event; nothing has been yielded.
         """
-        has_begun = False
+        self._lead = lead
         try:
             async with aclosing(self._run()) as batches:
                 async for batch in batches:
-                    if not has_begun:
-                        batch, has_begun = lead + batch, True
+                    batch = self.begin() + batch
                     if batch:
                         yield batch
         except EngineError as error:
-            if not has_begun:
+            if not self._has_begun:
                 raise translated(error) from error
             yield self._fail_as(translate_engine_error(translated(error)))
             return
         except ApiError as error:
-            if not has_begun:
+            if not self._has_begun:
                 raise
             yield self._fail_as(error)
             return
         except Exception as error:
-            if not has_begun:
+            if not self._has_begun:
                 raise
             log_bug(self.turn.request_id, error)
             yield self._fail(SERVER_ERROR_MESSAGE)
@@ -142,7 +148,7 @@ class ResponseRun:
             await self._tools.close()
         if not self.state.has_ended:
             ending = self.state.end() if self.turn.is_generated else self.state.end_without_output()
-            yield ([] if has_begun else lead) + ending
+            yield self.begin() + ending
 
     def cancel(self) -> list[bytes]:
         """Return the events of a run that was stopped, with what it used so far; none where it has ended."""

@@ -1,7 +1,11 @@
 """The responses interface through the real client: what is answered, what is streamed, what fails."""
 
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
+import httpx2
 import openai
 import orjson
 import pytest
@@ -10,10 +14,16 @@ from pydantic import BaseModel
 from deployments.models.contract.errors import ContextLengthExceeded, EngineDied, Overloaded, RequestRejected
 from deployments.models.contract.events import ReasoningDelta
 from serve_app.operations.safety.policy import SafetyConfig
-from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, WORDS, pieces, said
+from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, SECRET, USAGE, WORDS, pieces, said
+from tests.contract.http.conftest import serve
 from tests.contract.http.response_calls import WEATHER, calling, lines_of, messages, script, stream_of
+from tests.patience import PATIENT
 from tests.twins.engine import Script
 from tests.twins.legal import KEYS, fold
+from tests.waiting import eventually
+
+ASK = {"model": MODEL, "input": "Say hello."}
+KEY = {"authorization": f"Bearer {SECRET}"}
 
 
 async def test_a_response_has_every_key_and_the_text(world, responses):
@@ -200,6 +210,31 @@ async def test_failure_before_the_first_event_has_a_status(world, responses, err
         await responses.create(model=MODEL, input="x", stream=is_stream)
     assert caught.value.status_code == status
     assert world.stored.count() == 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_stream_says_that_a_response_was_created_while_the_model_says_nothing(world, fails):
+    go_on = asyncio.Event()
+    world.patience = replace(PATIENT, response_begins_s=0.02)
+    world.chat.script = lambda request: Script(
+        [go_on, Overloaded("full") if fails else b"", *pieces(request, said("Hi"))]
+    )
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(serve(world.app()))
+        http = await stack.enter_async_context(httpx2.AsyncClient(headers=KEY, timeout=30))
+        asked = http.stream("POST", address + "/v1/responses", json={**ASK, "stream": True})
+        lines = aiter((await stack.enter_async_context(asked)).aiter_lines())
+        told = [await anext(lines) for _ in range(6)]
+        assert [line for line in told if line.startswith("event")] == [
+            "event: response.created",
+            "event: response.in_progress",
+        ]
+        go_on.set()
+        told += [line async for line in lines]
+    events = [orjson.loads(line[6:]) for line in told if line.startswith("data: {")]
+    assert fold(events)["status"] == ("failed" if fails else "completed")
+    await eventually(lambda: world.log.records)
+    assert world.log.records[-1].status == (500 if fails else 200)
 
 
 async def test_refusals_of_the_engine_name_the_callers_fields(world, responses):
