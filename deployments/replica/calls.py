@@ -11,6 +11,7 @@ from vllm.entrypoints.chat_utils import make_tool_call_id
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.outputs import CompletionOutput
 from vllm.parser.abstract_parser import Parser
+from vllm.sampling_params import SamplingParams
 
 from deployments.models.contract.events import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart
 
@@ -18,12 +19,20 @@ from deployments.models.contract.events import Event, ReasoningDelta, TextDelta,
 _BEGUN_CALL = re.compile(r'\s*\{\s*(?:"(?:n(?:a(?:m(?:e.*)?)?)?)?)?', re.DOTALL)
 
 
+_NEVER = -100.0
+"""The bias with which a token is not chosen."""
+
+
 class ChoiceParser:
-    """vLLM's parser for the output of one choice, and what it has found so far."""
+    """vLLM's parser for the output of one choice, and what it has found so far.
+
+    Where the request forbids calls, one that the model makes nevertheless is neither returned, nor said as text.
+    """
 
     def __init__(self, parser: Parser, request: ChatCompletionRequest) -> None:
         self.parser = parser
-        self._request = request
+        self._hides_calls = request.tool_choice == "none" and marks_calls(parser)
+        self._request = request.model_copy(update={"tool_choice": "auto"}) if self._hides_calls else request
         self._calls: set[int] = set()
         self._num_text = 0  # In characters, of the text that was returned.
 
@@ -31,6 +40,12 @@ class ChoiceParser:
     def has_called(self) -> bool:
         """Whether a call of a tool has begun."""
         return bool(self._calls)
+
+    def forbid_calls(self, params: SamplingParams) -> None:
+        """Keep the model from calls that the request forbids, where they begin with a token of their own."""
+        token_id = self.parser.tool_parser.vocab.get(_marker_of(self.parser.tool_parser)) if self._hides_calls else None
+        if token_id is not None:
+            params.logit_bias = {**(params.logit_bias or {}), token_id: _NEVER}
 
     def parse(self, part: CompletionOutput, prompt_token_ids: list[int] | None) -> list[Event]:
         """Return the events in the next output."""
@@ -105,7 +120,7 @@ class ChoiceParser:
         return events
 
     def _call(self, choice: int, call: int, call_id: str | None, function: Any) -> list[Event]:
-        if call > 0 and self._request.parallel_tool_calls is False:
+        if self._hides_calls or (call > 0 and self._request.parallel_tool_calls is False):
             return []
         events: list[Event] = []
         if call not in self._calls and function is not None and function.name:
@@ -128,9 +143,20 @@ class ChoiceParser:
         if tools.engine_based_streaming or not state.reasoning_ended:
             return ""
         text: str = state.previous_text[self._num_text :]
-        marker = getattr(tools, "tool_call_start_token", None) or getattr(tools, "bot_token", None) or ""
+        marker = _marker_of(tools)
         if marker and marker in text:
             return ""
         if is_cut and (marker.startswith(text) or _BEGUN_CALL.fullmatch(text)):
             return ""
         return text
+
+
+def marks_calls(parser: Parser | None) -> bool:
+    """Return whether a model marks its calls, so that no other text can be taken for one."""
+    tools = None if parser is None else parser.tool_parser
+    return tools is not None and (bool(tools.engine_based_streaming) or bool(_marker_of(tools)))
+
+
+def _marker_of(tools: Any) -> str:
+    """Return what a call begins with, "" where that is not told."""
+    return getattr(tools, "tool_call_start_token", None) or getattr(tools, "bot_token", None) or ""

@@ -49,6 +49,8 @@ class ChatRunner:
         self._adapters = adapters
         self._schemas = schemas
         self._serving = serving
+        # With `tool_choice: none` the model does not even know of the tools.
+        serving.online_renderer.exclude_tools_when_tool_choice_none = True
         self._model_id = model_id
         self._preparing = preparing
         self._token_bytes = TokenBytes()
@@ -122,6 +124,7 @@ class ChatRunner:
                 self._serving.default_sampling_params,
             )
             params = request.to_sampling_params(max_tokens, self._serving.default_sampling_params)
+        answer.forbid_calls(params)
         if answer.takes_steps:
             params.output_kind = RequestOutputKind.DELTA
         return engine_input, params, answer
@@ -159,7 +162,7 @@ class ChatRunner:
         prompt_token_ids: list[int],
         echo: str,
     ) -> ChatAnswer:
-        needs_parser = self._has_reasoning or (bool(request.tools) and request.tool_choice != "none")
+        needs_parser = self._has_reasoning or bool(request.tools)
         parsers: list[Parser] = []
         if needs_parser and self._serving.parser_cls is not None:
             kwargs = self._serving._effective_chat_template_kwargs(request)

@@ -13,6 +13,7 @@ from vllm.entrypoints.openai.chat_completion.protocol import (
 from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.parser.abstract_parser import Parser
+from vllm.sampling_params import SamplingParams
 
 from deployments.channel.server import Reply
 from deployments.models.contract.engine import Usage
@@ -81,6 +82,11 @@ class ChatAnswer:
     def takes_steps(self) -> bool:
         """Whether this must get every step of the engine, even if the answer is not streamed."""
         return bool(self._parsers)
+
+    def forbid_calls(self, params: SamplingParams) -> None:
+        """Keep the model from calling tools, where the request says so."""
+        if self._parsers:
+            self._parsers[0].forbid_calls(params)
 
     def reasoning_arguments(self) -> dict[str, Any]:
         """Return the engine's arguments about reasoning that the prompt may have begun already."""

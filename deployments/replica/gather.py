@@ -38,7 +38,14 @@ class GatheringClient:
         self._answers.append(answer)
         params.output_kind = RequestOutputKind.DELTA
         await generate(
-            self._engine, engine_input, params, request_id, answer.take, priority=priority, lora_request=self._lora
+            self._engine,
+            engine_input,
+            params,
+            request_id,
+            answer.take,
+            priority=priority,
+            lora_request=self._lora,
+            reasoning_ended=True,  # A form holds the whole text: a raw prompt has no reasoning before an answer.
         )
         yield answer.output()
 

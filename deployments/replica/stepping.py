@@ -96,6 +96,7 @@ class SteppingClient:
             take,
             priority=priority,
             lora_request=self._lora,
+            reasoning_ended=True,
             written=WrittenTokens(groups, take_again) if groups else None,
             streamed=True,
         )

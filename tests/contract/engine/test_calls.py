@@ -161,6 +161,22 @@ def test_a_call_that_is_whole_is_said_whole(tokenizer_with, name):
 
 
 @pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_is_forbidden_is_neither_made_nor_said(tokenizer_with, name):
+    parser, extra, text = CALLS[name]
+    tokenizer = tokenizer_with(extra)
+    for said, left in (
+        (text, ""),
+        ("Plain. " + text, "Plain."),
+        ("Plain.", "Plain."),
+        ('{"answer": 42}', '{"answer": 42}'),
+    ):
+        token_ids = tokenizer.encode(said, add_special_tokens=False)
+        content, calls, reason = both(tokenizer, parser, token_ids, "stop", choice="none")
+        is_json = parser == "llama3_json" and text in said  # It could be an answer in a form.
+        assert (content.strip(), calls, reason) == (said if is_json else left, [], "stop")
+
+
+@pytest.mark.parametrize("name", CALLS)
 def test_a_call_that_stops_amid_itself_is_the_same_whole_and_streamed(tokenizer_with, name):
     parser, extra, text = CALLS[name]
     tokenizer = tokenizer_with(extra)

@@ -49,10 +49,21 @@ def ask(real_engine, compiler):
 
 
 @pytest.fixture(scope="module")
-def ask_trained(trained_engine):
+def compiler_trained(trained_engine):
     compiler = SchemaCompiler(any_whitespace=False)  # In the loop of its engine.
-    yield asker(trained_engine, compiler)
+    yield compiler
     trained_engine.run(compiler.aclose())
+
+
+@pytest.fixture(scope="module")
+def ask_trained(trained_engine, compiler_trained):
+    return asker(trained_engine, compiler_trained)
+
+
+@pytest.fixture(scope="module")
+def complete_trained(trained_engine, compiler_trained):
+    """It asks for completions of a model that can think."""
+    return completer(trained_engine, compiler_trained)
 
 
 def completer(engine, compiler):
@@ -152,6 +163,28 @@ def test_a_stop_string_is_shown_where_it_is_wanted(ask):
     stop = whole.split()[2]
     assert not text(ask(stop=[stop])).endswith(stop)
     assert text(ask(stop=[stop], include_stop_str_in_output=True)).endswith(stop)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("prompt", ["x", "x</think>", ["x", "y"]])
+@pytest.mark.parametrize(
+    ("form", "kept"),
+    [
+        ({"structured_outputs": {"choice": ["yes", "no"]}}, "yes|no"),
+        ({"structured_outputs": {"regex": "[ab]{3}"}}, "[ab]{3}"),
+        ({"structured_outputs": {"json": {"enum": [1, 2]}}}, "[12]"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": 7}}}}, "7"),
+        ({"response_format": {"type": "json_object"}, "max_tokens": 60}, r"\{.*"),
+    ],
+    ids=["choice", "regex", "json", "json_schema", "json_object"],
+)
+def test_a_completion_of_a_model_that_can_think_keeps_its_form(complete_trained, form, kept, prompt, stream):
+    answer = complete_trained(prompt=prompt, stream=stream, **{"max_tokens": 12, **form})
+    texts = {}
+    for choice in (choice for body in (answer if stream else [answer]) for choice in body["choices"]):
+        texts[choice["index"]] = texts.get(choice["index"], "") + choice["text"]
+    assert len(texts) == (2 if isinstance(prompt, list) else 1)
+    assert all(re.fullmatch(kept, text, re.DOTALL) for text in texts.values()), texts
 
 
 def test_a_bad_word_is_never_written(ask):
@@ -320,6 +353,26 @@ def test_a_prompt_does_not_ask_for_an_answer_where_that_is_off(ask):
     )
     assert asking.startswith(not_asking)
     assert len(asking) > len(not_asking)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_tools_that_may_not_be_called_are_neither_in_the_prompt_nor_in_the_answer(ask_trained, stream):
+    function = {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
+    asked = {
+        "messages": [{"role": "user", "content": "What is the weather in Tallinn?"}],
+        "tools": [{"type": "function", "function": function}],
+        "max_tokens": 60,
+        "return_prompt_text": True,
+    }
+    assert "get_weather" in ask_trained(**asked)["prompt_text"]
+    answer = ask_trained(**asked, tool_choice="none", stream=stream)
+    first = answer[0] if stream else answer
+    assert "get_weather" not in first["prompt_text"]
+    messages = [chunk["choices"][0]["delta"] for chunk in answer] if stream else [answer["choices"][0]["message"]]
+    content = "".join(message.get("content") or "" for message in messages)
+    assert content
+    assert "tool_call" not in content
+    assert not any(message.get("tool_calls") for message in messages)
 
 
 def test_a_template_gets_its_arguments_and_ignores_others(ask_trained):
