@@ -195,6 +195,7 @@ class ChatRunner:
             "fingerprint": self._serving.system_fingerprint,
             "service_tier": header.get("service_tier", "default"),
             "shown": shown,
+            "has_functions": header["render"] == "functions",
         }
         if not header["stream"]:
             return ChatBody(*head, **said)

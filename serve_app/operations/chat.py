@@ -1,6 +1,7 @@
 """The operation behind /v1/chat/completions; its events are also what responses are made from (`run_as_events`)."""
 
 from dataclasses import replace
+from typing import Any
 
 from deployments.models.contract.engine import Engine, EngineRequest, EngineStream, ModelCard, ServiceTier
 from deployments.models.contract.render import ChatBody, ChatChunks, EventLines, Renderer, parse_events
@@ -45,6 +46,10 @@ class ChatOperation(GenerationOperation[ChatRequest]):
         if policy is None:
             return in_tier(engine.run(replace(request, render="events")), service_tier)
         return in_tier(self._run_safely(engine, policy, request, body, EventLines()), service_tier)
+
+    def _request(self, body: ChatRequest, *args: Any, **options: Any) -> EngineRequest:
+        request = super()._request(body, *args, **options)
+        return request if body.functions is None else replace(request, render="functions")
 
     def _engine(self, body: ChatRequest, principal: Principal) -> Engine:
         engine = super()._engine(body, principal)

@@ -128,7 +128,9 @@ class GenerationOperation(Generic[Body]):
 
     def _renderer(self, body: Body, model: str, request: EngineRequest) -> Renderer:
         head: tuple[Any, ...] = self._id_prefix + request.request_id.removeprefix("req_"), model, int(time.time())
-        tier = {} if request.service_tier == "default" else {"service_tier": request.service_tier}
+        tier: dict[str, Any] = {} if request.service_tier == "default" else {"service_tier": request.service_tier}
+        if request.render == "functions":
+            tier["has_functions"] = True
         if not body.is_stream:
             return self._whole(*head, **tier)
         include_usage = bool(body.stream_options and body.stream_options.include_usage)

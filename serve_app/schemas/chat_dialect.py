@@ -79,6 +79,7 @@ def _rewrite_functions(body: Body) -> None:
     call = body.pop("function_call", None)
     if functions:
         body["tools"] = [{"type": "function", "function": function} for function in functions]
+        body["parallel_tool_calls"] = False  # The older answer has room for one call.
     if call is not None:
         body["tool_choice"] = call if isinstance(call, str) else {"type": "function", "function": call}
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from deployments.operations import Operation
 
-Render = Literal["wire", "events"]
+Render = Literal["wire", "functions", "events"]
 ServiceTier = Literal["default", "flex", "priority"]
 
 
@@ -52,8 +52,8 @@ class EngineRequest:
 
     `body` is the JSON that the operation validated, in vLLM's dialect of OpenAI's schema.
     `render` says what comes back: "wire" is bytes ready for the client (one server-sent event or more a
-    piece when `stream`, otherwise the whole JSON body), "events" is one JSON array of events a piece, as
-    `deployments.models.contract.events` defines them.
+    piece when `stream`, otherwise the whole JSON body), "functions" the same for a client that sent `functions`, the
+    older `tools`, "events" is one JSON array of events a piece, as `deployments.models.contract.events` defines them.
     `cache_salt` keeps the prefix caches of accounts apart. Lower `priority` runs first.
     `affinity` names the prompt's prefix: requests with the same value are placed on the same replica if possible.
     `written`, for streams only, has the notes of all pieces that were sent before, from `Summary.written`. The answer

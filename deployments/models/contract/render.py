@@ -64,7 +64,9 @@ class ChatChunks:
         fingerprint: str | None = None,
         shown: dict[str, Any] | None = None,
         service_tier: ServiceTier = "default",
+        has_functions: bool = False,
     ) -> None:
+        self._has_functions = has_functions
         envelope = orjson.dumps(
             {
                 "id": completion_id,
@@ -143,8 +145,12 @@ class ChatChunks:
         if shown.logprobs is not None:
             logprobs = orjson.dumps({"content": shown.logprobs.content, "refusal": None})
         token_ids = b"" if shown.token_ids is None else b',"token_ids":' + orjson.dumps(shown.token_ids.token_ids)
-        reason = orjson.dumps(event.reason) if event.kind == "finished" else b"null"
-        return first + self._chunk(event.choice, _delta(event), logprobs, reason, token_ids)
+        reason, delta = b"null", _delta(event)
+        if event.kind == "finished":
+            reason = orjson.dumps(_reason(event.reason, self._has_functions))
+        elif self._has_functions and event.kind in ("tool_call", "tool_arguments"):
+            delta = _function_delta(event)
+        return first + self._chunk(event.choice, delta, logprobs, reason, token_ids)
 
     def finish(self, usage: Usage) -> bytes:
         """Return the usage chunk where it was asked for, and the end of the stream."""
@@ -180,6 +186,17 @@ def _delta(event: Event) -> bytes:
             return b"{}"
 
 
+def _function_delta(event: Event) -> bytes:
+    """Return a call of a function in its older form."""
+    if event.kind == "tool_call":
+        return orjson.dumps({"function_call": {"name": event.name, "arguments": ""}})
+    return orjson.dumps({"function_call": {"arguments": event.text}} if event.kind == "tool_arguments" else {})
+
+
+def _reason(reason: str, has_functions: bool) -> str:
+    return "function_call" if has_functions and reason == "tool_calls" else reason
+
+
 def _thought(text: str) -> dict[str, str]:
     """Return a thought under both names that clients look for: vLLM's newer one, and its older, which is DeepSeek's."""
     return {"reasoning": text, "reasoning_content": text}
@@ -200,8 +217,10 @@ class ChatBody:
         fingerprint: str | None = None,
         service_tier: ServiceTier = "default",
         shown: dict[str, Any] | None = None,
+        has_functions: bool = False,
     ) -> None:
         self.shown = shown or {}
+        self._has_functions = has_functions
         self._completion_id = completion_id
         self._model = model
         self._created = created
@@ -247,7 +266,9 @@ class ChatBody:
                 "object": "chat.completion",
                 "created": self._created,
                 "model": self._model,
-                "choices": [choice.to_wire(index) for index, choice in sorted(self._choices.items())],
+                "choices": [
+                    choice.to_wire(index, self._has_functions) for index, choice in sorted(self._choices.items())
+                ],
                 "usage": usage_to_wire(usage),
                 "service_tier": self._service_tier,
                 "system_fingerprint": self._fingerprint,
@@ -273,7 +294,7 @@ class _Choice:
         if content:
             self.logprobs.append(orjson.dumps(content)[1:-1])
 
-    def to_wire(self, index: int) -> dict[str, Any]:
+    def to_wire(self, index: int, has_functions: bool) -> dict[str, Any]:
         text = "".join(self.text)
         message: dict[str, Any] = {
             "role": "assistant",
@@ -283,7 +304,10 @@ class _Choice:
         }
         if self.reasoning:
             message |= _thought("".join(self.reasoning))
-        if self.calls:
+        if self.calls and has_functions:
+            _, name, arguments = self.calls[0]
+            message["function_call"] = {"name": name, "arguments": "".join(arguments)}
+        elif self.calls:
             message["tool_calls"] = [
                 {"id": call_id, "type": "function", "function": {"name": name, "arguments": "".join(arguments)}}
                 for call_id, name, arguments in self.calls
@@ -292,7 +316,8 @@ class _Choice:
         if self.logprobs is not None:
             content = orjson.Fragment(b"[" + b",".join(self.logprobs) + b"]")
             logprobs = {"content": content, "refusal": None}
-        choice = {"index": index, "message": message, "logprobs": logprobs, "finish_reason": self.finish_reason}
+        reason = _reason(self.finish_reason, has_functions)
+        choice = {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
         return choice if self.token_ids is None else {**choice, "token_ids": self.token_ids}
 
 

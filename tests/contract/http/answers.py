@@ -46,9 +46,11 @@ def pieces(request: EngineRequest, events: list[list[Event]], usage: Usage = USA
         renderer = EventLines()
     elif request.stream:
         tier = request.service_tier
-        renderer = ChatChunks(completion_id, MODEL, 1, include_usage=include_usage, service_tier=tier)
+        options = {"service_tier": tier, "has_functions": request.render == "functions"}
+        renderer = ChatChunks(completion_id, MODEL, 1, include_usage=include_usage, **options)
     else:
-        renderer = ChatBody(completion_id, MODEL, 1, service_tier=request.service_tier)
+        options = {"service_tier": request.service_tier, "has_functions": request.render == "functions"}
+        renderer = ChatBody(completion_id, MODEL, 1, **options)
     rendered = [renderer.events(piece) for piece in events]
     if request.render == "events":
         return [Noted([number], piece) for number, piece in enumerate(rendered)][len(written_of(request)) :]

@@ -5,7 +5,9 @@ import orjson
 import pytest
 
 from deployments.models.contract.payer import payer_of
+from serve_app.operations.safety.policy import SafetyConfig
 from tests.contract.http.answers import EMBEDDING_MODEL, MODEL, USAGE, VECTOR, WORDS
+from tests.contract.http.response_calls import calls, script
 
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 
@@ -141,3 +143,27 @@ async def test_model_is_found_when_its_slash_is_raw_or_encoded(world, path):
 async def test_alias_leads_to_the_model(world):
     await world.client().chat.completions.create(model="chat", messages=MESSAGES)
     assert world.log.records[0].model == MODEL
+
+
+@pytest.mark.parametrize("policy", [None, SafetyConfig(patterns=("forbidden",))], ids=["plain", "checked"])
+async def test_who_sends_functions_reads_a_function_call(world, policy):
+    if policy is not None:
+        world.safety = {MODEL: policy}
+    script(world, calls(("get_weather", {"city": "Tallinn"}), words=("Let me see.",)))
+    function = {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
+    ask = {"model": MODEL, "messages": [{"role": "user", "content": "Weather?"}]}
+    completions = world.client().chat.completions
+    answer = await completions.create(**ask, functions=[function])
+    (choice,) = answer.choices
+    assert choice.finish_reason == "function_call"
+    assert (choice.message.function_call.name, choice.message.tool_calls) == ("get_weather", None)
+    assert orjson.loads(choice.message.function_call.arguments) == {"city": "Tallinn"}
+    chunks = [chunk.choices[0] async for chunk in await completions.create(**ask, functions=[function], stream=True)]
+    told = [chunk.delta.function_call for chunk in chunks if chunk.delta.function_call is not None]
+    assert [one.name for one in told if one.name] == ["get_weather"]
+    assert orjson.loads("".join(one.arguments or "" for one in told)) == {"city": "Tallinn"}
+    assert not any(chunk.delta.tool_calls for chunk in chunks)
+    assert chunks[-1].finish_reason == "function_call"
+    assert orjson.loads(world.chat.requests[0].body)["parallel_tool_calls"] is False
+    tools = await completions.create(**ask, tools=[{"type": "function", "function": function}])
+    assert (tools.choices[0].finish_reason, tools.choices[0].message.function_call) == ("tool_calls", None)
