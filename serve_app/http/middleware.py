@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deployments.state.usage.record import CLIENT_CLOSED_REQUEST
 from serve_app.errors.api import ApiError, BodyTooLarge, ReceiveTimeout, UnsupportedMediaType
 from serve_app.http.admission import Admission, quota_headers
+from serve_app.http.memory import LARGE_BYTES, give_back_memory
 from serve_app.telemetry.log import api_error_for
 from serve_app.telemetry.observer import Observer
 from serve_app.telemetry.trace import RequestTrace
@@ -158,7 +159,12 @@ class BodyLimitMiddleware:
         bounds = self._bounds_of(scope["path"])
         if declared_bytes(scope) > bounds.max_bytes:
             raise BodyTooLarge(bounds.max_bytes, bounds.param)
-        await self._app(scope, _LimitedReceive(receive, bounds), send)
+        limited = _LimitedReceive(receive, bounds)
+        try:
+            await self._app(scope, limited, send)
+        finally:
+            if limited.num_bytes >= LARGE_BYTES:
+                await give_back_memory()
 
     def _bounds_of(self, path: str) -> BodyLimits:
         for beginning, bounds in self._below.items():
@@ -170,12 +176,12 @@ class BodyLimitMiddleware:
 class _LimitedReceive:
     """An ASGI receive that bounds what comes through it; once the body is complete it only passes on."""
 
-    __slots__ = ("_bounds", "_deadline", "_is_complete", "_num_bytes", "_receive")
+    __slots__ = ("_bounds", "_deadline", "_is_complete", "_receive", "num_bytes")
 
     def __init__(self, receive: Receive, bounds: BodyLimits) -> None:
         self._receive = receive
         self._bounds = bounds
-        self._num_bytes = 0
+        self.num_bytes = 0
         self._is_complete = False
         self._deadline: float | None = None
 
@@ -183,8 +189,8 @@ class _LimitedReceive:
         if self._is_complete:
             return await self._receive()
         message = await self._receive_in_time()
-        self._num_bytes += len(message.get("body", b""))
-        if self._num_bytes > self._bounds.max_bytes:
+        self.num_bytes += len(message.get("body", b""))
+        if self.num_bytes > self._bounds.max_bytes:
             raise BodyTooLarge(self._bounds.max_bytes, self._bounds.param)
         self._is_complete = not message.get("more_body", False)
         return message
@@ -193,7 +199,7 @@ class _LimitedReceive:
         now = asyncio.get_running_loop().time()
         if self._deadline is None:
             self._deadline = now + self._bounds.grace_s
-        allowed = self._deadline + self._num_bytes / self._bounds.min_bytes_per_s
+        allowed = self._deadline + self.num_bytes / self._bounds.min_bytes_per_s
         try:
             async with asyncio.timeout_at(allowed):
                 return await self._receive()

@@ -9,6 +9,7 @@ from deployments.models.contract.errors import Overloaded
 from deployments.state.objects.store import StoreFull, StoreUnavailable
 from serve_app.errors.api import ApiError, BodyTooLarge, InvalidKey, ReceiveTimeout
 from serve_app.http.admission import Admission
+from serve_app.http.memory import LARGE_BYTES
 from serve_app.http.middleware import TRACE, BodyLimitMiddleware, BodyLimits, RequestMiddleware
 from serve_app.telemetry.observer import MAX_UNAUTHENTICATED, Observer
 from serve_app.telemetry.prometheus import PrometheusMetrics
@@ -297,6 +298,19 @@ async def test_arrived_bytes_buy_time():
         await BodyLimitMiddleware(app, bounds=BodyLimits(grace_s=0.01, min_bytes_per_s=0.1))(
             scope(), server.receive, server.send
         )
+
+
+@pytest.mark.parametrize(("num_bytes", "times"), [(LARGE_BYTES - 1, 0), (LARGE_BYTES, 1)])
+async def test_memory_is_given_back_after_a_large_body_and_no_other(monkeypatch, num_bytes, times):
+    given_back = []
+
+    async def give_back():
+        given_back.append(True)
+
+    monkeypatch.setattr("serve_app.http.middleware.give_back_memory", give_back)
+    server = Server(body(b"x" * (num_bytes - 1), more=True), body(b"x"))
+    await bounded(max_bytes=2 * LARGE_BYTES)(scope(), server.receive, server.send)
+    assert len(given_back) == times
 
 
 async def test_nothing_is_bounded_once_the_body_is_complete():
