@@ -7,6 +7,7 @@ cut by the answer's length stays as far as it came: it is neither closed, nor sa
 import re
 from typing import Any
 
+import orjson
 from vllm.entrypoints.chat_utils import make_tool_call_id
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.outputs import CompletionOutput
@@ -19,6 +20,7 @@ from deployments.models.contract.events import Event, ReasoningDelta, TextDelta,
 _BEGUN_CALL = re.compile(r'\s*\{\s*(?:"(?:n(?:a(?:m(?:e.*)?)?)?)?)?', re.DOTALL)
 
 
+_VLLMS_PREFIX = "chatcmpl-tool-"
 _NEVER = -100.0
 """The bias with which a token is not chosen."""
 
@@ -33,13 +35,18 @@ class ChoiceParser:
         self.parser = parser
         self._hides_calls = request.tool_choice == "none" and marks_calls(parser)
         self._request = request.model_copy(update={"tool_choice": "auto"}) if self._hides_calls else request
-        self._calls: set[int] = set()
+        self._calls: dict[int, list[str]] = {}  # The arguments of each, so far.
         self._num_text = 0  # In characters, of the text that was returned.
 
     @property
     def has_called(self) -> bool:
         """Whether a call of a tool has begun."""
         return bool(self._calls)
+
+    @property
+    def has_broken_off(self) -> bool:
+        """Whether the arguments of a call are not whole."""
+        return not all(_is_json("".join(pieces)) for pieces in self._calls.values())
 
     def forbid_calls(self, params: SamplingParams) -> None:
         """Keep the model from calls that the request forbids, where they begin with a token of their own."""
@@ -64,7 +71,7 @@ class ChoiceParser:
 
     def _rest(self, choice: int, prompt_token_ids: list[int] | None) -> list[Event]:
         """Return what the parser holds back of an answer that is cut; a call with half a name is none."""
-        begun = set(self._calls)
+        begun = dict(self._calls)
         rest = self._parsed(choice, "", [], prompt_token_ids, finished=True)
         self._calls = begun
         return [
@@ -124,10 +131,12 @@ class ChoiceParser:
             return []
         events: list[Event] = []
         if call not in self._calls and function is not None and function.name:
-            self._calls.add(call)
-            call_id = call_id or str(make_tool_call_id())
+            self._calls[call] = []
+            # Some models read ids of a form of their own; only vLLM's general one gets OpenAI's.
+            call_id = (call_id or str(make_tool_call_id())).replace(_VLLMS_PREFIX, "call_", 1)
             events.append(ToolCallStart("tool_call", choice, call, call_id, function.name))
         if function is not None and function.arguments and call in self._calls:
+            self._calls[call].append(function.arguments)
             events.append(ToolArgumentsDelta("tool_arguments", choice, call, function.arguments))
         return events
 
@@ -149,6 +158,14 @@ class ChoiceParser:
         if is_cut and (marker.startswith(text) or _BEGUN_CALL.fullmatch(text)):
             return ""
         return text
+
+
+def _is_json(text: str) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def marks_calls(parser: Parser | None) -> bool:

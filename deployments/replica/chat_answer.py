@@ -163,10 +163,11 @@ class ChatAnswer:
     def _reason(self, part: CompletionOutput) -> FinishReason:
         if part.finish_reason == "error":
             raise EngineDied("The engine failed while it ran the request.")
-        has_called = bool(self._parsers) and self._parsers[part.index].has_called
         is_named = isinstance(self._request.tool_choice, ChatCompletionNamedToolChoiceParam)
-        if has_called and not is_named and part.finish_reason == "stop":
-            return "tool_calls"
+        calls = self._parsers[part.index] if self._parsers and not is_named else None
+        if calls is not None and calls.has_called and part.finish_reason == "stop":
+            is_cut = isinstance(part.stop_reason, str) and calls.has_broken_off
+            return "stop" if is_cut else "tool_calls"
         return "length" if part.finish_reason == "length" else "stop"
 
     def end(self) -> None:

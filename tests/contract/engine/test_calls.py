@@ -62,7 +62,7 @@ def tokenizer_with():
     return tokenizer_with
 
 
-def outputs_of(tokenizer, token_ids, reason, group=1):
+def outputs_of(tokenizer, token_ids, reason, group=1, stop=None):
     """Return the engine's outputs for tokens: the text that each group of them adds, the last with the reason."""
     from vllm.outputs import CompletionOutput, RequestOutput
 
@@ -73,6 +73,7 @@ def outputs_of(tokenizer, token_ids, reason, group=1):
         text = said if text.endswith("\ufffd") else text
         finish_reason = reason if end == len(token_ids) else None
         part = CompletionOutput(0, text[len(said) :], token_ids[start:end], None, None, finish_reason=finish_reason)
+        part.stop_reason = stop if finish_reason else None
         outputs.append(RequestOutput("req_1", None, [1], None, [part], finished=finish_reason is not None))
         said = text
     return outputs
@@ -104,6 +105,8 @@ def answered(tokenizer, parser_name, outputs, *, stream, choice="auto"):
 
 
 def read(choice):
+    for call in choice["message"].get("tool_calls", []):
+        assert call["id"].startswith("call_") or re.fullmatch("[A-Za-z0-9]{9}", call["id"])  # The other is Mistral's.
     calls = [
         (call["function"]["name"], call["function"]["arguments"]) for call in choice["message"].get("tool_calls", [])
     ]
@@ -183,6 +186,30 @@ def test_a_call_that_stops_amid_itself_is_the_same_whole_and_streamed(tokenizer_
     token_ids = tokenizer.encode(text, add_special_tokens=False)
     for cut in range(1, len(token_ids)):
         both(tokenizer, parser, token_ids[:cut], "stop")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_a_stop_string_breaks_off_is_not_said_to_be_one(tokenizer_with, name, stream):
+    parser, extra, text = CALLS[name]
+    tokenizer = tokenizer_with(extra)
+    token_ids = tokenizer.encode(text, add_special_tokens=False)
+    reasons = []
+    for cut in range(1, len(token_ids) + 1):
+        outputs = outputs_of(tokenizer, token_ids[:cut], "stop", stop="x")
+        _, calls, reason = answered(tokenizer, parser, outputs, stream=stream)
+        assert reason == ("tool_calls" if calls and is_json(calls[-1][1]) else "stop"), cut
+        reasons.append(reason)
+    assert reasons.count("stop") > len(reasons) / 2
+    assert reasons[-1] == "tool_calls"
+
+
+def is_json(text):
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("name", TWO_CALLS)

@@ -184,7 +184,7 @@ STREAMS = {
 
 
 def without_ids(piece: bytes) -> bytes:
-    return re.sub(rb'"id":"(chatcmpl-tool-|call_)[^"]*"', b"", piece)
+    return re.sub(rb'"id":"call_[^"]*"', b"", piece)
 
 
 @wherever_it_is_cut
