@@ -28,7 +28,7 @@ from deployments.replica.resume.written import WrittenTokens
 from deployments.replica.runners import RunnerContext, find_lora, model_named
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
-from deployments.replica.schemas.requested import forms_to_compile
+from deployments.replica.schemas.requested import forms_to_compile, held_to
 from deployments.replica.schemas.white_space import bound_white_space, move_tag
 from deployments.replica.submit import generate
 
@@ -68,11 +68,15 @@ class ChatRunner:
         fields = orjson.loads(body)
         lora = await find_lora(self._adapters, header)
         account, _ = payer_of(header["cache_salt"])
-        forms = forms_to_compile(fields)
-        for param, text, form in forms:
-            await self._schemas.check(text, param, form, account=account)
+        forms = forms_to_compile(fields, "functions" if header["render"] == "functions" else "tools")
+        tried = [
+            (form, await self._schemas.check(form.text, form.param, form.form, form.tools, account=account))
+            for form in forms
+        ]
         async with self._preparing.turn(header["priority"], account):
-            engine_input, params, answer = await self._prepare(header, fields, reply)
+            engine_input, params, answer = await self._prepare(
+                header, fields, held_to(fields, tried) if tried else None, reply
+            )
         written = answer.written.groups(0, len(answer.finish_reasons))
         with refused("messages"), self._schemas.following(forms, account):
             try:
@@ -94,9 +98,11 @@ class ChatRunner:
         answer.end()
 
     async def _prepare(
-        self, header: dict[str, Any], fields: dict[str, Any], reply: Reply
+        self, header: dict[str, Any], fields: dict[str, Any], held: dict[str, Any] | None, reply: Reply
     ) -> tuple[dict[str, Any], SamplingParams, ChatAnswer]:
         """Return the engine's input and sampling parameters, and the answer that takes its outputs.
+
+        `held` asks for the forms of `fields` by schemas that a grammar keeps.
 
         Raises:
             EngineError: the engine will not run this request.
@@ -104,6 +110,8 @@ class ChatRunner:
         with refused("messages"):
             request = self._parse(header, fields)
             rendered = await self._serving.render_chat_request(request)
+            if held is not None and not isinstance(rendered, ErrorResponse):
+                self._hold(header, request, held)
         if isinstance(rendered, ErrorResponse):
             raise refusal_of(rendered, "messages")
         form = request.structured_outputs  # Of the body, or made of its tools.
@@ -128,6 +136,25 @@ class ChatRunner:
         if answer.takes_steps:
             params.output_kind = RequestOutputKind.DELTA
         return engine_input, params, answer
+
+    def _hold(self, header: dict[str, Any], request: ChatCompletionRequest, held: dict[str, Any]) -> None:
+        """Hold a rendered request to the schemas of `held`; its prompt shows those of the client.
+
+        vLLM makes the grammar of tools where it renders the prompt, so it does that once more.
+        """
+        renderer = self._serving.online_renderer
+        stand_in = self._parse(header, {**held, "messages": []})
+        if renderer.parser is not None:
+            kwargs = self._serving._effective_chat_template_kwargs(stand_in)
+            parser = renderer.parser(
+                renderer.renderer.get_tokenizer(),
+                stand_in.tools,
+                model_config=renderer.model_config,
+                chat_template_kwargs=kwargs,
+            )
+            stand_in = parser.adjust_request(request=stand_in)
+        request.structured_outputs = stand_in.structured_outputs
+        request.response_format = stand_in.response_format
 
     def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
         move_tag(fields)

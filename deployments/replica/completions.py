@@ -23,7 +23,7 @@ from deployments.replica.refusals import check_prompt_logprobs, refusal_of, refu
 from deployments.replica.runners import RunnerContext, end_with, find_lora, model_named
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
-from deployments.replica.schemas.requested import forms_to_compile
+from deployments.replica.schemas.requested import forms_to_compile, held_to
 from deployments.replica.schemas.white_space import bound_white_space, move_tag
 from deployments.replica.stepping import SteppingClient
 
@@ -70,11 +70,10 @@ class CompletionRunner:
         lora = await find_lora(self._adapters, header)
         account, _ = payer_of(header["cache_salt"])
         forms = forms_to_compile(fields)
-        for param, text, form in forms:
-            await self._schemas.check(text, param, form, account=account)
+        tried = [(form, await self._schemas.check(form.text, form.param, form.form, account=account)) for form in forms]
         options = fields.pop("stream_options", None) or {}
         with refused("prompt"), self._schemas.following(forms, account):
-            request = self._parse(header, fields)
+            request = self._parse(header, held_to(fields, tried))
             if not header["stream"]:
                 await self._run_whole(request, header, reply, lora)
                 return

@@ -47,6 +47,7 @@ from serve_app.schemas.tools import (
     NamedToolChoice,
     ToolChoice,
     Tools,
+    check_parameters,
     check_tool_choice,
 )
 
@@ -169,12 +170,11 @@ class ChatRequest(ChatOptions):
             wanted = self.response_format.json_schema
             check_json_schema(wanted.definition, "response_format.json_schema.schema", strict=bool(wanted.strict))
         for index, tool in enumerate(self.tools or ()):
-            if isinstance(tool, FunctionTool) and tool.function.parameters is not None:
+            if isinstance(tool, FunctionTool):
                 at = f"tools[{index}].function.parameters"
-                check_json_schema(tool.function.parameters, at, strict=bool(tool.function.strict))
+                check_parameters(tool.function.parameters, at, strict=bool(tool.function.strict))
         for index, function in enumerate(self.functions or ()):
-            if function.parameters is not None:
-                check_json_schema(function.parameters, f"functions[{index}].parameters")
+            check_parameters(function.parameters, f"functions[{index}].parameters")
 
     @property
     def num_choices(self) -> int:

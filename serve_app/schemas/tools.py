@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, Tag, model_validator
 
 from serve_app.schemas.base import Name, WireModel, refusal
+from serve_app.schemas.json_schema import check_json_schema
 
 MAX_TOOLS = 128
 
@@ -102,6 +103,24 @@ ToolChoice = (
 )
 LegacyFunctions = Annotated[list[LegacyFunction], Field(fail_fast=True, min_length=1, max_length=MAX_TOOLS)]
 LegacyFunctionCall = Annotated[Literal["none", "auto"], Tag("?string")] | Annotated[FunctionName, Tag("?object")]
+
+
+def check_parameters(parameters: JsonSchema | None, at: str, *, strict: bool = False) -> None:
+    """Check the schema of a function's arguments; `at` is its path in the body, and `strict` asks for OpenAI's subset.
+
+    Raises:
+        PydanticCustomError: it is out of bounds, or of arguments that are no object.
+    """
+    if parameters is None:
+        return
+    types = parameters.get("type", "object")
+    if types != "object" and not (isinstance(types, list) and "object" in types):
+        raise refusal(
+            "invalid_value",
+            "Invalid schema for '{param}': 'type' must be 'object', as the arguments of a function are one.",
+            at,
+        )
+    check_json_schema(parameters, at, strict=strict)
 
 
 def check_tool_choice(choice: ToolChoice | None, tools: list[FunctionTool | CustomTool] | None) -> None:

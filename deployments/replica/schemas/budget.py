@@ -16,26 +16,36 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from deployments.bounded_process import ENVIRONMENT, Bounds, command
 from deployments.models.contract.errors import Overloaded, RequestRejected
-from deployments.replica.schemas.process import HEADER, INVALID, OK, TIMED_OUT, TOO_COSTLY
+from deployments.replica.schemas.process import HEADER, INVALID, OK, REFUSED, TIMED_OUT, TOO_COSTLY
 from deployments.replica.schemas.requested import DEFAULT_PARAM, Form, Requested
 from deployments.replica.slow_grammar import SlowGrammar
 
 _MAX_REMEMBERED = 4096
+_MAX_REMEMBERED_CHARS = 32 * 1024 * 1024
+_MAX_LINE_BYTES = 32 * 1024 * 1024
 _MAX_WAITING = 64
 _REFUSED_FOR_S = 600.0
 """Then a form that cost too much is tried again: CPU time, too, is more on a machine that is busy."""
 _SLOW = "slow"
 _MESSAGES = {
     INVALID: "Invalid {noun} for '{param}': it cannot be turned into a grammar.",
+    REFUSED: "Invalid {noun} for '{param}': {sentence}",
     TOO_COSTLY: "Invalid {noun} for '{param}': it takes too much time or memory to turn into a grammar. {advice}",
     _SLOW: "Invalid {noun} for '{param}': an answer before took too much time to keep to it. {advice}",
 }
 _SCHEMA_ADVICE = "Use fewer properties, shorter enums, and no bounds on the length of strings (maxLength, minLength)."
 _ADVICE = "Use fewer repetitions, and none inside another that could match the same text in several ways."
+
+
+class Verdict(NamedTuple):
+    """What came of a trial: its kind, and the text to compile or what a refusal says."""
+
+    kind: str = OK
+    text: str = ""
 
 
 class SchemaCompiler:
@@ -65,9 +75,10 @@ class SchemaCompiler:
             "bounds": asdict(Bounds(cpu_s, wall_s, memory_bytes, output_bytes=0)),
         }
         # Each with the time when it is forgotten.
-        self._verdicts: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
+        self._verdicts: OrderedDict[bytes, tuple[Verdict, float]] = OrderedDict()
+        self._num_chars = 0
         self._clock = clock
-        self._trials: dict[bytes, asyncio.Task[str]] = {}
+        self._trials: dict[bytes, asyncio.Task[Verdict]] = {}
         self._places = asyncio.Semaphore(max_parallel)
         self._starting = asyncio.Lock()
         self._process: _Process | None = None
@@ -78,11 +89,21 @@ class SchemaCompiler:
             if self._process is None or self._process.has_ended:
                 self._process = await _Process.start(self._config)
 
-    async def check(self, text: str, param: str = DEFAULT_PARAM, form: Form = "json", *, account: str = "") -> None:
-        """Check that a schema or another form can be compiled within the budget; `param` names it in errors.
+    async def check(
+        self,
+        text: str,
+        param: str = DEFAULT_PARAM,
+        form: Form = "json",
+        tools: tuple[int, ...] = (),
+        *,
+        account: str = "",
+    ) -> str:
+        """Return the text by which an engine keeps to a schema or another form, in place of the one that is asked for.
+
+        `param` names the form in errors, and `tools` the schemas of calls.
 
         Raises:
-            RequestRejected: it cannot.
+            RequestRejected: it has a schema that cannot be kept, or cannot be compiled within the budget.
             Overloaded: too many others are being tried, the machine is too busy, or the process ended meanwhile.
         """
         asked = _asked(text, form)
@@ -98,10 +119,9 @@ class SchemaCompiler:
                 trial.add_done_callback(lambda done: self._forget(digest, done))
             # A caller that is cancelled must not end the trial for others that wait for it.
             verdict = await asyncio.shield(trial)
-        if verdict != OK:
-            noun, advice = ("schema", _SCHEMA_ADVICE) if form == "json" else ("value", _ADVICE)
-            message = _MESSAGES[verdict].format(noun=noun, param=param, advice=advice)
-            raise RequestRejected(message, param=param, code="invalid_value")
+        if verdict.kind != OK:
+            raise _rejected(Requested(param, text, form, tools), verdict)
+        return verdict.text
 
     @contextmanager
     def following(self, forms: Iterable[Requested], account: str) -> Iterator[None]:
@@ -112,8 +132,8 @@ class SchemaCompiler:
         try:
             yield
         except SlowGrammar:
-            for _, text, form in forms:
-                self._remember(_digest(_asked(text, form), account), _SLOW)
+            for requested in forms:
+                self._remember(_digest(_asked(requested.text, requested.form), account), Verdict(_SLOW))
             raise
 
     async def aclose(self) -> None:
@@ -123,39 +143,54 @@ class SchemaCompiler:
                 await self._process.aclose()
                 self._process = None
 
-    def _forget(self, digest: bytes, trial: asyncio.Task[str]) -> None:
+    def _forget(self, digest: bytes, trial: asyncio.Task[Verdict]) -> None:
         self._trials.pop(digest, None)
         # Every caller may have left; reading the error marks it as retrieved.
         if not trial.cancelled():
             trial.exception()
 
-    async def _try(self, digest: bytes, asked: bytes) -> str:
+    async def _try(self, digest: bytes, asked: bytes) -> Verdict:
         async with self._places:
             await self.start()
             process = self._process
             if process is None:
                 raise Overloaded("The JSON schema could not be compiled. Please try again.")
             verdict = await process.ask(asked)
-        if verdict == TIMED_OUT:
+        if verdict.kind == TIMED_OUT:
             raise Overloaded("The form of the answer could not be compiled in time. Please try again later.")
         self._remember(digest, verdict)
         return verdict
 
-    def _recall(self, digest: bytes) -> str | None:
+    def _recall(self, digest: bytes) -> Verdict | None:
         verdict, until = self._verdicts.get(digest, (None, 0.0))
         if verdict is None:
             return None
         if self._clock() >= until:
-            del self._verdicts[digest]
+            self._drop(digest)
             return None
         self._verdicts.move_to_end(digest)
         return verdict
 
-    def _remember(self, digest: bytes, verdict: str) -> None:
-        is_lasting = verdict in (OK, INVALID)
+    def _remember(self, digest: bytes, verdict: Verdict) -> None:
+        self._drop(digest)
+        is_lasting = verdict.kind in (OK, INVALID, REFUSED)
         self._verdicts[digest] = verdict, math.inf if is_lasting else self._clock() + _REFUSED_FOR_S
-        if len(self._verdicts) > _MAX_REMEMBERED:
-            self._verdicts.popitem(last=False)
+        self._num_chars += len(verdict.text)
+        while len(self._verdicts) > _MAX_REMEMBERED or self._num_chars > _MAX_REMEMBERED_CHARS:
+            self._drop(next(iter(self._verdicts)))
+
+    def _drop(self, digest: bytes) -> None:
+        verdict, _ = self._verdicts.pop(digest, (Verdict(), 0.0))
+        self._num_chars -= len(verdict.text)
+
+
+def _rejected(requested: Requested, verdict: Verdict) -> RequestRejected:
+    is_schema = requested.form in ("json", "calls") or verdict.kind == REFUSED
+    noun, advice = ("schema", _SCHEMA_ADVICE) if is_schema else ("value", _ADVICE)
+    position, sentence = json.loads(verdict.text) if verdict.kind == REFUSED else (0, "")
+    param = requested.param_of(position) if verdict.kind == REFUSED else requested.param
+    message = _MESSAGES[verdict.kind].format(noun=noun, param=param, advice=advice, sentence=sentence)
+    return RequestRejected(message, param=param, code="invalid_value")
 
 
 def _asked(text: str, form: Form) -> bytes:
@@ -172,7 +207,7 @@ class _Process:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._answers: dict[int, asyncio.Future[str]] = {}
+        self._answers: dict[int, asyncio.Future[Verdict]] = {}
         self._last_number = 0
         self._reader: asyncio.Task[None] | None = None
         self.has_ended = False
@@ -190,6 +225,7 @@ class _Process:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             env=ENVIRONMENT,
+            limit=_MAX_LINE_BYTES,
         )
         self = cls(process)
         assert process.stdin is not None
@@ -207,7 +243,7 @@ class _Process:
         self._reader = asyncio.create_task(self._read_answers(process.stdout))
         return self
 
-    async def ask(self, asked: bytes) -> str:
+    async def ask(self, asked: bytes) -> Verdict:
         """Return the verdict on a form and its text.
 
         Raises:
@@ -217,7 +253,7 @@ class _Process:
             raise Overloaded("The JSON schema could not be compiled. Please try again.")
         self._last_number = (self._last_number + 1) % 2**32
         number = self._last_number
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._answers[number] = answer
         assert self._process.stdin is not None
         try:
@@ -243,7 +279,7 @@ class _Process:
             number, _, verdict = line.decode().strip().partition(" ")
             answer = self._answers.get(int(number))
             if answer is not None and not answer.done():
-                answer.set_result(verdict)
+                answer.set_result(Verdict(*json.loads(verdict)))
         self.has_ended = True
         for answer in self._answers.values():
             if not answer.done():

@@ -1,12 +1,13 @@
 """A process that tries out whether a form can be turned into a grammar cheaply, and followed; `budget` starts it.
 
 It loads xgrammar once and then forks a child for each form: a JSON schema, a regular expression and so on. The child
-compiles it and follows it for some tokens within bounds of time and memory, and its exit status is the verdict: a form
-that is a bomb ends a child and nothing else. Knows nothing of requests.
+rewrites its schemas into what grammars keep, compiles it and follows it for some tokens within bounds of time and
+memory. Its exit status is the verdict, and what it has written the form that is tried in place of the one that was
+asked for: a form that is a bomb ends a child and nothing else. Knows nothing of requests.
 
 In: one line of JSON with the bounds and the tokenizer, then frames of an id, a length (both four bytes, little
-endian) and that many bytes: the name of the form, a line break, its text. Out: "ready", then a line "ID VERDICT" for
-each. Ends when its input ends.
+endian) and that many bytes: the name of the form, a line break, its text. Out: "ready", then for each a line with the
+id and, as JSON, the verdict and the text that belongs to it. Ends when its input ends.
 """
 
 import io
@@ -22,17 +23,22 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from deployments.bounded_process import Bounds
+from deployments.replica.schemas.unusable import Unusable
 
 HEADER = struct.Struct("<II")
 OK = "ok"
 INVALID = "invalid"
+REFUSED = "refused"
+"""A schema has a word that cannot be kept: the text has the position of the schema and the sentence that says so."""
 TOO_COSTLY = "too_costly"
 TIMED_OUT = "timed_out"
 """The machine was too busy for a verdict."""
 
 _EXIT_INVALID = 3
 _EXIT_TOO_COSTLY = 4
-_VERDICTS = {0: OK, _EXIT_INVALID: INVALID, -signal.SIGALRM: TIMED_OUT}
+_EXIT_REFUSED = 5
+_VERDICTS = {0: OK, _EXIT_INVALID: INVALID, _EXIT_REFUSED: REFUSED, -signal.SIGALRM: TIMED_OUT}
+_MAX_TEXT_BYTES = 4 * 1024 * 1024
 _WALKS = 4
 _STEPS_PER_WALK = 512
 _CHOICES_PER_WALK = 64
@@ -54,19 +60,19 @@ def main() -> None:
     else:
         tokenizer = xgrammar.TokenizerInfo.deserialize_json(config["tokenizer_info"])
     white = [token for token, text in enumerate(tokenizer.decoded_vocab) if text.isspace()]
-    _try(tokenizer, white, "json", '{"type": "object"}', any_whitespace=True)
+    _try(tokenizer, white, "json", '{"enum": ["a"], "pattern": "a"}', any_whitespace=True)
     os.nice(5)  # Generating goes first. A replica that starts waits for all that is above.
     _say(sink, "ready")
     _serve(source, sink, config, partial(_try, tokenizer, white))
     os._exit(0)  # Taking the interpreter down takes most of a second, and nothing is left to do.
 
 
-def _serve(source: BinaryIO, sink: BinaryIO, config: dict[str, Any], trial: Callable[..., bool]) -> None:
+def _serve(source: BinaryIO, sink: BinaryIO, config: dict[str, Any], trial: Callable[..., str | None]) -> None:
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    running: dict[int, int] = {}
+    running: dict[int, tuple[int, int]] = {}
     with selectors.DefaultSelector() as selector:
         selector.register(source, selectors.EVENT_READ)
         selector.register(woken, selectors.EVENT_READ)
@@ -82,19 +88,24 @@ def _serve(source: BinaryIO, sink: BinaryIO, config: dict[str, Any], trial: Call
                 asked = _read_exactly(source, length)
                 if asked is None:
                     return
-                running[_fork(asked, config, trial)] = number
+                answer = os.memfd_create("answer")
+                running[_fork(asked, config, trial, answer)] = number, answer
             _reap(running, sink)
 
 
-def _reap(running: dict[int, int], sink: BinaryIO) -> None:
+def _reap(running: dict[int, tuple[int, int]], sink: BinaryIO) -> None:
     for pid in list(running):
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
+            number, answer = running.pop(pid)
+            with os.fdopen(answer, "rb") as file:
+                file.seek(0)
+                text = file.read().decode()
             verdict = _VERDICTS.get(os.waitstatus_to_exitcode(status), TOO_COSTLY)
-            _say(sink, f"{running.pop(pid)} {verdict}")
+            _say(sink, f"{number} {json.dumps([verdict, text if verdict in (OK, REFUSED) else ''])}")
 
 
-def _fork(asked: bytes, config: dict[str, Any], trial: Callable[..., bool]) -> int:
+def _fork(asked: bytes, config: dict[str, Any], trial: Callable[..., str | None], answer: int) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -103,12 +114,17 @@ def _fork(asked: bytes, config: dict[str, Any], trial: Callable[..., bool]) -> i
         signal.set_wakeup_fd(-1)
         os.close(0)
         os.close(1)
-        Bounds(**config["bounds"]).set()
+        Bounds(**{**config["bounds"], "output_bytes": _MAX_TEXT_BYTES}).set()
         form, _, text = asked.decode().partition("\n")
-        if trial(form, text, any_whitespace=config["any_whitespace"]):
+        tried = trial(form, text, any_whitespace=config["any_whitespace"])
+        if tried is not None:
+            _write_all(answer, tried.encode())
             status = 0
     except MemoryError:
         pass
+    except Unusable as unusable:
+        _write_all(answer, json.dumps([unusable.position, unusable.sentence]).encode())
+        status = _EXIT_REFUSED
     except Exception as error:
         if "bad_alloc" not in str(error):
             status = _EXIT_INVALID
@@ -116,31 +132,47 @@ def _fork(asked: bytes, config: dict[str, Any], trial: Callable[..., bool]) -> i
         os._exit(status)
 
 
-def _try(tokenizer: Any, white: list[int], form: str, text: str, *, any_whitespace: bool) -> bool:
-    """Return whether a form can be followed quickly once it is compiled; `white` are the tokens of white space.
+def _write_all(sink: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(sink, data) :]
+
+
+def _try(tokenizer: Any, white: list[int], form: str, text: str, *, any_whitespace: bool) -> str | None:
+    """Return the text by which an engine keeps to a form, None if it cannot be followed quickly.
+
+    `white` are the tokens of white space.
 
     Raises:
+        Unusable: a schema has a word that cannot be kept.
         Exception: it cannot be compiled.
     """
     import xgrammar
 
+    from deployments.replica.schemas.rewritten import expressions_of, rewritten_form
+
     # One thread: those of a pool would not survive the fork, and the budget is of CPU time.
     compiler = xgrammar.GrammarCompiler(tokenizer, max_threads=1, cache_enabled=False)
-    if form == "json":
-        # JSON says where each part begins, and the patterns of its strings become automata: none is slow to follow.
-        compiler.compile_json_schema(text, any_whitespace=any_whitespace)
-        return True
-    if form == "regex":
-        grammar = compiler.compile_regex(text)
+    text, schemas = rewritten_form(form, text)
+    grammars = []
+    if form in ("json", "calls"):
+        for schema in schemas:
+            compiler.compile_json_schema(json.dumps(schema), any_whitespace=any_whitespace)
+    elif form == "regex":
+        grammars = [compiler.compile_regex(text)]
     elif form == "grammar":
-        grammar = compiler.compile_grammar(text)
+        grammars = [compiler.compile_grammar(text)]
     else:
-        grammar = _compile_tag(compiler, json.loads(text), text)
+        grammars = [_compile_tag(compiler, json.loads(text), text)]
+    # JSON says where each part begins, so that of it only patterns may be slow to follow.
+    grammars += map(compiler.compile_regex, expressions_of(schemas))
     mask = xgrammar.allocate_token_bitmask(1, tokenizer.vocab_size)
     left_s = _WALKING_S
-    for number in range(_WALKS):
-        left_s -= _walk(xgrammar.GrammarMatcher(grammar), mask, white, number, left_s)
-    return left_s > 0
+    for grammar in grammars:
+        for number in range(_WALKS):
+            left_s -= _walk(xgrammar.GrammarMatcher(grammar), mask, white, number, left_s)
+            if left_s <= 0:
+                return None
+    return text
 
 
 def _compile_tag(compiler: Any, tag: dict[str, Any], text: str) -> Any:

@@ -1,5 +1,6 @@
 """Says what an engine would compile into a grammar for a request; `budget` tries it out first."""
 
+import copy
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -7,15 +8,29 @@ from typing import Any, Literal, NamedTuple
 
 DEFAULT_PARAM = "response_format.json_schema.schema"
 
-Form = Literal["json", "regex", "grammar", "structural_tag"]
+Form = Literal["json", "regex", "grammar", "structural_tag", "calls"]
+
+_NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
+_SAY_NOTHING = frozenset({"type", "title", "description", "$schema", "$id", "$comment"})
 
 
 class Requested(NamedTuple):
-    """A text that becomes a grammar, and the field that holds it."""
+    """A text that becomes a grammar, and the field that holds it.
+
+    That of calls becomes several, and `tools` has the positions of the tools that these are of.
+    """
 
     param: str
     text: str
     form: Form = "json"
+    tools: tuple[int, ...] = ()
+
+    def param_of(self, position: int) -> str:
+        """Return the field that holds the schema at a position among those of the form."""
+        if not self.tools:
+            return self.param
+        inner = ".function" if self.param == "tools" else ""
+        return f"{self.param}[{self.tools[position]}]{inner}.parameters"
 
 
 def _schema_text(schema: str | dict[str, Any]) -> str:
@@ -37,11 +52,12 @@ _TEXTS: Mapping[str, tuple[Form, Callable[[Any], str]]] = {
 }
 
 
-def forms_to_compile(body: dict[str, Any]) -> list[Requested]:
+def forms_to_compile(body: dict[str, Any], functions: str = "tools") -> list[Requested]:
     """Return each schema and other form in the body of a chat or a completion that an engine would compile.
 
     Those are the response format's, the form of structured outputs, and the tools': where the choice forces a call, and
     otherwise where a tool is strict, since a call that the model then makes by itself is held to its schema.
+    `functions` is the field that the client has those in.
     """
     found = []
     for name, value in (body.get("structured_outputs") or {}).items():
@@ -53,30 +69,49 @@ def forms_to_compile(body: dict[str, Any]) -> list[Requested]:
         found.append(Requested(DEFAULT_PARAM, json.dumps(response_format["json_schema"].get("schema", {}))))
     elif response_format.get("type") == "structural_tag":
         found.append(Requested("response_format", json.dumps(response_format), "structural_tag"))
+    if calls := _calls(body):
+        text = json.dumps([{"schema": schema, "must_fit": must_fit} for _, schema, must_fit in calls])
+        found.append(Requested(functions, text, "calls", tuple(index for index, *_ in calls)))
+    return found
+
+
+def _calls(body: dict[str, Any]) -> list[tuple[int, dict[str, Any], bool]]:
+    """Return the tools whose arguments a grammar guides: position, schema, and whether arguments must fit."""
     choice = body.get("tool_choice")
-    tools = body.get("tools") or []
+    tools = list(enumerate(body.get("tools") or []))
+    if choice == "none" or not tools:
+        return []
+    is_forced = isinstance(choice, dict) or choice == "required"
     if isinstance(choice, dict):
         wanted = choice.get("function", {}).get("name")
-        tools = [tool for tool in tools if tool["function"]["name"] == wanted]
-    elif choice == "none":
-        tools = []
-    elif choice != "required":
-        tools = [tool for tool in tools if tool["function"].get("strict")]
-    if tools:
-        calls = [
-            {
-                "type": "object",
-                "properties": {
-                    "name": {"enum": [tool["function"]["name"]]},
-                    "parameters": tool["function"].get("parameters") or {"type": "object", "properties": {}},
-                },
-                "required": ["name", "parameters"],
-            }
-            for tool in tools
-        ]
-        definitions: dict[str, Any] = {}
-        for tool in tools:
-            definitions.update((tool["function"].get("parameters") or {}).get("$defs") or {})
-        wrapped = {"type": "array", "minItems": 1, "items": {"type": "object", "anyOf": calls}}
-        found.append(Requested("tools", json.dumps({**wrapped, "$defs": definitions} if definitions else wrapped)))
-    return found
+        tools = [(index, tool) for index, tool in tools if tool["function"]["name"] == wanted]
+    # Where one tool is strict, the engine guides the calls of all.
+    if not is_forced and not any(tool["function"].get("strict") for _, tool in tools):
+        return []
+    return [
+        (index, _arguments(tool["function"].get("parameters")), is_forced or bool(tool["function"].get("strict")))
+        for index, tool in tools
+    ]
+
+
+def _arguments(parameters: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the schema of a function's arguments; one that says nothing of them has none."""
+    return parameters if parameters and not set(parameters) <= _SAY_NOTHING else _NO_ARGUMENTS
+
+
+def held_to(body: dict[str, Any], tried: list[tuple[Requested, str]]) -> dict[str, Any]:
+    """Return a body that asks for the same forms by the texts that an engine can keep to."""
+    body = {**body, **{name: copy.deepcopy(body[name]) for name in ("response_format", "tools") if body.get(name)}}
+    for requested, text in tried:
+        if requested.param == DEFAULT_PARAM:
+            body["response_format"]["json_schema"]["schema"] = json.loads(text)
+        elif requested.param == "response_format":
+            body["response_format"] = json.loads(text)
+        elif requested.form == "calls":
+            for index, schema in zip(requested.tools, json.loads(text), strict=True):
+                # An explicit false would have no schema kept at all.
+                body["tools"][index]["function"] |= {"parameters": schema, "strict": True}
+        elif requested.form in ("json", "structural_tag"):
+            name = requested.param.removeprefix("structured_outputs.")
+            body["structured_outputs"] = {**body["structured_outputs"], name: text}
+    return body

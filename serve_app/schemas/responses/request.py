@@ -33,6 +33,7 @@ from serve_app.schemas.formats import JsonObjectFormat, TextFormat
 from serve_app.schemas.json_schema import check_json_schema
 from serve_app.schemas.responses.items import Input
 from serve_app.schemas.responses.tools import FunctionTool, ToolChoice, Tools, check_tool_choice, check_tools
+from serve_app.schemas.tools import check_parameters
 
 Id = Annotated[str, Field(min_length=1, max_length=128)]
 Include = Literal[
@@ -118,8 +119,8 @@ class PromptedRequest(OperationRequest):
             wanted = self.text.format
             check_json_schema(wanted.definition, "text.format.schema", strict=bool(wanted.strict))
         for index, tool in enumerate(self.tools or ()):
-            if isinstance(tool, FunctionTool) and tool.parameters is not None:
-                check_json_schema(tool.parameters, f"tools[{index}].parameters", strict=bool(tool.strict))
+            if isinstance(tool, FunctionTool):
+                check_parameters(tool.parameters, f"tools[{index}].parameters", strict=bool(tool.strict))
         return self
 
     @property

@@ -3,6 +3,7 @@
 `run` calls it before each generation, and when one is refused.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,8 +18,11 @@ from serve_app.operations.responses.prompt.turn import Turn
 from serve_app.operations.responses.prompt.wire import create_chat
 from serve_app.operations.responses.tools.tool_set import OfferedFunction
 from serve_app.schemas.chat import ChatRequest
+from serve_app.schemas.responses.request import PromptedRequest
+from serve_app.schemas.responses.tools import AllowedTools, FunctionTool
 from serve_app.validation.violations import translate_violation
 
+_FUNCTION = re.compile(r"tools\[(\d+)\]\.function(.*)")
 _PARAMS = {
     "messages": "input",
     "response_format.json_schema.schema": "text.format.schema",
@@ -53,28 +57,44 @@ def create_chat_request(
         body = ChatRequest.model_validate(chat)
     except ValidationError as error:
         violation = translate_violation(error, chat)
-        raise BadRequest(violation.message, param=param_of(violation.param), code=violation.code) from None
+        raise BadRequest(
+            violation.message, param=param_of(violation.param, turn.request), code=violation.code
+        ) from None
     check_features(body, turn.engine.card, param="input")
     return GenerationChat(body, orjson.dumps(chat))
 
 
-def translated(error: EngineError) -> EngineError:
-    """Return a refusal in the words of this interface; any other failure as it is."""
+def translated(error: EngineError, request: PromptedRequest) -> EngineError:
+    """Return a refusal of what a request asks for in the words of this interface; any other failure as it is."""
     if isinstance(error, ContextLengthExceeded):
         return ContextLengthExceeded("input", error.limit, error.num_tokens, error.is_lower_bound)
     if not isinstance(error, RequestRejected):
         return error
-    param = param_of(error.param)
+    param = param_of(error.param, request)
     message = error.message.replace(f"'{error.param}'", f"'{param}'")
     return RequestRejected(message, param=param, code=error.code)
 
 
-def param_of(param: str | None) -> str | None:
-    """Return the name that a field of a chat has in a request for a response."""
+def param_of(param: str | None, request: PromptedRequest | None = None) -> str | None:
+    """Return the name that a field of a chat has in the request for a response that it was made for."""
     if param is None:
         return None
     if param.startswith("messages"):
         return "input"
-    if param.startswith("tools["):
-        return param.replace("].function", "]")
+    if found := _FUNCTION.match(param):
+        positions = _functions_of(request) if request is not None else range(int(found[1]) + 1)
+        position = int(found[1])
+        # Those that follow are functions of the service's own tools.
+        return f"tools[{positions[position]}]{found[2]}" if position < len(positions) else "tools"
     return _PARAMS.get(param, param)
+
+
+def _functions_of(request: PromptedRequest) -> list[int]:
+    """Return the positions of the tools that are the first of a chat: the client's functions that may be called."""
+    choice = request.tool_choice
+    allowed = choice.functions if isinstance(choice, AllowedTools) else None
+    return [
+        index
+        for index, tool in enumerate(request.tools or ())
+        if isinstance(tool, FunctionTool) and (allowed is None or tool.name in allowed)
+    ]

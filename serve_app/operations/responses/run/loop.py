@@ -130,8 +130,8 @@ class ResponseRun:
                         yield batch
         except EngineError as error:
             if not self._has_begun:
-                raise translated(error) from error
-            yield self._fail_as(translate_engine_error(translated(error)))
+                raise translated(error, self.turn.request) from error
+            yield self._fail_as(translate_engine_error(translated(error, self.turn.request)))
             return
         except ApiError as error:
             if not self._has_begun:

@@ -1,0 +1,68 @@
+"""Walks the grammars that xgrammar makes of schemas, a byte at a time, as a model would that knows nothing of them."""
+
+import json
+import random
+from collections.abc import Iterator
+from functools import cache
+
+import numpy
+
+MOST_BYTES = 160
+_STOP = 0
+_ENDINGS = frozenset(b'"]}')
+
+
+@cache
+def _compiler():
+    import xgrammar
+
+    vocabulary = [bytes([byte]) for byte in range(256)]
+    info = xgrammar.TokenizerInfo(
+        vocabulary, vocab_type=xgrammar.VocabType.RAW, vocab_size=len(vocabulary), stop_token_ids=[_STOP]
+    )
+    return xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+
+
+def compiled(schema, *, any_whitespace=False):
+    """Return the grammar of a schema, as an engine compiles it."""
+    return _compiler().compile_json_schema(json.dumps(schema), any_whitespace=any_whitespace)
+
+
+def takes(grammar, text: str) -> bool:
+    """Return whether an answer may be just this text."""
+    import xgrammar
+
+    matcher = xgrammar.GrammarMatcher(grammar)
+    return all(matcher.accept_token(byte) for byte in text.encode()) and matcher.accept_token(_STOP)
+
+
+def answers(grammar, random_source: random.Random, wanted: str = "", *, number: int = 1) -> Iterator[str]:
+    """Yield some answers that ended: bytes of `wanted` while they are allowed, random ones otherwise."""
+    import xgrammar
+
+    mask = xgrammar.allocate_token_bitmask(1, 256)
+    for _ in range(number):
+        matcher = xgrammar.GrammarMatcher(grammar)
+        answer, guide = bytearray(), wanted.encode()
+        while len(answer) < MOST_BYTES:
+            matcher.fill_next_token_bitmask(mask, 0)
+            allowed = numpy.flatnonzero(numpy.unpackbits(mask[0].numpy().view(numpy.uint8), bitorder="little")).tolist()
+            if not allowed:
+                break
+            byte = _next(allowed, guide, len(answer), random_source)
+            if byte == _STOP:
+                yield answer.decode(errors="replace")
+                break
+            matcher.accept_token(byte)
+            answer.append(byte)
+
+
+def _next(allowed: list[int], guide: bytes, position: int, random_source: random.Random) -> int:
+    if position < len(guide) and guide[position] in allowed:
+        return guide[position]
+    if _STOP in allowed and random_source.random() < 0.5:
+        return _STOP
+    endings = [byte for byte in allowed if byte in _ENDINGS]
+    if endings and (random_source.random() < 0.3 or position > MOST_BYTES // 2):
+        return random_source.choice(endings)
+    return random_source.choice([byte for byte in allowed if byte != _STOP] or allowed)
