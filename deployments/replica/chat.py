@@ -28,6 +28,7 @@ from deployments.replica.resume.written import WrittenTokens
 from deployments.replica.runners import RunnerContext, find_lora, model_named
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
+from deployments.replica.schemas.either import calls_or_answer, has_either
 from deployments.replica.schemas.requested import forms_to_compile, held_to
 from deployments.replica.schemas.white_space import bound_white_space, move_tag
 from deployments.replica.submit import generate
@@ -142,19 +143,31 @@ class ChatRunner:
 
         vLLM makes the grammar of tools where it renders the prompt, so it does that once more.
         """
+        if has_either(held):
+            calls = self._with_grammar(header, {**held, "response_format": None, "tool_choice": "required"})
+            form = calls.structured_outputs
+            if form is not None and form.structural_tag is not None:
+                form.structural_tag = calls_or_answer(held, form.structural_tag)
+                request.structured_outputs, request.response_format = form, None
+                return
+        stand_in = self._with_grammar(header, held)
+        request.structured_outputs = stand_in.structured_outputs
+        request.response_format = stand_in.response_format
+
+    def _with_grammar(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
+        """Return a request for the same forms, with the grammar that vLLM makes of its tools."""
         renderer = self._serving.online_renderer
-        stand_in = self._parse(header, {**held, "messages": []})
+        request = self._parse(header, {**fields, "messages": []})
         if renderer.parser is not None:
-            kwargs = self._serving._effective_chat_template_kwargs(stand_in)
+            kwargs = self._serving._effective_chat_template_kwargs(request)
             parser = renderer.parser(
                 renderer.renderer.get_tokenizer(),
-                stand_in.tools,
+                request.tools,
                 model_config=renderer.model_config,
                 chat_template_kwargs=kwargs,
             )
-            stand_in = parser.adjust_request(request=stand_in)
-        request.structured_outputs = stand_in.structured_outputs
-        request.response_format = stand_in.response_format
+            request = parser.adjust_request(request=request)
+        return request
 
     def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
         move_tag(fields)

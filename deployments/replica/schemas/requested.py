@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
+from deployments.replica.schemas.either import has_either
+
 DEFAULT_PARAM = "response_format.json_schema.schema"
 
 Form = Literal["json", "regex", "grammar", "structural_tag", "calls"]
@@ -85,8 +87,9 @@ def _calls(body: dict[str, Any]) -> list[tuple[int, dict[str, Any], bool]]:
     if isinstance(choice, dict):
         wanted = choice.get("function", {}).get("name")
         tools = [(index, tool) for index, tool in tools if tool["function"]["name"] == wanted]
-    # Where one tool is strict, the engine guides the calls of all.
-    if not is_forced and not any(tool["function"].get("strict") for _, tool in tools):
+    # Where one tool is strict, or the answer has a form, the engine guides the calls of all.
+    is_strict = any(tool["function"].get("strict") for _, tool in tools)
+    if not (is_forced or is_strict or has_either(body)):
         return []
     return [
         (index, _arguments(tool["function"].get("parameters")), is_forced or bool(tool["function"].get("strict")))

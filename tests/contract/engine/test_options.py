@@ -375,6 +375,54 @@ def test_tools_that_may_not_be_called_are_neither_in_the_prompt_nor_in_the_answe
     assert not any(message.get("tool_calls") for message in messages)
 
 
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+SAID = {
+    "type": "object",
+    "properties": {"sure": {"type": "boolean"}, "kind": {"enum": ["greeting", "other"]}},
+    "required": ["sure", "kind"],
+    "additionalProperties": False,
+}
+BESIDE_TOOLS = {
+    "json_schema": ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SAID}}}, None),
+    "json": ({"structured_outputs": {"json": SAID}}, None),
+    "regex": ({"structured_outputs": {"regex": "I[a-z ]{1,9}"}}, "I[a-z ]{1,9}"),
+    "choice": ({"structured_outputs": {"choice": ["yes", "no"]}}, "yes|no"),
+    "grammar": ({"structured_outputs": {"grammar": 'root ::= "yes" | "no"'}}, "yes|no"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("strict", [None, True])
+@pytest.mark.parametrize("name", BESIDE_TOOLS)
+def test_an_answer_is_in_its_form_or_a_call_where_there_are_both(ask_trained, trained_engine, name, strict, stream):
+    form, kept = BESIDE_TOOLS[name]
+    function = {"name": "get_weather", "parameters": {**CITY, "additionalProperties": False}}
+    function |= {"strict": True} if strict else {}
+    tools = [{"type": "function", "function": function}]
+
+    def answered(**options):
+        messages = [{"role": "user", "content": "What is the weather in Tallinn?"}]
+        answer = ask_trained(messages=messages, tools=tools, max_tokens=80, stream=stream, **form, **options)
+        choices = [chunk["choices"][0] for chunk in answer] if stream else answer["choices"]
+        parts = [choice["delta" if stream else "message"] for choice in choices]
+        content = "".join(part.get("content") or "" for part in parts)
+        calls = [call["function"] for part in parts for call in part.get("tool_calls") or ()]
+        return content, "".join(call.get("arguments") or "" for call in calls), choices[-1]["finish_reason"]
+
+    content, arguments, ended = answered()
+    assert (content, ended) == ("", "tool_calls")
+    assert set(json.loads(arguments)) == {"city"}
+    marker = trained_engine.serving.renderer.tokenizer.convert_tokens_to_ids("<tool_call>")
+    content, arguments, ended = answered(logit_bias={str(marker): -100})  # A model that would rather not call.
+    assert (arguments, ended) == ("", "stop")
+    if kept is not None:
+        assert re.fullmatch(kept, content)
+    else:
+        said = json.loads(content)
+        assert set(said) == {"sure", "kind"}
+        assert said["kind"] in ("greeting", "other")
+
+
 def test_a_template_gets_its_arguments_and_ignores_others(ask_trained):
     question = [{"role": "user", "content": "What is 7 + 8?"}]
     plain = ask_trained(messages=question, max_tokens=100)
