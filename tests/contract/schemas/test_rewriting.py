@@ -122,6 +122,7 @@ KEPT = {
     "open object": {"properties": {"a": A}, "additionalProperties": NUMBER, "type": "object"},
     "patternProperties": {"type": "object", "patternProperties": {"^s_": A, "^n_": NUMBER}},
     "propertyNames": {"type": "object", "propertyNames": {"pattern": "^[a-b]+$"}, "additionalProperties": NUMBER},
+    "names that are impossible": {"propertyNames": False, "minProperties": 1},
     "counted properties": {
         "type": "object",
         "properties": {"a": A, "b": A, "c": A},

@@ -26,14 +26,14 @@ def object_node(builder: Builder, together: Together) -> int | None:
     if any(isinstance(value, dict) for part in together.parts for value in part.schema.get("$without", ())):
         return None
     rules = _Rules(builder.document, together)
-    if not rules.are_names_possible:
-        return builder.add(Object({}, set(rules.required), [], 0, None))
-    listed, free = rules.free_names()
-    names = {name: builder.node(rules.of(name)) for name in [*rules.names, *listed] if rules.may_be_named(name)}
     least = max((int(part.schema.get("minProperties", 0)) for part in together.parts), default=0)
     most = min(
         (int(part.schema["maxProperties"]) for part in together.parts if "maxProperties" in part.schema), default=None
     )
+    if not rules.are_names_possible:
+        return builder.add(Object({}, set(rules.required), [], least, most))
+    listed, free = rules.free_names()
+    names = {name: builder.node(rules.of(name)) for name in [*rules.names, *listed] if rules.may_be_named(name)}
     free_nodes = [(expression, builder.node(parts)) for expression, parts in free]
     # Free names may come twice, and then count as one.
     if free_nodes and least > len(rules.required) + 1:
