@@ -196,6 +196,23 @@ def test_functions_have_their_schemas_checked():
     assert not accepts(tools=[{"type": "function", "function": {"name": "f", "parameters": {"anyOf": []}}}])
 
 
+@pytest.mark.parametrize(
+    ("parameters", "is_accepted"),
+    [
+        (None, True),
+        ({}, True),
+        ({"type": "object"}, True),
+        ({"type": ["object", "null"]}, True),
+        ({"type": "string"}, False),
+        ({"type": ["string", "null"]}, False),
+    ],
+)
+def test_the_arguments_of_a_function_are_an_object(parameters, is_accepted):
+    function = {"name": "f", "parameters": parameters}
+    assert accepts(tools=[{"type": "function", "function": function}]) == is_accepted
+    assert accepts(functions=[function]) == is_accepted
+
+
 def test_limits_on_logprobs_hold_when_they_are_wanted():
     assert accepts(logprobs=True, top_logprobs=20)
     assert not accepts(logprobs=True, top_logprobs=21)
