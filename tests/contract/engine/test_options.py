@@ -718,6 +718,79 @@ def test_a_forced_call_wastes_no_tokens_on_white_space(ask_trained, choice):
     assert answer["usage"]["completion_tokens"] < 60
 
 
+def function_of(parameters, **fields):
+    function = {"name": "set_unit", **({} if parameters is None else {"parameters": parameters}), **fields}
+    return {"type": "function", "function": function}
+
+
+NAMED = {"type": "function", "function": {"name": "set_unit"}}
+NOT_KEPT = {"not": {"pattern": "a"}}
+ROWS = {"allOf": [{"properties": {"rows": {"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": True}}}]}
+
+
+@pytest.mark.parametrize("choice", [NAMED, "required"], ids=["named", "required"])
+@pytest.mark.parametrize(
+    "parameters", [None, {}, {"type": "object"}, {"type": "object", "properties": {}}], ids=range(4)
+)
+@pytest.mark.parametrize("strict", [{}, {"strict": True}, {"strict": False}], ids=["", "strict", "not strict"])
+def test_a_function_without_parameters_is_called_without_arguments(ask, parameters, choice, strict):
+    answer = ask(messages=HELLO, tools=[function_of(parameters, **strict)], tool_choice=choice, max_tokens=60)
+    for call in answer["choices"][0]["message"]["tool_calls"][:-1] or answer["choices"][0]["message"]["tool_calls"]:
+        assert json.loads(call["function"]["arguments"]) == {}
+
+
+@pytest.mark.parametrize("choice", [NAMED, "required"], ids=["named", "required"])
+def test_arguments_fit_words_that_a_grammar_alone_would_drop(ask, choice):
+    parameters = {"type": "object", "required": ["rows"], "additionalProperties": False, **ROWS}
+    parameters["properties"] = {"rows": {"minItems": 1}}
+    call = ask(tools=[function_of(parameters)], tool_choice=choice, max_tokens=90)["choices"][0]["message"][
+        "tool_calls"
+    ][0]
+    rows = json.loads(call["function"]["arguments"])["rows"]
+    assert rows in ([1], [2], [1, 2])
+
+
+def test_the_prompt_shows_tools_as_they_were_sent(ask, real_engine):
+    prompts = [
+        ask(tools=[function_of(parameters)], tool_choice="required", return_prompt_text=True)["prompt_text"]
+        for parameters in (None, {"type": "object", "properties": {"a": {"pattern": "^a", "type": "string"}}})
+    ]
+    assert "x-number" not in "".join(prompts)
+    assert "additionalProperties" not in prompts[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [UNIT, function_of(NOT_KEPT)], "tool_choice": "required"}, "tools[1].function.parameters"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": NOT_KEPT}}},
+            "response_format.json_schema.schema",
+        ),
+        ({"structured_outputs": {"json": NOT_KEPT}}, "structured_outputs.json"),
+    ],
+    ids=["tools", "response_format", "structured_outputs"],
+)
+def test_a_word_that_cannot_be_kept_is_refused_by_name_and_field(ask, fields, param):
+    with pytest.raises(RequestRejected) as refused:
+        ask(**fields)
+    assert (refused.value.param, refused.value.code) == (param, "invalid_value")
+    assert refused.value.message.startswith(
+        f"Invalid schema for '{param}': 'pattern' at 'not.pattern' is not supported"
+    )
+
+
+def test_schemas_within_a_tag_are_kept_or_refused_by_their_place(ask):
+    def tag(schema):
+        part = {"type": "json_schema", "json_schema": schema}
+        return {"response_format": {"type": "structural_tag", "format": part}, "max_tokens": 60}
+
+    assert json.loads(text(ask(**tag({"allOf": [{"enum": ["a", "b"]}, {"enum": ["b", "c"]}]})))) == "b"
+    with pytest.raises(RequestRejected) as refused:
+        ask(**tag({"not": {"pattern": "a"}}))
+    assert "'pattern' at 'format.json_schema.not.pattern' is not supported" in refused.value.message
+
+
 def test_a_model_that_is_unsure_wastes_no_tokens_on_white_space_either(ask):
     answer = ask(**FORCED, max_tokens=200)
     (call,) = answer["choices"][0]["message"]["tool_calls"]

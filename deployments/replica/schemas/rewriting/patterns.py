@@ -126,7 +126,8 @@ def _whole(items: list[Any], left: int, right: int) -> Pattern:
     for index, item in enumerate(items):
         at_left = left if index == 0 else _INNER
         at_right = right if index == len(items) - 1 else _INNER
-        if (at_left, at_right) != (_INNER, _INNER) and _has_anchor(item):
+        is_group = item[0] in (constants.SUBPATTERN, constants.BRANCH)
+        if is_group and (at_left, at_right) != (_INNER, _INNER) and _has_anchor(item):
             parts.append(_whole([item], at_left, at_right))
             continue
         parts += [ANYTHING] * (at_left == _OPEN) + [_part(item)] + [ANYTHING] * (at_right == _OPEN)
