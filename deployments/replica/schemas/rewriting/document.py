@@ -41,13 +41,13 @@ class Document:
             has_tuples = has_tuples or "prefixItems" in part
             has_lists = has_lists or isinstance(part.get("items"), list)
             self._register(part, place)
-        # Where nothing is stated, tuples tell: the older draft does not know the newer word, and the newer one has
-        # another meaning for the older word.
-        if len(dialects) > 1 and has_tuples != has_lists:
-            dialects = {DRAFT_2020} if has_tuples else {DRAFT_7}
-        self.drafts = dialects
+        # Where nothing is stated, tuples tell: the older draft does not know the newer word, and has another meaning
+        # for what stands beside it.
+        if len(dialects) > 1 and has_tuples and not has_lists:
+            dialects = {DRAFT_2020}
+        self.drafts = {DRAFT_7} if len(dialects) > 1 and has_lists and not has_tuples else dialects
         self.root = self.at(())
-        self.judge = Judge(schema, sorted(self.drafts))
+        self.judge = Judge(schema, sorted(dialects))
 
     @property
     def schema(self) -> Any:

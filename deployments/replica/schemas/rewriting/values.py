@@ -19,14 +19,15 @@ class Judge:
         self._validators = [_VALIDATORS[draft](schema, registry=Registry()) for draft in drafts]
 
     def fitting(self, part: Part, values: list[Any], *, but_for: str = "") -> list[Any]:
-        """Return those of some values that fit in every draft; `but_for` is a word that they fit anyway."""
+        """Return those values that fit in every draft that can say so; `but_for` is a word that they fit anyway."""
         schema = _plain(part)
         if but_for and isinstance(schema, dict):
             schema = {word: value for word, value in schema.items() if word != but_for}
         if schema in ({}, True):
             return values
         validators = [one.evolve(schema=schema) for one in self._validators]
-        return [value for value in values if all(_is_valid(one, value) is True for one in validators)]
+        found = [(value, {_is_valid(one, value) for one in validators}) for value in values]
+        return [value for value, verdicts in found if True in verdicts and False not in verdicts]
 
     def takes(self, part: Part, value: Any) -> bool:
         """Return whether a value fits in every draft."""
