@@ -58,7 +58,10 @@ async def test_a_file_goes_up_and_comes_back(client, world):
         "processed",
     )
     assert file.created_at == int(world.clock())
-    assert file.expires_at == file.created_at + 30 * 86_400
+    assert file.expires_at == file.created_at + 86_400
+    other = await client.files.create(file=("a.txt", b"x"), purpose="user_data")
+    assert other.expires_at == other.created_at + 30 * 86_400
+    await client.files.delete(other.id)
     assert (await client.files.content(file.id)).content == LINE * 3
     assert await client.files.retrieve(file.id) == file
     assert (await client.files.list()).data == [file]
