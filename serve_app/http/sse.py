@@ -198,7 +198,8 @@ class _Filler:
             await begin()
         else:
             await self._write({"type": "http.response.body", "body": _COMMENT, "more_body": True})
-        self.spoken_at, self.task = time.perf_counter(), None
+            self.spoken_at = time.perf_counter()
+        self.task = None
         self._wait(self._comment_s)
 
     async def stop(self) -> None:
