@@ -14,6 +14,9 @@ LIVE = '{"status":"ok"}'
 NOT_HERE = json.dumps(
     NotFound("Invalid URL. Operators read metrics elsewhere: see the page on monitoring.", code="unknown_url").to_wire()
 )
+LONGEST_URL = 60_000
+"""In bytes. A replica's server would refuse one of 65,536 without a word that a client reads."""
+URL_TOO_LONG = json.dumps(BadRequest(f"The URL of your request is longer than {LONGEST_URL} bytes.").to_wire())
 NOT_READY = '{"status":"unavailable","checks":{"ingress":false}}'
 
 _AWAY = "The service cannot take your request at the moment. Please retry your request."

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from deployments.operations import MODEL_OPERATIONS
 from serve_app.front.addresses import Address
-from serve_app.front.answers import LIVE, NOT_HERE, NOT_READY
+from serve_app.front.answers import LIVE, LONGEST_URL, NOT_HERE, NOT_READY, URL_TOO_LONG
 from serve_app.front.holding import render_holder, render_holding, render_script
 from serve_app.front.regions import render_choice, render_leaving, render_receiving, sends_on, server_of
 from serve_app.front.settings import NUM_PROXIES, FrontSettings
@@ -41,6 +41,7 @@ EMPTY = Address("127.0.0.1", 9)
 # HAProxy copies the whole buffer of each request that it may repeat. Twice the size cost 15 µs more a request, and
 # a process with 500 streams took twice the memory (190 MB).
 _BUFFER_BYTES = 128 * 1024
+_MAX_HEADERS = 1000
 _HOT_BUFFERS = 64  # Kept by each thread to be used again; of HAProxy's own half megabyte there would be two.
 _REPEATABLE = (
     *(path for operation in MODEL_OPERATIONS.values() for path in operation.paths),
@@ -83,6 +84,7 @@ global
     stats socket {socket} mode 600 level admin expose-fd listeners
     nbthread {threads}
     tune.bufsize {buffer_bytes}
+    tune.http.maxhdr {max_headers}
     tune.memory.hot-size {hot_bytes}
     hard-stop-after 1h
 {script}
@@ -132,6 +134,7 @@ defaults
 {receiving}    http-request set-header {id_header} "%[var(txn.id)] %[var(txn.id),hmac(sha256,{request_key}),hex,lower]"
     http-request set-header x-forwarded-for %[src]
 {proto}{hsts}    http-after-response set-header x-request-id %[var(txn.id)] if has_number !is_numbered
+    http-request return status 414 content-type application/json string {too_long} if {{ url,length gt {longest_url} }}
     http-request return status 404 content-type application/json string {not_here} if {hidden}
     http-request return status 200 content-type application/json string {live} if reads {{ path /livez /livez/ }}
     http-request return status 503 content-type application/json string {not_ready} if asks_readiness has_no_replica
@@ -200,6 +203,9 @@ def render_config(
         repeatable=repeatable,
         live=_quoted(LIVE),
         not_here=_quoted(NOT_HERE),
+        too_long=_quoted(URL_TOO_LONG),
+        longest_url=LONGEST_URL,
+        max_headers=_MAX_HEADERS,
         not_ready=_quoted(NOT_READY),
         fronts_path=FRONTS_PATH,
         hidden="for_operators !for_fronts !is_probe or is_probe !is_here",

@@ -441,6 +441,25 @@ async def test_large_headers_and_large_bodies_pass(front: RunningFront, http: ht
         assert len(replica.requests[0].headers["x-large"]) == 60_000
 
 
+async def test_many_headers_pass_and_a_url_that_is_too_long_is_refused_in_json(
+    front: RunningFront, http: httpx2.AsyncClient
+) -> None:
+    async with replicas(front.replica_ports[0]) as (replica,):
+        await front.knows(replica.port)
+        headers = {f"x-{number}": "x" for number in range(900)}
+        assert (await http.get("/v1/models", headers=headers)).status_code == 200
+        for length, status in ((50_000, 200), (70_000, 414)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", front.settings.port)
+            writer.write(
+                f"GET /v1/models?a={'x' * length} HTTP/1.1\r\nhost: manta\r\nconnection: close\r\n\r\n".encode()
+            )
+            answer = (await reader.read()).decode()
+            writer.close()
+            assert answer.startswith(f"HTTP/1.1 {status} ")
+    assert "content-type: application/json" in answer
+    assert "60000 bytes" in json.loads(answer.partition("\r\n\r\n")[2])["error"]["message"]
+
+
 async def test_body_that_does_not_come_is_refused_in_time(impatient: RunningFront) -> None:
     async with replicas(impatient.replica_ports[1]) as (replica,):
         await impatient.knows(replica.port)
