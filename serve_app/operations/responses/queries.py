@@ -11,20 +11,19 @@ from deployments.models.contract.engine import Engine, EngineStream
 from deployments.models.contract.errors import EngineError
 from deployments.models.contract.render import parse_events
 from deployments.state.identity.principal import Principal
-from serve_app.errors.api import ApiError, BadRequest
+from serve_app.errors.api import ApiError
 from serve_app.errors.translate import translate_engine_error
 from serve_app.operations.chat import ChatOperation
 from serve_app.operations.generation import cost_of
 from serve_app.operations.outcome import Cost
 from serve_app.operations.responses.events.usage import usage_to_wire
 from serve_app.operations.responses.events.writer import Item, new_id
-from serve_app.operations.responses.prompt.dialect import param_of
+from serve_app.operations.responses.prompt.dialect import check_chat, in_words_of
 from serve_app.operations.responses.prompt.history import Message
 from serve_app.operations.responses.prompt.preparation import Preparation
 from serve_app.operations.responses.prompt.wire import create_chat
 from serve_app.operations.responses.storage.stores import Storage
-from serve_app.schemas.chat import ChatRequest
-from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest
+from serve_app.schemas.responses.request import CompactRequest, InputTokensRequest, PromptedRequest
 
 _SUMMARIZE: Final = (
     "Summarize the conversation so far for whoever continues it: what was asked, what was found and decided, facts, "
@@ -36,7 +35,8 @@ _SUMMARY_TOKENS = 1024
 class PromptQuery:
     """One generation that a client does not see as it comes. `text` holds its text once `run` has returned."""
 
-    def __init__(self, stream: EngineStream, cost: Cost) -> None:
+    def __init__(self, request: PromptedRequest | None, stream: EngineStream, cost: Cost) -> None:
+        self._request = request
         self.cost = cost
         self.stream = stream
         self.text = ""
@@ -54,7 +54,7 @@ class PromptQuery:
         except EngineError as error:
             refusal = translate_engine_error(error)
             if refusal.status == 400:
-                raise BadRequest(refusal.message, param=param_of(refusal.param), code=refusal.code) from None
+                raise in_words_of(self._request, refusal.message, refusal.param, refusal.code) from None
             raise refusal from None
         finally:
             await self.stream.aclose()
@@ -91,7 +91,7 @@ class PromptQueries:
         finally:
             await tools.close()
         chat = create_chat(body, prompt.messages(body.instructions), tools.offered)
-        return self._query(engine, chat, principal, request_id, max_tokens=1)
+        return self._query(body, engine, chat, principal, request_id, max_tokens=1)
 
     async def summarize(
         self, body: CompactRequest, raw: bytes, principal: Principal, *, request_id: str
@@ -105,15 +105,22 @@ class PromptQueries:
         prompt = await self._preparation.reader.read(body, raw, principal)
         messages: list[Message] = [*prompt.messages(body.instructions), {"role": "user", "content": _SUMMARIZE}]
         chat = {"model": body.model, "messages": messages, "temperature": 0.0}
-        return self._query(engine, chat, principal, request_id, max_tokens=_SUMMARY_TOKENS), prompt.items
+        return self._query(None, engine, chat, principal, request_id, max_tokens=_SUMMARY_TOKENS), prompt.items
 
     def _query(
-        self, engine: Engine, chat: Item, principal: Principal, request_id: str, *, max_tokens: int
+        self,
+        request: PromptedRequest | None,
+        engine: Engine,
+        chat: Item,
+        principal: Principal,
+        request_id: str,
+        *,
+        max_tokens: int,
     ) -> PromptQuery:
         chat = {**chat, "max_completion_tokens": max_tokens}
-        body = ChatRequest.model_validate(chat)
+        body = check_chat(chat, request)
         stream = self._chat.run_as_events(engine, body, orjson.dumps(chat), principal, request_id=request_id)
-        return PromptQuery(stream, cost_of(body, engine.card))
+        return PromptQuery(request, stream, cost_of(body, engine.card))
 
     async def compact(self, items: list[Item], summary: str, principal: Principal) -> list[Item]:
         """Return the items that replace a conversation: the user's messages, then the sealed summary."""

@@ -6,6 +6,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from pydantic import ValidationError
@@ -53,15 +54,28 @@ def create_chat_request(
     """
     chat = create_chat(turn.request, messages, offered, may_force=may_force)
     chat["stream"] = turn.is_stream
-    try:
-        body = ChatRequest.model_validate(chat)
-    except ValidationError as error:
-        violation = translate_violation(error, chat)
-        raise BadRequest(
-            violation.message, param=param_of(violation.param, turn.request), code=violation.code
-        ) from None
+    body = check_chat(chat, turn.request)
     check_features(body, turn.engine.card, param="input")
     return GenerationChat(body, orjson.dumps(chat))
+
+
+def check_chat(chat: dict[str, Any], request: PromptedRequest | None) -> ChatRequest:
+    """Return a chat that was made for a request, checked; None is one without tools.
+
+    Raises:
+        BadRequest: it is not valid; the error names the field of the request.
+    """
+    try:
+        return ChatRequest.model_validate(chat)
+    except ValidationError as error:
+        violation = translate_violation(error, chat)
+        raise in_words_of(request, violation.message, violation.param, violation.code) from None
+
+
+def in_words_of(request: PromptedRequest | None, message: str, param: str | None, code: str | None) -> BadRequest:
+    """Return a refusal of a chat as one of the request that it was made for."""
+    own = param_of(param, request)
+    return BadRequest(message.replace(f"'{param}'", f"'{own}'"), param=own, code=code)
 
 
 def translated(error: EngineError, request: PromptedRequest) -> EngineError:
@@ -70,9 +84,8 @@ def translated(error: EngineError, request: PromptedRequest) -> EngineError:
         return ContextLengthExceeded("input", error.limit, error.num_tokens, error.is_lower_bound)
     if not isinstance(error, RequestRejected):
         return error
-    param = param_of(error.param, request)
-    message = error.message.replace(f"'{error.param}'", f"'{param}'")
-    return RequestRejected(message, param=param, code=error.code)
+    own = in_words_of(request, error.message, error.param, error.code)
+    return RequestRejected(own.message, param=own.param, code=own.code)
 
 
 def param_of(param: str | None, request: PromptedRequest | None = None) -> str | None:

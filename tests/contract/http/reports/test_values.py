@@ -89,3 +89,13 @@ async def test_the_chunk_with_the_usage_has_no_choices_and_others_no_usage(world
     assert all(chunk["usage"] is None and len(chunk["choices"]) == 1 for chunk in chunks)
     assert last["choices"] == []
     assert last["usage"]["total_tokens"] > 0
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/responses/input_tokens"])
+async def test_an_empty_input_is_refused_in_the_words_of_responses(world, path):
+    answer = await post(world, path, orjson.dumps({"model": MODEL, "input": []}))
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["param"], error["code"]) == ("input", "empty_array")
+    assert "'input'" in error["message"]
+    assert "messages" not in error["message"]
