@@ -141,6 +141,10 @@ class Upload:
         return form, self._writer, self._filename
 
     async def _begin(self, part: PartBegin) -> None:
+        if part.name == "file" and part.filename is None:
+            raise BadRequest(
+                "Invalid 'file': its part of the form has no 'filename'.", param="file", code="invalid_value"
+            )
         if part.name != "file" or part.filename is None:
             if part.name in self._fields:
                 raise BadRequest(f"Duplicate parameter: '{part.name[:64]}'.", param=part.name[:64])

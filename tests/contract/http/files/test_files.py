@@ -147,7 +147,7 @@ async def test_content_comes_with_its_name_and_is_kept_by_no_cache(http):
         ([FILE], "purpose", "missing_required_parameter", "Missing required parameter: 'purpose'."),
         ([("purpose", b"x"), FILE], "purpose", "invalid_value", "Invalid value: 'x'. Supported values are:"),
         ([FILE, ("purpose", b"x")], "purpose", "invalid_value", "Invalid value: 'x'. Supported values are:"),
-        ([PURPOSE, ("file", LINE)], "file", "unknown_parameter", "Unknown parameter: 'file'."),
+        ([PURPOSE, ("file", LINE)], "file", "invalid_value", "Invalid 'file': its part of the form has no 'filename'."),
         ([PURPOSE, FILE, FILE], "file", None, "Only one 'file'"),
         ([PURPOSE, PURPOSE, FILE], "purpose", None, "Duplicate parameter: 'purpose'."),
         ([PURPOSE, ("more", b"x"), FILE], "more", "unknown_parameter", "Unknown parameter: 'more'."),

@@ -52,6 +52,14 @@ async def test_the_name_of_a_file_keeps_its_letters_and_loses_its_path(world, fi
     assert "/" not in answer.json()["filename"]
 
 
+async def test_a_file_without_a_name_is_refused_with_the_reason(world, file_store):
+    async with world.http() as http:
+        answer = await http.post("/v1/files", files={"file": (None, b"x")}, data={"purpose": "user_data"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "file"
+    assert "filename" in answer.json()["error"]["message"]
+
+
 async def test_pages_of_files_end_and_leave_none_out(world, file_store):
     """BerriAI/litellm#36324, #37150."""
     async with world.http() as http:
