@@ -165,8 +165,7 @@ def test_a_stop_string_is_shown_where_it_is_wanted(ask):
     assert text(ask(stop=[stop], include_stop_str_in_output=True)).endswith(stop)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("prompt", ["x", "x</think>", ["x", "y"]])
+@pytest.mark.parametrize(("prompt", "stream"), [("x", False), ("x</think>", True), (["x", "y"], False)])
 @pytest.mark.parametrize(
     ("form", "kept"),
     [
@@ -391,9 +390,10 @@ BESIDE_TOOLS = {
 }
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("strict", [None, True])
-@pytest.mark.parametrize("name", BESIDE_TOOLS)
+@pytest.mark.parametrize(
+    ("name", "strict", "stream"),
+    [*((name, None, False) for name in BESIDE_TOOLS), ("json_schema", True, False), ("json_schema", None, True)],
+)
 def test_an_answer_is_in_its_form_or_a_call_where_there_are_both(ask_trained, trained_engine, name, strict, stream):
     form, kept = BESIDE_TOOLS[name]
     function = {"name": "get_weather", "parameters": {**CITY, "additionalProperties": False}}
