@@ -87,7 +87,7 @@ def take_over(service: Service, key: str) -> TakeOver:
         controller.kill()
         while not (successor := successor_of(service, controller)) or not running(service):
             seen.statuses += [chat(service, key), embed(service, key)]
-        seen.stream = [line for line in lines if line]
+        seen.stream = [line for line in lines if line and not line.startswith(":")]
     seen.after = at_rest(service)
     seen.controllers.append(successor.pid)
     return seen

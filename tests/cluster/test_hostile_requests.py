@@ -146,7 +146,9 @@ def test_pattern_that_backtracks_elsewhere_is_followed(http: httpx2.Client) -> N
     pattern = schema_of({"type": "string", "pattern": "(a+)+" * 20 + "$"})
     answer = http.post("/v1/chat/completions", json={"model": CHAT, "messages": MESSAGES, "max_tokens": 30, **pattern})
     assert answer.status_code == 200
-    assert answer.json()["choices"][0]["message"]["content"].startswith('"a')
+    content = answer.json()["choices"][0]["message"]["content"]  # Anything may stand before what matches.
+    assert content.startswith('"')
+    assert answer.json()["choices"][0]["finish_reason"] == "length" or content.endswith('a"')
 
 
 BODIES = {

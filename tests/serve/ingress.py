@@ -119,7 +119,7 @@ def frames_of(answer: httpx2.Response) -> Iterator[dict[str, Any]]:
         left += piece
         while b"\n\n" in left:
             frame, _, left = left.partition(b"\n\n")
-            if frame != b"data: [DONE]":
+            if frame != b"data: [DONE]" and not frame.startswith(b":"):
                 yield read_frame(frame)
 
 
