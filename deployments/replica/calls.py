@@ -175,5 +175,5 @@ def marks_calls(parser: Parser | None) -> bool:
 
 
 def _marker_of(tools: Any) -> str:
-    """Return what a call begins with, "" where that is not told."""
+    """Return the text that begins a call; "" if the parser has none."""
     return getattr(tools, "tool_call_start_token", None) or getattr(tools, "bot_token", None) or ""

@@ -118,7 +118,7 @@ class Places:
 
 
 class Admission:
-    """Issues tickets, each of which holds one of `num_places`."""
+    """Issues tickets. At most `num_places` are open at once, and each holds a place."""
 
     def __init__(self, gatekeeper: Gatekeeper, patience: Patience = USUAL, num_places: int = sys.maxsize) -> None:
         self._gatekeeper = gatekeeper

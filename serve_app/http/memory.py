@@ -5,7 +5,7 @@ import ctypes
 import threading
 
 LARGE_BYTES = 4 * 1024 * 1024
-"""A body of so many bytes takes many times as much, parsed."""
+"""The size of a body that counts as large. Parsed, it takes several times its bytes."""
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # There is none without glibc.
 _one_at_a_time = threading.Lock()

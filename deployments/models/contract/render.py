@@ -145,12 +145,8 @@ class ChatChunks:
         if shown.logprobs is not None:
             logprobs = orjson.dumps({"content": shown.logprobs.content, "refusal": None})
         token_ids = b"" if shown.token_ids is None else b',"token_ids":' + orjson.dumps(shown.token_ids.token_ids)
-        reason, delta = b"null", _delta(event)
-        if event.kind == "finished":
-            reason = orjson.dumps(_reason(event.reason, self._has_functions))
-        elif self._has_functions and event.kind in ("tool_call", "tool_arguments"):
-            delta = _function_delta(event)
-        return first + self._chunk(event.choice, delta, logprobs, reason, token_ids)
+        reason = orjson.dumps(_reason(event.reason, self._has_functions)) if event.kind == "finished" else b"null"
+        return first + self._chunk(event.choice, _delta(event, self._has_functions), logprobs, reason, token_ids)
 
     def finish(self, usage: Usage) -> bytes:
         """Return the usage chunk where it was asked for, and the end of the stream."""
@@ -168,12 +164,16 @@ def _counted(prompt_tokens: int, completion_tokens: int) -> bytes:
     return b',"usage":' + orjson.dumps(usage) + b"}\n\n"
 
 
-def _delta(event: Event) -> bytes:
+def _delta(event: Event, has_functions: bool) -> bytes:
     match event.kind:
         case "text":
             return orjson.dumps({"content": event.text})
         case "reasoning":
             return orjson.dumps(_thought(event.text))
+        case "tool_call" if has_functions:
+            return orjson.dumps({"function_call": {"name": event.name, "arguments": ""}})
+        case "tool_arguments" if has_functions:
+            return orjson.dumps({"function_call": {"arguments": event.text}})
         case "tool_call":
             function = {"name": event.name, "arguments": ""}
             call = {"index": event.call, "id": event.id, "type": "function", "function": function}
@@ -184,13 +184,6 @@ def _delta(event: Event) -> bytes:
             return b'{"content":""}'
         case "finished":
             return b"{}"
-
-
-def _function_delta(event: Event) -> bytes:
-    """Return a call of a function in its older form."""
-    if event.kind == "tool_call":
-        return orjson.dumps({"function_call": {"name": event.name, "arguments": ""}})
-    return orjson.dumps({"function_call": {"arguments": event.text}} if event.kind == "tool_arguments" else {})
 
 
 def _reason(reason: str, has_functions: bool) -> str:

@@ -49,11 +49,6 @@ class Document:
         self.root = self.at(())
         self.judge = Judge(schema, sorted(dialects))
 
-    @property
-    def schema(self) -> Any:
-        """The whole schema."""
-        return self._schema
-
     def at(self, place: Place) -> Part:
         """Return the part at a place that exists."""
         part = self._parts.get(place)

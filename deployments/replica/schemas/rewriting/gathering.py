@@ -18,7 +18,7 @@ _BRANCHING = ("anyOf", "oneOf", "not", "if", "dependencies", "dependentRequired"
 
 @dataclass
 class Together:
-    """Parts that all hold, of which references and alternatives are already followed.
+    """Parts that all hold. Their references are followed, and one of each part's alternatives is chosen.
 
     `below` has, for each, those that hold because it does: what they say of properties and items, it has evaluated.
     """

@@ -70,7 +70,7 @@ def _without_word(document: Document, part: Part, word: str, value: Any) -> list
 
 
 def _opposites(document: Document, part: Part, word: str, value: Any) -> list[dict[str, Any]]:
-    """Return schemas of which one holds where a word does not, and which says what else there is."""
+    """Return the alternatives to a word: a value that does not keep the word fits at least one of them."""
 
     def other(*steps: str | int) -> Part:
         return negated(document, document.child(part, word, *steps))

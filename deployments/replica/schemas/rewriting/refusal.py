@@ -26,6 +26,3 @@ def in_words(place: Place) -> str:
     for key in place:
         words += f"[{key}]" if isinstance(key, int) else f".{key}" if words else key
     return words if len(words) <= 200 else words[:100] + "..." + words[-97:]
-
-
-NOT_SUPPORTED = "is not supported."

@@ -34,7 +34,7 @@ _ANY = rf"(?:{_UNESCAPED}|{_BACKSLASH}[\u{{22}}\u{{5c}}/bfnrt])"
 
 
 def any_text(least: int, most: int | None, *, has_escapes: bool = True) -> str:
-    """Return the expression of the strings with that many characters, some of which may be escaped."""
+    """Return the expression of strings with `least` to `most` characters; None is no bound. Escapes count as one."""
     one = _ANY if has_escapes else _UNESCAPED
     return f"^{_MARK}{one}{{{least},{'' if most is None else most}}}$"
 
