@@ -12,12 +12,13 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Executable, Insert, NullPool, Table, insert, text
+from sqlalchemy import URL, Connection, Executable, Insert, NullPool, Table, event, insert, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from deployments.config import ConfigError
 from deployments.patience import USUAL, Patience
@@ -206,13 +207,14 @@ class Database:
         return statement.on_conflict_do_nothing()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection: those in use when they are given back."""
         for threads in (self._writer, self._reader):
             if threads is not None:
                 await asyncio.to_thread(threads.close)
-        await self.engine.dispose()
-        if self._stale is not None:
-            await self._stale.dispose()
+        for engine in (self.engine, self._stale):
+            if engine is not None:
+                event.listen(engine.sync_engine.pool, "checkin", _invalidate)
+                await engine.dispose()
 
 
 async def connect(url: str, patience: Patience = USUAL, *, is_patient: bool = False) -> Database:
@@ -271,6 +273,10 @@ def _create_pool(url: URL, patience: Patience) -> AsyncEngine:
         max_overflow=4,
         pool_timeout=patience.database_answer_s,
     )
+
+
+def _invalidate(_connection: Any, record: ConnectionPoolEntry) -> None:
+    record.invalidate()
 
 
 def may_pass(error: Exception) -> bool:

@@ -13,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from asyncpg import InterfaceError
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
@@ -178,6 +179,17 @@ async def test_writers_of_sqlite_wait_for_each_other(tmp_path: Path) -> None:
     async with database.read() as connection:
         assert await connection.scalar(text("SELECT value FROM revisions")) == 20
     await database.close()
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+async def test_connection_that_comes_back_after_the_end_is_closed(empty_database_url: str) -> None:
+    database = await connect(empty_database_url)
+    async with database.read() as connection:
+        driver = (await connection.get_raw_connection()).driver_connection
+        await database.close()
+        assert await connection.scalar(text("SELECT 1")) == 1
+    with pytest.raises((ValueError, InterfaceError), match=r"closed|no active connection"):
+        await driver.execute("SELECT 1")
 
 
 async def test_sqlite_is_durable_and_private(tmp_path: Path) -> None:
