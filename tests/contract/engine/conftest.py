@@ -4,10 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,18 +142,3 @@ def compiler(real_engine):
     compiler = SchemaCompiler(any_whitespace=False)
     yield compiler
     real_engine.run(compiler.aclose())
-
-
-def run_apart(program, tmp_path):
-    """Run a program that starts a replica's engine, and return what became of it.
-
-    In a process of its own: what a replica makes of vLLM's metrics and of the log would stay for the tests after it.
-    """
-    started("engines")
-    path = tmp_path / "starts.py"
-    path.write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "RAY_ADDRESS": "local"}
-    environment |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    return subprocess.run(
-        [sys.executable, path], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )

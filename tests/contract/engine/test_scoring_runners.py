@@ -8,7 +8,7 @@ import pytest
 from deployments.models.config import ModelConfig
 from deployments.models.contract.errors import RequestRejected
 from deployments.operations import ENGINE_OPERATIONS, Operation
-from tests.contract.engine.conftest import POOLING, run_apart, running_engine
+from tests.contract.engine.conftest import POOLING, running_engine
 from tests.contract.engine.replies import Collected
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
@@ -150,27 +150,3 @@ def test_model_without_a_template_tokenizes_no_chat(cross_encoder, embedder):
     assert ask(cross_encoder, "tokenize", {"messages": [{"role": "user", "content": QUERY}]})[0]["count"] > 5
     with pytest.raises(RequestRejected, match="chat template"):
         ask(embedder, "tokenize", {"messages": [{"role": "user", "content": QUERY}]})
-
-
-STARTS = """
-import asyncio
-from deployments.models.config import ModelConfig
-from deployments.replica.engine import start_engine
-
-async def main():
-    options = {"dtype": "float32", "enforce_eager": True, "max_model_len": 128}
-    config = ModelConfig(id="ranker", source="demo:rank", task="score", device="cpu", engine_kwargs=options)
-    engine = await start_engine(config)
-    assert set(engine.runners) == config.card.operations, set(engine.runners)
-    await engine.stop()
-    print("all its operations")
-
-if __name__ == "__main__":
-    asyncio.run(main())
-"""
-
-
-@pytest.mark.exhaustive
-def test_a_replica_starts_a_cross_encoder_with_every_operation_of_its_task(cross_encoder, tmp_path):
-    done = run_apart(STARTS, tmp_path)
-    assert "all its operations" in done.stdout, done.stderr[-2000:]
