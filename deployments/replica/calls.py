@@ -8,10 +8,10 @@ import re
 from typing import Any
 
 import orjson
-from vllm.entrypoints.chat_utils import make_tool_call_id
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.outputs import CompletionOutput
 from vllm.parser.abstract_parser import Parser
+from vllm.renderers.chat_utils import make_tool_call_id
 from vllm.sampling_params import SamplingParams
 
 from deployments.models.contract.events import Event, ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart

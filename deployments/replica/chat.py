@@ -30,8 +30,8 @@ from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
 from deployments.replica.schemas.either import calls_or_answer, has_either
 from deployments.replica.schemas.requested import forms_to_compile, held_to
-from deployments.replica.schemas.white_space import bound_white_space, move_tag
 from deployments.replica.submit import generate
+from deployments.replica.white_space import move_tag
 
 
 class ChatRunner:
@@ -55,7 +55,6 @@ class ChatRunner:
         self._model_id = model_id
         self._preparing = preparing
         self._token_bytes = TokenBytes()
-        self._bounds_white_space = engine.vllm_config.structured_outputs_config.disable_any_whitespace
         self._has_reasoning = bool(
             serving.online_renderer.parser and serving.online_renderer.parser.reasoning_parser_cls
         )
@@ -115,9 +114,6 @@ class ChatRunner:
                 self._hold(header, request, held)
         if isinstance(rendered, ErrorResponse):
             raise refusal_of(rendered, "messages")
-        form = request.structured_outputs  # Of the body, or made of its tools.
-        if self._bounds_white_space and form is not None and form.structural_tag is not None:
-            form.structural_tag = bound_white_space(form.structural_tag)
         conversation, (engine_input,) = rendered
         prompt_token_ids = engine_input.get("prompt_token_ids") or []
         check_prompt_logprobs(request.prompt_logprobs, len(prompt_token_ids))

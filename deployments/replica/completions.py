@@ -24,8 +24,8 @@ from deployments.replica.runners import RunnerContext, end_with, find_lora, mode
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
 from deployments.replica.schemas.requested import forms_to_compile, held_to
-from deployments.replica.schemas.white_space import bound_white_space, move_tag
 from deployments.replica.stepping import SteppingClient
+from deployments.replica.white_space import move_tag
 
 _LOGPROBS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
 
@@ -43,8 +43,6 @@ class CompletionRunner:
     ) -> None:
         self._adapters = adapters
         self._schemas = schemas
-        config = serving.engine_client.vllm_config
-        self._bounds_white_space = config.structured_outputs_config.disable_any_whitespace
         self._serving = copy(serving)
         self._serving.render_completion_request = self._render
         self._render_at_once = serving.render_completion_request
@@ -81,9 +79,6 @@ class CompletionRunner:
 
     def _parse(self, header: dict[str, Any], fields: dict[str, Any]) -> CompletionRequest:
         move_tag(fields)
-        wanted = fields.get("structured_outputs") or {}
-        if wanted.get("structural_tag") and self._bounds_white_space:
-            wanted["structural_tag"] = bound_white_space(wanted["structural_tag"])
         fields["model"] = self._model_id
         fields["stream"] = header["stream"]
         fields["request_id"] = header["request_id"].removeprefix("req_")

@@ -20,7 +20,14 @@ _LISTS = (
     "time_to_first_tokens_iter",
     "inter_token_latencies_iter",
 )
-_COUNTS = ("num_generation_tokens", "num_preempted_reqs", "num_corrupted_reqs")
+_COUNTS = (
+    "num_generation_tokens",
+    "num_preempted_reqs",
+    "num_corrupted_reqs",
+    "num_watermarked_reqs",
+    "num_not_watermarked_reqs",
+    "num_watermark_skipped_reqs",
+)
 
 
 class GatheringStatLogger(ray_wrappers.RayPrometheusStatLogger):  # type: ignore[misc]  # vLLM is not typed here.
@@ -76,6 +83,7 @@ def _has_more(stats: SchedulerStats) -> bool:
     return bool(
         stats.spec_decoding_stats
         or stats.kv_connector_stats
+        or stats.ec_connector_stats
         or stats.connector_prefix_cache_stats
         or stats.perf_stats
         or stats.kv_cache_eviction_events

@@ -1,9 +1,11 @@
 """Cuts the text of a prompt that is truncated before it becomes tokens, so that no request costs more than its context.
 
+A prompt that is truncated to the context leaves room for the answer that is asked for: vLLM leaves it one token.
 A tokenizer reads a text to its end, whatever is kept of it: sixty megabytes take minutes and fourteen gigabytes.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from vllm.renderers.base import BaseRenderer
@@ -33,6 +35,9 @@ def _cutting(renderer: BaseRenderer[Any], tokenize: Callable[..., Any]) -> Calla
         if params.truncate_prompt_tokens is not None and params.max_input_tokens is not None:
             side = params.truncation_side or getattr(renderer.get_tokenizer(), "truncation_side", "left")
             prompt = {**prompt, "prompt": cut_text(prompt["prompt"], params.max_input_tokens, side)}
+            if params.truncate_prompt_tokens < 0 and params.max_output_tokens:
+                room = max(1, params.max_input_tokens - params.max_output_tokens)
+                params = replace(params, truncate_prompt_tokens=room)
         return tokenize(prompt, params)
 
     return run

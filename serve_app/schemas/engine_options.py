@@ -231,6 +231,9 @@ class GenerationOptions(SamplingOptions, PromptOptions):
     guided_whitespace_pattern: Any = None
     routed_experts_prompt_start: Any = None
     return_token_offsets: Any = None
+    mm_payload: Any = None
+    return_mm_kwargs: Any = None
+    watermarking: Any = None
 
     def forms(self) -> list[str]:
         """Return the names of the fields that hold the answer to a form."""

@@ -20,6 +20,9 @@ REFUSED: Mapping[str, tuple[Any, str]] = {
     "guided_whitespace_pattern": (None, "the model's configuration says which white space JSON has"),
     "routed_experts_prompt_start": (0, _RENDER_ONLY),
     "return_token_offsets": (False, _RENDER_ONLY),
+    "mm_payload": ("tensors", _RENDER_ONLY),
+    "return_mm_kwargs": (None, _RENDER_ONLY),
+    "watermarking": (None, "the model's configuration says which answers have a watermark"),
 }
 """Fields of all requests that are refused: the value that changes nothing, and why another one is refused."""
 REFUSED_IN_CHAT: Mapping[str, tuple[Any, str]] = {

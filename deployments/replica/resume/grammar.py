@@ -8,17 +8,19 @@ vLLM's scheduler applies at each step: reasoning tokens are left out. A request 
 it never runs unguided.
 
 Internals of vLLM that are relied on: a grammar that is being compiled is a Future in `_grammar` of the request;
-`should_fill_bitmask`, `should_advance` and `trim_reasoning_for_advance` read no more of a request than `_Steps` has;
-statistics of a prompt are not set for a request that was preempted.
+`accept_tokens` reads no more of a request than `_Steps` has; statistics of a prompt are not set for a request that was
+preempted.
 """
 
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
+from vllm.v1.structured_output.request import StructuredOutputRequest
 
 from deployments.replica.resume.request import resumed_of
 
@@ -64,8 +66,9 @@ class _Steps:
 
     use_structured_output = True
 
-    def __init__(self, request: Request) -> None:
-        self.structured_output_request = request.structured_output_request
+    def __init__(self, request: Request, guided: StructuredOutputRequest) -> None:
+        self.request_id = request.request_id
+        self.structured_output_request = guided
         self.prompt_token_ids = list(request.prompt_token_ids)
         self.all_token_ids = self.prompt_token_ids.copy()
 
@@ -80,13 +83,10 @@ def _lead(
     """
     if isinstance(grammar, Future):
         grammar = grammar.result()
-    steps = _Steps(request)
-    manager.should_fill_bitmask(steps)  # As before the first step: it sees whether the prompt ends a thought.
+    steps = _Steps(request, replace(request.structured_output_request, _grammar=grammar))
     for group in filter(None, groups):
         steps.all_token_ids += group
-        if not manager.should_advance(steps, new_token_ids=group):
-            continue
-        guided = manager.trim_reasoning_for_advance(steps, group)
-        if guided and not grammar.accept_tokens(request.request_id, guided):
+        if not manager.accept_tokens(steps, group):
             raise ValueError("The grammar refuses tokens that were written under it.")
+    request.structured_output_request.reasoning_ended = steps.structured_output_request.reasoning_ended
     return grammar

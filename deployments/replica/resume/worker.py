@@ -1,14 +1,14 @@
 """A continued request's state in vLLM's worker: as if the worker had generated the written tokens itself.
 
 The state of a new request has no output. For a request that continues, it gets the written tokens as output, so that
-penalties count them, and the generator of its seed moves on by the numbers that those tokens took: for each token one
-for each entry of the vocabulary. vLLM's second model runner needs none of this: it reads the output of new requests by
-itself, and its random numbers depend on the seed and the position alone.
+penalties count them, and the generator of its seed moves on by the numbers that those tokens took: on a CPU one for
+each token, on a GPU one for each entry of the vocabulary. vLLM's second model runner needs none of this: it reads the
+output of new requests by itself, and its random numbers depend on the seed and the position alone.
 
 vLLM loads `ResumingWorker` in every worker. Internals that are relied on: the model runner makes states by the name
-`CachedRequestState` in its own module, and draws one row of exponential numbers for each token. Where a step reads only
-a part of what a request has to read, it takes its draw back by `set_offset`, which a generator on a CPU refuses: the
-engine would die of a seed with a long prompt. Here it does not.
+`CachedRequestState` in its own module, and draws one seed (CPU) or one row of exponential numbers (GPU) for each token.
+Where a step reads only a part of what a request has to read, it takes its draw back by `set_offset`, which a generator
+on a CPU refuses: the engine would die of a seed with a long prompt. Here it does not.
 """
 
 from typing import Any, ClassVar
@@ -36,23 +36,22 @@ class ResumedState(CachedRequestState):  # type: ignore[misc]  # vLLM is not typ
         if self.generator is None:
             return
         if self.generator.device.type == "cpu":
-            self.generator = RewindingGenerator(self.generator.initial_seed(), self.output_token_ids, self.row_size)
+            self.generator = RewindingGenerator(self.generator.initial_seed(), self.output_token_ids)
         elif resumed is not None:
             skip_rows(self.generator, len(self.output_token_ids), self.row_size)
 
 
 class RewindingGenerator(torch.Generator):  # type: ignore[misc]  # Nor is torch.
-    """A generator on a CPU that can take back its last row. It begins after a row for each of the tokens so far."""
+    """A generator on a CPU that can take back its last draw. It begins after a draw for each of the tokens so far."""
 
     def __new__(cls, *_: Any) -> Any:
         """Return one, which is made of no argument: torch's own class takes only a device."""
         return super().__new__(cls)
 
-    def __init__(self, seed: int, token_ids: list[int], row_size: int) -> None:
+    def __init__(self, seed: int, token_ids: list[int]) -> None:
         self._token_ids = token_ids
-        self._row_size = row_size
         self.manual_seed(seed)
-        self._num_rows = 0
+        self._num_drawn = 0
         self._state = self.get_state()
         self._restore()
 
@@ -61,27 +60,22 @@ class RewindingGenerator(torch.Generator):  # type: ignore[misc]  # Nor is torch
         return 0
 
     def set_offset(self, offset: int) -> None:
-        """Take the last row back, which made no token."""
+        """Take the last draw back, which made no token."""
         self._restore()
 
     def _restore(self) -> None:
-        """Go to where the next row begins."""
+        """Go to where the next draw begins."""
         self.set_state(self._state)
-        skip_rows(self, len(self._token_ids) - self._num_rows, self._row_size)
-        self._num_rows, self._state = len(self._token_ids), self.get_state()
+        torch.randint(0, 2**31, (len(self._token_ids) - self._num_drawn,), generator=self)
+        self._num_drawn, self._state = len(self._token_ids), self.get_state()
 
 
 def skip_rows(generator: torch.Generator, num_rows: int, row_size: int) -> None:
-    """Advance a generator past `num_rows` rows of exponential numbers.
+    """Advance a generator on a GPU past `num_rows` rows of exponential numbers.
 
-    On a GPU each row takes the same part of the generator's sequence, so one is measured. On a CPU all are drawn, which
-    takes 4 ms a row of 150,000.
+    Each row takes the same part of the generator's sequence, so one is measured.
     """
     row = torch.empty(row_size, dtype=torch.float32, device=generator.device)
-    if generator.device.type == "cpu":
-        for _ in range(num_rows):
-            row.exponential_(generator=generator)
-        return
     before = generator.get_offset()
     row.exponential_(generator=generator)
     generator.set_offset(before + num_rows * (generator.get_offset() - before))

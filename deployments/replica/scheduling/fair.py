@@ -32,7 +32,7 @@ class Fair:
     recent_s = RECENT_S
     running: list[Request]
     requests: dict[str, Request]
-    max_num_running_reqs: int
+    max_num_active_reqs: int
     max_num_scheduled_tokens: int
     num_spec_tokens: int
     block_size: int
@@ -45,7 +45,7 @@ class Fair:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         quiet_libraries()  # The scheduler is the first of our code in the engine's own process.
         super().__init__(*args, **kwargs)
-        self.waiting, self.skipped_waiting = FairQueue(), FairQueue()
+        self.waiting, self.kv_holding_waiting = FairQueue(), FairQueue()
         self.shares = Shares(self.recent_s)
         self.ready: list[Request] = []  # The interactive requests that wait and could run, in any order.
         self._pace = ReadingPace(self.max_num_scheduled_tokens)
@@ -82,16 +82,16 @@ class Fair:
         left_out = [request for request in self.running if request.request_id not in ids]
         decoding = [request for request in chosen if request.request_id not in late]
         num_decoded = len(decoding) * (1 + self.num_spec_tokens)
-        most_running, most_tokens = self.max_num_running_reqs, self.max_num_scheduled_tokens
+        most_running, most_tokens = self.max_num_active_reqs, self.max_num_scheduled_tokens
         # Whose prompt is read comes last: it may take all tokens of a step that are left.
         self.running = decoding + sorted((request for request in reading if request.request_id in ids), key=in_turn)
-        self.max_num_running_reqs = min(most_running - len(left_out), len(chosen) + num_admitted)
+        self.max_num_active_reqs = min(most_running - len(left_out), len(chosen) + num_admitted)
         if self.scheduler_config.enable_chunked_prefill and self.shares.active:  # Else prompts must fit into a step.
             self.max_num_scheduled_tokens = min(most_tokens, num_decoded + self._pace.tokens)
         try:
             step = self._step(*args, **kwargs)
         finally:
-            self.max_num_running_reqs, self.max_num_scheduled_tokens = most_running, most_tokens
+            self.max_num_active_reqs, self.max_num_scheduled_tokens = most_running, most_tokens
             self.running.extend(left_out)
         self._was_in_vain = bool(left_out) and not step.total_num_scheduled_tokens
         self._pace.note(step.total_num_scheduled_tokens - num_decoded, now - self._planned_at)
@@ -105,9 +105,9 @@ class Fair:
     def _choose(self, reading: list[Request]) -> tuple[list[Request], int]:
         """Return the running requests of the next step, and how many others may begin with it."""
         if self._was_in_vain:
-            return self.running, self.max_num_running_reqs
+            return self.running, self.max_num_active_reqs
         reading = [request for request in reading if not is_background(request)]
-        has_room = len(self.running) < self.max_num_running_reqs
+        has_room = len(self.running) < self.max_num_active_reqs
         light = [request for request in reading if request.payer.is_light]
         num_light = sum(request.payer.is_light for request in self.ready) if has_room else 0
         if light or num_light:
@@ -115,10 +115,10 @@ class Fair:
         self._let_in = bool(self.ready and reading and has_room) and not self._let_in
         if self._let_in:
             return [request for request in self.running if not is_reading(request)], len(self.ready)
-        return self.running, self.max_num_running_reqs
+        return self.running, self.max_num_active_reqs
 
     def _find_ready(self) -> Iterator[Request]:
-        return filter(self._is_ready, chain(self.waiting.interactive(), self.skipped_waiting.interactive()))
+        return filter(self._is_ready, chain(self.waiting.interactive(), self.kv_holding_waiting.interactive()))
 
     def _is_ready(self, request: Request) -> bool:
         """Return whether a waiting request could run, as vLLM decides it."""
@@ -133,11 +133,6 @@ class Fair:
         self.shares.leave(request)
         return super()._free_request(request, *args, **kwargs)  # type: ignore[misc]
 
-    def _select_waiting_queue_for_scheduling(self) -> FairQueue | None:
-        if self.waiting and self.skipped_waiting:
-            return min(self.waiting, self.skipped_waiting, key=lambda queue: in_turn(queue.peek_request()))
-        return self.waiting or self.skipped_waiting or None
-
     def _charge(self, step: SchedulerOutput) -> None:
         for request_id, num_tokens in step.num_scheduled_tokens.items():
             request = self.requests[request_id]
@@ -146,7 +141,7 @@ class Fair:
 
     def _make_room(self, now: float) -> list[Request]:
         """Preempt requests of accounts that have more than others, for those of others; return them."""
-        places = self.max_num_running_reqs - len(self.running)
+        places = self.max_num_active_reqs - len(self.running)
         # Each request that runs may need one more block in this step.
         blocks = self.kv_cache_manager.block_pool.get_num_free_blocks() - len(self.running) * self._num_groups
         if len(self.ready) <= places and sum(map(self._blocks_of, self.ready)) <= blocks:

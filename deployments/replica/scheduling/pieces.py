@@ -55,7 +55,7 @@ class PiecewiseScheduler(ResumingScheduler):
         Statistics of a single step, and that the engine is idle, are reported at once.
         """
         now = time.monotonic()
-        is_busy = bool(self.running or self.waiting or self.skipped_waiting)
+        is_busy = bool(self.running or self.waiting or self.kv_holding_waiting)
         has_more = any(value is not None for value in (*args, *kwargs.values()))
         if is_busy and not has_more and now - self._reported_at < _REPORT_S:
             return None

@@ -189,21 +189,21 @@ class InteractiveFirst(Fair, PiecewiseScheduler):
         **kwargs: Any,
     ) -> SchedulerOutput:
         """Return a step of at most `num_tokens`, with the chosen running requests and `num_admitted` waiting ones."""
-        most_running, most_tokens = self.max_num_running_reqs, self.max_num_scheduled_tokens
+        most_running, most_tokens = self.max_num_active_reqs, self.max_num_scheduled_tokens
         self.running = chosen.copy()
-        self.max_num_running_reqs = min(most_running - len(left_out), len(chosen) + num_admitted)
+        self.max_num_active_reqs = min(most_running - len(left_out), len(chosen) + num_admitted)
         if self.scheduler_config.enable_chunked_prefill:  # Else prompts must fit into a step.
             self.max_num_scheduled_tokens = min(most_tokens, num_tokens)
         try:
             return super().plan(self._last_at, *args, **kwargs)
         finally:
-            self.max_num_running_reqs, self.max_num_scheduled_tokens = most_running, most_tokens
+            self.max_num_active_reqs, self.max_num_scheduled_tokens = most_running, most_tokens
             self.running.extend(left_out)
             self._left_out, self._ran, self._num_ran = left_out, self.running, len(self.running)
 
     def _is_full(self) -> bool:
         """Return whether there is no place or no KV cache for more: running requests must end or be preempted."""
-        return len(self.running) >= self.max_num_running_reqs or bool(self.kv_cache_manager.usage > _FULL)
+        return len(self.running) >= self.max_num_active_reqs or bool(self.kv_cache_manager.usage > _FULL)
 
 
 class AsyncInteractiveFirst(InteractiveFirst, AsyncScheduler):  # type: ignore[misc]

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 
 from deployments.bounded_process import Bounds
 from deployments.replica.schemas.unusable import Unusable
+from deployments.replica.white_space import MOST
 
 HEADER = struct.Struct("<II")
 OK = "ok"
@@ -156,7 +157,7 @@ def _try(tokenizer: Any, white: list[int], form: str, text: str, *, any_whitespa
     grammars = []
     if form in ("json", "calls"):
         for schema in schemas:
-            compiler.compile_json_schema(json.dumps(schema), any_whitespace=any_whitespace)
+            compiler.compile_json_schema(json.dumps(schema), max_whitespace_cnt=None if any_whitespace else MOST)
     elif form == "regex":
         grammars = [compiler.compile_regex(text)]
     elif form == "grammar":

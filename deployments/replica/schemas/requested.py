@@ -41,7 +41,7 @@ def _schema_text(schema: str | dict[str, Any]) -> str:
 
 def _choice_as_grammar(choices: list[str]) -> str:
     """Return the grammar that vLLM makes of a choice."""
-    alternatives = (re.sub(r'(["\\])', r"\\\1", choice) for choice in choices)
+    alternatives = (re.sub(r'["\\\x00-\x1f\x7f]', lambda one: f"\\u{ord(one[0]):04x}", choice) for choice in choices)
     return "root ::= " + " | ".join(f'"{choice}"' for choice in alternatives)
 
 

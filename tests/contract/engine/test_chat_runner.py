@@ -24,6 +24,7 @@ WEATHER = {
         },
     },
 }
+STRICT_WEATHER = {**WEATHER, "function": {**WEATHER["function"], "strict": True}}
 SCHEMA = {
     "type": "object",
     "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer", "minimum": 0, "maximum": 99}},
@@ -37,10 +38,10 @@ BODIES = {
     "logprobs": {"max_tokens": 5, "logprobs": True, "top_logprobs": 3},
     "named tool": {
         "max_tokens": 60,
-        "tools": [WEATHER],
+        "tools": [STRICT_WEATHER],
         "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
     },
-    "required tool": {"max_tokens": 80, "tools": [WEATHER], "tool_choice": "required"},
+    "required tool": {"max_tokens": 80, "tools": [STRICT_WEATHER], "tool_choice": "required"},
     "unused tool": {"max_tokens": 8, "tools": [WEATHER], "tool_choice": "none"},
     "json schema": {
         "max_tokens": 120,
@@ -102,11 +103,13 @@ def agreed(theirs: dict, ours: dict) -> dict:
 
 async def render_bounded(serving, request):
     """Render a request as ours are, whose calls have little white space."""
-    from deployments.replica.schemas.white_space import bound_white_space
+    from deployments.replica.white_space import bound_white_space
 
     rendered = await serving.render_chat_request(request)
-    if request.structured_outputs is not None and request.structured_outputs.structural_tag is not None:
-        request.structured_outputs.structural_tag = bound_white_space(request.structured_outputs.structural_tag)
+    form = request.extract_structured_outputs()
+    if form is not None:
+        bound_white_space(form)
+        request.structured_outputs, request.response_format = form, None
     return rendered
 
 

@@ -157,7 +157,7 @@ STREAMS = {
         {
             "n": 2,
             "temperature": 2.0,
-            "seed": 7,
+            "seed": 1,
             "allowed_token_ids": [40, 41, 42],
             "repetition_detection": {"max_pattern_size": 1, "min_count": 3},
         },

@@ -32,11 +32,13 @@ def meanings():
         exceptions.VLLMUnprocessableEntityError("x"),
         vllm.connections.HTTPResponseSizeExceededError(1, 2),
     ]
-    died = [exceptions.VLLMServerError("x"), exceptions.GenerationError(), EngineDeadError(), EngineGenerateError("x")]
+    died = [exceptions.VLLMServerError("x"), exceptions.GenerationError(), exceptions.RetryableRequestError()]
+    died += [EngineDeadError(), EngineGenerateError("x")]
     full = [
         exceptions.GracefulHTTPError("x", HTTPStatus.SERVICE_UNAVAILABLE),
         exceptions.QueueOverflowError(),
         exceptions.MaxQueuedTokensError(),
+        exceptions.ProfilerAlreadyActiveError(),
     ]
     groups = [(RequestRejected, rejected), (EngineDied, died), (Overloaded, full)]
     return [(error, meaning) for meaning, errors in groups for error in errors]
@@ -72,8 +74,8 @@ def test_every_exception_of_vllm_is_translated(meanings, refused):
 @pytest.mark.parametrize(
     ("words", "num_tokens", "is_lower_bound"),
     [
-        ("contains 4097 input tokens, for a total of 4105 tokens. Please reduce", 4097, False),
-        ("contains at least 4097 input tokens, for a total of at least 4105 tokens. Please reduce", 4097, True),
+        ("contains 4097 input tokens, which exceeds this limit even without any output tokens.", 4097, False),
+        ("contains at least 4097 input tokens, which exceeds this limit even without any output tokens.", 4097, True),
         (
             "contains 90000 characters (more than 8000 characters, which is the bound for 4088 input tokens).",
             None,
@@ -84,9 +86,9 @@ def test_every_exception_of_vllm_is_translated(meanings, refused):
 def test_the_length_of_a_prompt_is_read(refused, words, num_tokens, is_lower_bound):
     from vllm import exceptions
 
-    limit = "This model's maximum context length is 4096 tokens. However, you requested 8 output tokens"
+    limit = "This model's maximum context length is 4096 tokens. However,"
     with pytest.raises(ContextLengthExceeded) as caught, refused("prompt"):
-        raise exceptions.VLLMValidationError(f"{limit} and your prompt {words}", parameter="input_tokens")
+        raise exceptions.VLLMValidationError(f"{limit} your prompt {words}", parameter="input_tokens")
     error = caught.value
     assert (error.param, error.limit, error.num_tokens) == ("prompt", 4096, num_tokens)
     assert error.is_lower_bound is is_lower_bound

@@ -247,7 +247,8 @@ def test_statistics_add_up_over_steps_and_are_told_when_nothing_is_left():
         return taken
 
     scheduler = PiecewiseScheduler.__new__(PiecewiseScheduler)
-    scheduler.running, scheduler.waiting, scheduler.skipped_waiting = [object()], [], []
+    scheduler.running, scheduler.waiting, scheduler.kv_holding_waiting = [object()], [], []
+    scheduler.deferred_waiting, scheduler._kv_fetch_counts = set(), {}
     scheduler.log_stats, scheduler.connector_prefix_cache_stats, scheduler.kv_metrics_collector = True, None, None
     scheduler.kv_cache_manager = SimpleNamespace(usage=0.5, make_prefix_cache_stats=take)
     told = []

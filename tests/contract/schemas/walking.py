@@ -25,7 +25,7 @@ def _compiler():
 
 def compiled(schema, *, any_whitespace=False):
     """Return the grammar of a schema, as an engine compiles it."""
-    return _compiler().compile_json_schema(json.dumps(schema), any_whitespace=any_whitespace)
+    return _compiler().compile_json_schema(json.dumps(schema), max_whitespace_cnt=None if any_whitespace else 1)
 
 
 def takes(grammar, text: str) -> bool:

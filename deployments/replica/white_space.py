@@ -1,12 +1,17 @@
-"""Keeps models from filling an answer with white space, where a structural tag would let them.
+"""Keeps models from filling an answer with white space.
 
-vLLM's setting `disable_any_whitespace` holds JSON schemas to the separators ", " and ": ", but not the schemas within
-structural tags, which forced and strict calls are made of. There each place gets one character of white space at most:
-enough for every common way of writing JSON.
+JSON that an answer is held to gets one character of white space at most in each place: enough for every common way of
+writing it. A structural tag is the only form in which vLLM hands such a bound to xgrammar.
 """
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vllm.sampling_params import StructuredOutputsParams
+
+MOST = 1
+"""Characters in a row."""
 
 
 def move_tag(fields: dict[str, Any]) -> None:
@@ -17,9 +22,22 @@ def move_tag(fields: dict[str, Any]) -> None:
         fields["structured_outputs"] = {"structural_tag": json.dumps(wanted)}
 
 
-def bound_white_space(tag: str) -> str:
-    """Return a structural tag, a JSON text, whose JSON has at most one character of white space in each place."""
-    parsed = json.loads(tag)
+def bound_white_space(form: "StructuredOutputsParams") -> None:
+    """Bound the white space of the JSON that a form asks for, if it does."""
+    if form.json is not None:
+        schema = json.loads(form.json) if isinstance(form.json, str) else form.json
+        parsed = {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": schema}}
+    elif form.json_object:
+        parsed = {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": {"type": "object"}}}
+    elif form.structural_tag is not None:
+        parsed = json.loads(form.structural_tag)
+    else:
+        return
+    form.json = form.json_object = None
+    form.structural_tag = _bounded(parsed)
+
+
+def _bounded(parsed: dict[str, Any]) -> str:
     if "structures" in parsed:
         parsed = _in_newer_words(parsed)
     pending: list[Any] = [parsed]
@@ -30,7 +48,7 @@ def bound_white_space(tag: str) -> str:
         elif isinstance(node, dict):
             if node.get("type") == "json_schema" and "json_schema" in node and node.get("style", "json") == "json":
                 if node.get("max_whitespace_cnt") is None:
-                    node["max_whitespace_cnt"] = 1
+                    node["max_whitespace_cnt"] = MOST
                 continue  # What a schema holds is the client's.
             pending.extend(node.values())
     return json.dumps(parsed)
