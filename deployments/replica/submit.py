@@ -116,6 +116,7 @@ async def generate(
     With `written` each choice continues after its part of those tokens; those that have ended with it do not run.
 
     Raises:
+        RequestRejected: a token of a bad word is none that the model writes.
         Exception: what the engine or the sink raised; the request is then aborted.
     """
     engine.check_admission(params.n, request_id)
@@ -131,6 +132,7 @@ async def generate(
         lora_request=lora_request,
         priority=priority,
     )
+    _check_bad_words(request.params, engine.model_config.get_vocab_size())
     request.reasoning_ended = reasoning_ended
     request.reasoning_parser_kwargs = reasoning_parser_kwargs
     engine.input_processor.assign_request_id(request)
@@ -152,6 +154,20 @@ async def generate(
         if not is_over:
             generation.leave()
             await engine.abort(generation.request_id, internal=True)
+
+
+def _check_bad_words(params: SamplingParams, num_tokens: int) -> None:
+    """Check that bad words are made of tokens that the model writes.
+
+    Some tokenizers have more. vLLM would write beyond the logits of the request, into those of another
+    (CVE-2026-93989).
+    """
+    if any(token_id >= num_tokens for word in params.bad_words_token_ids or () for token_id in word):
+        raise RequestRejected(
+            "Invalid 'bad_words': a word has a token that the model never writes. Leave that word out.",
+            "bad_words",
+            "invalid_value",
+        )
 
 
 def _choices_of(request: Any, parent: ParentRequest) -> "list[_Choice]":

@@ -191,6 +191,17 @@ def test_a_bad_word_is_never_written(ask):
     assert word not in text(ask(bad_words=[word])).split()
 
 
+def test_a_bad_word_that_the_model_never_writes_is_refused(real_engine, ask, monkeypatch):
+    last = max(real_engine.serving.renderer.tokenizer.encode("demo", add_special_tokens=False))
+    config = type(real_engine.client.model_config)
+    monkeypatch.setattr(config, "get_vocab_size", lambda _: last + 1)
+    ask(bad_words=["demo"])
+    monkeypatch.setattr(config, "get_vocab_size", lambda _: last)
+    with pytest.raises(RequestRejected) as caught:
+        ask(bad_words=["demo"])
+    assert (caught.value.param, caught.value.code) == ("bad_words", "invalid_value")
+
+
 def test_only_allowed_tokens_are_written(ask, greedy):
     allowed = [greedy[0], greedy[1] + 1, greedy[2] + 1]
     assert set(tokens(ask(allowed_token_ids=allowed, return_token_ids=True))) <= set(allowed)
