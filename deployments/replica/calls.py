@@ -48,11 +48,16 @@ class ChoiceParser:
         """Whether the arguments of a call are not whole."""
         return not all(_is_json("".join(pieces)) for pieces in self._calls.values())
 
+    @property
+    def marker(self) -> int | None:
+        """The token with which calls begin, where they have one of their own."""
+        tools = self.parser.tool_parser
+        return None if tools is None else tools.vocab.get(_marker_of(tools))
+
     def forbid_calls(self, params: SamplingParams) -> None:
         """Keep the model from calls that the request forbids, where they begin with a token of their own."""
-        token_id = self.parser.tool_parser.vocab.get(_marker_of(self.parser.tool_parser)) if self._hides_calls else None
-        if token_id is not None:
-            params.logit_bias = {**(params.logit_bias or {}), token_id: _NEVER}
+        if self._hides_calls and self.marker is not None:
+            params.logit_bias = {**(params.logit_bias or {}), self.marker: _NEVER}
 
     def parse(self, part: CompletionOutput, prompt_token_ids: list[int] | None) -> list[Event]:
         """Return the events in the next output."""

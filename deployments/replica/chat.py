@@ -6,6 +6,7 @@ Plain text never passes through them: it goes from the engine's output straight 
 
 import asyncio
 import time
+from copy import copy
 from typing import Any
 
 import orjson
@@ -13,6 +14,8 @@ from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionReque
 from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.entrypoints.serve.utils.api_utils import get_max_tokens
+from vllm.lora.request import LoRARequest
+from vllm.outputs import RequestOutput
 from vllm.parser.abstract_parser import Parser
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -28,10 +31,13 @@ from deployments.replica.resume.written import WrittenTokens
 from deployments.replica.runners import RunnerContext, find_lora, model_named
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
-from deployments.replica.schemas.either import calls_or_answer, has_either
+from deployments.replica.schemas.either import answer_of, calls_or_answer, has_either
 from deployments.replica.schemas.requested import forms_to_compile, held_to
 from deployments.replica.submit import generate
 from deployments.replica.white_space import move_tag
+
+_HARDLY = -20.0
+"""The logarithm of a probability: one in half a billion."""
 
 
 class ChatRunner:
@@ -73,12 +79,13 @@ class ChatRunner:
             (form, await self._schemas.check(form.text, form.param, form.form, form.tools, account=account))
             for form in forms
         ]
+        held = held_to(fields, tried) if tried else None
         async with self._preparing.turn(header["priority"], account):
-            engine_input, params, answer = await self._prepare(
-                header, fields, held_to(fields, tried) if tried else None, reply
-            )
+            engine_input, params, answer = await self._prepare(header, fields, held, reply)
         written = answer.written.groups(0, len(answer.finish_reasons))
         with refused("messages"), self._schemas.following(forms, account):
+            if held is not None and has_either(held) and not written:
+                await self._leave_out_calls(header, engine_input, params, answer.first_of_calls, lora)
             try:
                 await generate(
                     self._engine,
@@ -96,6 +103,37 @@ class ChatRunner:
                 answer.abandon()
                 raise
         answer.end()
+
+    async def _leave_out_calls(
+        self,
+        header: dict[str, Any],
+        engine_input: dict[str, Any],
+        params: SamplingParams,
+        first: int | None,
+        lora: LoRARequest | None,
+    ) -> None:
+        """Leave calls out of a grammar of calls or an answer, where the model itself would hardly begin one.
+
+        The grammar forbids the text that the model would begin with. Of what is left, all may be as unlikely, and a
+        model would call tools by chance. `first` is the token that calls begin with.
+        """
+        form = params.structured_outputs
+        if first is None or form is None or form.structural_tag is None:
+            return
+        outputs: list[RequestOutput] = []
+        look = SamplingParams(max_tokens=1, logprob_token_ids=[first], output_kind=RequestOutputKind.FINAL_ONLY)
+        await generate(
+            self._engine,
+            copy(engine_input),
+            look,
+            f"{header['request_id']}-first",
+            outputs.append,
+            priority=header["priority"],
+            lora_request=lora,
+        )
+        (logprobs,) = outputs[-1].outputs[0].logprobs
+        if logprobs[first].logprob < _HARDLY:
+            form.structural_tag = answer_of(form.structural_tag)
 
     async def _prepare(
         self, header: dict[str, Any], fields: dict[str, Any], held: dict[str, Any] | None, reply: Reply

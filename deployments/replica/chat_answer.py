@@ -83,6 +83,13 @@ class ChatAnswer:
         """Whether this must get every step of the engine, even if the answer is not streamed."""
         return bool(self._parsers)
 
+    @property
+    def first_of_calls(self) -> int | None:
+        """The token with which this answer begins if it is a call; None where that is not one token, or a thought."""
+        if not self._parsers or not self.reasoning_arguments().get("reasoning_ended", True):
+            return None
+        return self._parsers[0].marker
+
     def forbid_calls(self, params: SamplingParams) -> None:
         """Keep the model from calling tools, where the request says so."""
         if self._parsers:

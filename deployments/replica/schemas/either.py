@@ -21,6 +21,12 @@ def calls_or_answer(body: dict[str, Any], calls: str) -> str:
     )
 
 
+def answer_of(tag: str) -> str:
+    """Return the part of what `calls_or_answer` returned that is no call, as a tag of its own."""
+    form, _ = json.loads(tag)["format"]["elements"]
+    return json.dumps({"type": "structural_tag", "format": form})
+
+
 def _form_of(body: dict[str, Any]) -> dict[str, Any] | None:
     """Return the form of the answer as a part of a structural tag, None where there is none or it is a tag itself."""
     wanted = body.get("response_format") or {}

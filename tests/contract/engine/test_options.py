@@ -434,6 +434,32 @@ def test_an_answer_is_in_its_form_or_a_call_where_there_are_both(ask_trained, tr
         assert said["kind"] in ("greeting", "other")
 
 
+GREETED = [{"role": "user", "content": "Hello!"}]
+LOOKED_UP = [
+    {"role": "user", "content": "What is the weather in Tallinn?"},
+    {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Tallinn"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "a", "content": "It rains, 9 degrees."},
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("messages", [GREETED, LOOKED_UP], ids=["greeted", "looked up"])
+def test_no_tool_is_called_by_chance_where_the_answer_has_a_form(ask_trained, messages, stream):
+    tools = [{"type": "function", "function": {"name": "get_weather", "parameters": CITY}}]
+    form, _ = BESIDE_TOOLS["json_schema"]
+    for seed in range(5):
+        answer = ask_trained(messages=messages, tools=tools, max_tokens=80, stream=stream, seed=seed, **form)
+        choices = [chunk["choices"][0] for chunk in answer] if stream else answer["choices"]
+        parts = [choice["delta" if stream else "message"] for choice in choices]
+        assert not any(part.get("tool_calls") for part in parts)
+        assert set(json.loads("".join(part.get("content") or "" for part in parts))) == {"sure", "kind"}
+
+
 def test_a_template_gets_its_arguments_and_ignores_others(ask_trained):
     question = [{"role": "user", "content": "What is 7 + 8?"}]
     plain = ask_trained(messages=question, max_tokens=100)
