@@ -495,6 +495,43 @@ def test_a_thought_ends_with_its_budget(ask_trained):
     assert 0 < short["usage"]["completion_tokens_details"]["reasoning_tokens"] <= 5 < free
 
 
+WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": CITY}}
+THOUGHT_OVER = {
+    "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SAID}}},
+    "tool": {"tools": [WEATHER], "tool_choice": "required"},
+    "regex": {"structured_outputs": {"regex": "[a-z]{2}-[0-9]{3}"}},
+}
+THINKING = {
+    "on": {"reasoning_effort": "low"},
+    "off": {},
+    "budgeted": {"reasoning_effort": "low", "thinking_token_budget": 4},
+}
+
+
+def said_in_form(form, message):
+    if form == "tool":
+        return all(set(json.loads(call["function"]["arguments"])) >= {"city"} for call in message["tool_calls"])
+    if form == "regex":
+        return re.fullmatch("[a-z]{2}-[0-9]{3}", message["content"]) is not None
+    return set(json.loads(message["content"])) == {"sure", "kind"}
+
+
+@pytest.mark.parametrize("thinking", THINKING)
+@pytest.mark.parametrize("form", THOUGHT_OVER)
+@pytest.mark.parametrize("tries", [1, pytest.param(30, marks=pytest.mark.exhaustive)])
+def test_a_form_and_a_thought_keep_apart(ask_trained, form, thinking, tries):
+    questions = ("What is 7 + 8?", "What is the weather in Tallinn?", "Who are you?")
+    for seed in range(tries):
+        messages = [{"role": "user", "content": questions[seed % 3]}]
+        options = {**THOUGHT_OVER[form], **THINKING[thinking], "n": 10, "temperature": 1.0, "seed": seed}
+        for choice in ask_trained(messages=messages, max_tokens=300, **options)["choices"]:
+            thought = choice["message"].get("reasoning_content") or ""
+            assert "{" not in thought
+            assert bool(thought) == (thinking != "off")
+            assert choice["finish_reason"] in ("stop", "tool_calls")
+            assert said_in_form(form, choice["message"]), choice
+
+
 def test_a_stream_waits_for_as_many_tokens_as_are_wanted(ask, greedy):
     chunks = ask(stream=True, stream_interval=5, return_token_ids=True)
     sizes = [len(chunk["choices"][0]["token_ids"]) for chunk in chunks if "token_ids" in chunk["choices"][0]]
