@@ -70,6 +70,21 @@ def test_every_import_is_locked(folder: str, locks: list[str]) -> None:
     assert sorted(package for package in imported_packages(folder) if not is_locked(package)) == []
 
 
+@pytest.mark.parametrize("folder", ["serve_app", "deployments", "batch", "tests"])
+def test_every_import_is_declared(folder: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    declared = {*project["dependencies"], *extras["cpu"], *(extras["dev"] if folder == "tests" else [])}
+    names = {re.split(r"[\[<>=~! ]", requirement)[0].lower() for requirement in declared}
+    names |= {"torch", "transformers"}  # vLLM chooses their versions and builds.
+    distributions = packages_distributions()
+
+    def is_declared(package: str) -> bool:
+        return bool({re.sub(r"[-_.]+", "-", name).lower() for name in distributions.get(package, [])} & names)
+
+    assert sorted(package for package in imported_packages(folder) if not is_declared(package)) == []
+
+
 def test_the_environment_of_the_clients_is_exact() -> None:
     lines = (CLIENTS / "requirements.txt").read_text().splitlines()
     pins = [line for line in lines if not line.startswith("#")]
