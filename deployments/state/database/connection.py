@@ -18,7 +18,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import Pool, QueuePool
 
 from deployments.config import ConfigError
 from deployments.patience import USUAL, Patience
@@ -207,13 +207,13 @@ class Database:
         return statement.on_conflict_do_nothing()
 
     async def close(self) -> None:
-        """Close every connection: those in use when they are given back."""
+        """Wait for the transactions that run, and close every connection."""
         for threads in (self._writer, self._reader):
             if threads is not None:
                 await asyncio.to_thread(threads.close)
         for engine in (self.engine, self._stale):
             if engine is not None:
-                event.listen(engine.sync_engine.pool, "checkin", _invalidate)
+                await _until_unused(engine.pool)
                 await engine.dispose()
 
 
@@ -275,8 +275,13 @@ def _create_pool(url: URL, patience: Patience) -> AsyncEngine:
     )
 
 
-def _invalidate(_connection: Any, record: ConnectionPoolEntry) -> None:
-    record.invalidate()
+async def _until_unused(pool: Pool) -> None:
+    """Return when nobody uses a connection of a pool. A pool that is disposed of would never close one in use."""
+    given_back = asyncio.Event()
+    event.listen(pool, "checkin", lambda *_: given_back.set())
+    while isinstance(pool, QueuePool) and pool.checkedout():
+        given_back.clear()
+        await given_back.wait()
 
 
 def may_pass(error: Exception) -> bool:

@@ -181,13 +181,15 @@ async def test_writers_of_sqlite_wait_for_each_other(tmp_path: Path) -> None:
     await database.close()
 
 
-@pytest.mark.filterwarnings("error::ResourceWarning")
-async def test_connection_that_comes_back_after_the_end_is_closed(empty_database_url: str) -> None:
+async def test_transaction_that_runs_when_the_database_is_closed_ends_first(empty_database_url: str) -> None:
     database = await connect(empty_database_url)
-    async with database.read() as connection:
+    async with database.write() as connection:
         driver = (await connection.get_raw_connection()).driver_connection
-        await database.close()
+        closing = asyncio.create_task(database.close())
+        await asyncio.sleep(0.05)
         assert await connection.scalar(text("SELECT 1")) == 1
+        assert not closing.done()
+    await closing
     with pytest.raises((ValueError, InterfaceError), match=r"closed|no active connection"):
         await driver.execute("SELECT 1")
 
