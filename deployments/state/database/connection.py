@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Executable, Insert, NullPool, Table, event, insert, text
+from sqlalchemy import URL, Connection, Executable, Insert, NullPool, Table, insert, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
@@ -277,11 +277,8 @@ def _create_pool(url: URL, patience: Patience) -> AsyncEngine:
 
 async def _until_unused(pool: Pool) -> None:
     """Return when nobody uses a connection of a pool. A pool that is disposed of would never close one in use."""
-    given_back = asyncio.Event()
-    event.listen(pool, "checkin", lambda *_: given_back.set())
-    while isinstance(pool, QueuePool) and pool.checkedout():
-        given_back.clear()
-        await given_back.wait()
+    while isinstance(pool, QueuePool) and pool.checkedout():  # noqa: ASYNC110  # A pool says nothing of its use.
+        await asyncio.sleep(_LOOK_AGAIN_S)
 
 
 def may_pass(error: Exception) -> bool:
