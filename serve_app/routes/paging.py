@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from serve_app.errors.api import BadRequest
 from serve_app.errors.text import shorten
-from serve_app.schemas.paging import PageQuery
+from serve_app.schemas.paging import PageQuery, TwoWayQuery
 from serve_app.validation.body import validate_body
 
 Item = TypeVar("Item")
@@ -100,6 +100,11 @@ def cut_page(items: Sequence[Item], query: PageQuery, id_of: Callable[[Item], st
     return rest[: query.limit], len(rest) > query.limit
 
 
-def unknown_after(after: str) -> BadRequest:
-    """Return the refusal of a page that begins after something that is not there."""
-    return BadRequest(f"Invalid 'after': no item with id '{shorten(after)}'.", param="after", code="invalid_value")
+def unknown_after(after: str, param: str = "after") -> BadRequest:
+    """Return the refusal of a page that begins after, or ends before, something that is not there."""
+    return BadRequest(f"Invalid '{param}': no item with id '{shorten(after)}'.", param=param, code="invalid_value")
+
+
+def unknown_cursor(query: TwoWayQuery) -> BadRequest:
+    """Return the refusal of a page of a list in both directions, where what it is beside is not there."""
+    return unknown_after(query.after) if query.after else unknown_after(query.before or "", "before")

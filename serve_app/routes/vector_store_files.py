@@ -11,7 +11,7 @@ from deployments.state.vector_stores.rows import StoreFileMissing
 from serve_app.operations.vector_stores.refusals import translated
 from serve_app.routes.access import Deleted, deleted_response, json_response
 from serve_app.routes.contract import answers
-from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
+from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_cursor
 from serve_app.routes.vector_stores import search_caller, store_caller, store_id_of
 from serve_app.schemas.vector_stores import (
     StoreBatchRequest,
@@ -130,12 +130,12 @@ async def list_batch_files(request: Request) -> Response:
 async def _list(request: Request, batch_id: str | None) -> Page[dict[str, Any]]:
     principal, service = await store_caller(request)
     query, store_id = parse_query(request, StoreFileQuery), store_id_of(request)
-    page = StoreFilePage(query.limit, query.is_ascending, query.after, query.filter, batch_id)
+    page = StoreFilePage(query.limit, query.is_ascending, query.after, query.before, query.filter, batch_id)
     with translated(store_id):
         try:
             found, has_more = await service.files.list_files(principal.account, store_id, page)
         except StoreFileMissing:
-            raise unknown_after(query.after or "") from None
+            raise unknown_cursor(query) from None
     return list_to_wire([store_file_to_wire(file) for file in found], has_more=has_more)
 
 

@@ -19,10 +19,10 @@ from serve_app.operations.vector_stores.search import FileSearch, Hit, SearchOpt
 from serve_app.operations.vector_stores.service import VectorStoreService
 from serve_app.routes.access import Deleted, caller, deleted_response, json_response, services_of, trace_of
 from serve_app.routes.contract import answers
-from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_after
+from serve_app.routes.paging import Page, list_to_wire, parse_query, unknown_cursor
 from serve_app.schemas.base import estimate_tokens
 from serve_app.schemas.file_filters import RankingOptions, SearchRequest
-from serve_app.schemas.paging import PageQuery
+from serve_app.schemas.paging import TwoWayQuery
 from serve_app.schemas.vector_stores import StoreCreateRequest, StoreUpdateRequest, store_to_wire
 from serve_app.telemetry.trace import RequestTrace
 from serve_app.validation.body import parse_body
@@ -51,16 +51,16 @@ async def create_store(request: Request) -> Response:
     return json_response(store_to_wire(await service.create(principal, body, max_objects)))
 
 
-@answers(Page, of="openai.types.VectorStore", query=PageQuery)
+@answers(Page, of="openai.types.VectorStore", query=TwoWayQuery)
 async def list_stores(request: Request) -> Response:
     """Return the account's vector stores, in pages."""
     principal, service = await store_caller(request)
-    query = parse_query(request, PageQuery)
+    query = parse_query(request, TwoWayQuery)
     try:
-        page = StorePage(query.limit, query.is_ascending, query.after)
+        page = StorePage(query.limit, query.is_ascending, query.after, query.before)
         found, has_more = await service.stores.list_stores(principal.account, page)
     except StoreMissing:
-        raise unknown_after(query.after or "") from None
+        raise unknown_cursor(query) from None
     return json_response(list_to_wire([store_to_wire(store) for store in found], has_more=has_more))
 
 

@@ -8,7 +8,7 @@ from deployments.state.vector_stores.files import StoredStoreBatch
 from deployments.state.vector_stores.rows import FileCounts, FileStatus, StoredStore, StoredStoreFile
 from serve_app.schemas.base import Metadata, WireModel, refusal
 from serve_app.schemas.file_filters import Attributes
-from serve_app.schemas.paging import PageQuery
+from serve_app.schemas.paging import TwoWayQuery
 
 MAX_FILES_AT_CREATION = 500
 MAX_FILES_IN_BATCH = 2000
@@ -91,7 +91,7 @@ class StoreFileUpdateRequest(WireModel):
     attributes: Attributes | None
 
 
-class StoreFileQuery(PageQuery):
+class StoreFileQuery(TwoWayQuery):
     """The query of a list of the files in a vector store: those of one status, or all."""
 
     filter: FileStatus | None = None

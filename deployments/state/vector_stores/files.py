@@ -2,13 +2,12 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.ids import clean_id, id_groups
-from deployments.state.database.pages import page_of
 from deployments.state.database.tables import files as uploads
 from deployments.state.database.vector_store_tables import vector_store_batches as batches
 from deployments.state.database.vector_store_tables import vector_store_files as table
@@ -31,15 +30,13 @@ from deployments.state.vector_stores.rows import (
     open_store,
     seal_file,
 )
-from deployments.state.vector_stores.store import VectorStores, expiry_of
+from deployments.state.vector_stores.store import StorePage, VectorStores, expiry_of
 
 
-class StoreFilePage(NamedTuple):
-    """A page of a store's files: at most `limit`, after the file with the id `after`."""
+@dataclass(frozen=True, slots=True)
+class StoreFilePage(StorePage):
+    """A page of a store's files: all, or those of one status or of one batch."""
 
-    limit: int = 20
-    is_ascending: bool = False
-    after: str | None = None
     status: FileStatus | None = None
     batch_id: str | None = None
 
@@ -120,7 +117,7 @@ class VectorStoreFiles:
         """Return a page of the files in a store, and whether there are more.
 
         Raises:
-            StoreFileMissing: the store has no file `page.after`.
+            StoreFileMissing: the store has no file `page.cursor`.
         """
         query = select(table).where(table.c.store_id == clean_id(store_id))
         if page.status is not None:
@@ -129,11 +126,10 @@ class VectorStoreFiles:
             query = query.where(table.c.batch_id == clean_id(page.batch_id))
         async with self._database.read() as connection:
             await self._stores.row(connection, account, store_id)
-            after = None if page.after is None else await self._row(connection, store_id, page.after)
-            query = page_of(query, table.c.file_id, page.limit, after, is_ascending=page.is_ascending)
-            rows = (await connection.execute(query)).mappings().all()
+            beside = None if page.cursor is None else await self._row(connection, store_id, page.cursor)
+            rows = (await connection.execute(page.query(query, table.c.file_id, beside))).mappings().all()
         account_key = await self._vault.account_key(account)
-        return [open_file(dict(row), account_key) for row in rows[: page.limit]], len(rows) > page.limit
+        return [open_file(dict(row), account_key) for row in page.cut(rows)], len(rows) > page.limit
 
     async def searchable(self, store: StoredStore) -> list[StoredStoreFile]:
         """Return the files of a store that a search can find."""

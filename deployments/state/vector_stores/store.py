@@ -8,9 +8,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Column, RowMapping, Select, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deployments.state.database.connection import Database
@@ -39,12 +39,32 @@ _TOUCH_EVERY_S = 60.0
 _SWEPT_AT_ONCE = 500
 
 
-class StorePage(NamedTuple):
-    """A page of a list: at most `limit` stores, after the store with the id `after`."""
+@dataclass(frozen=True, slots=True)
+class StorePage:
+    """A page of a list: at most `limit` items, after the one with the id `after` or else the last before `before`."""
 
     limit: int = 20
     is_ascending: bool = False
     after: str | None = None
+    before: str | None = None
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether the list is read from its end, so that its rows come in the reverse order."""
+        return self.after is None and self.before is not None
+
+    @property
+    def cursor(self) -> str | None:
+        """The id of what the page is beside."""
+        return self.before if self.is_backward else self.after
+
+    def query(self, query: Select[Any], id_column: Column[str], beside: Mapping[str, Any] | None) -> Select[Any]:
+        """Return the query for the rows of the page, and for one more; `beside` is the row of `cursor`."""
+        return page_of(query, id_column, self.limit, beside, is_ascending=self.is_ascending is not self.is_backward)
+
+    def cut(self, rows: Sequence[RowMapping]) -> list[RowMapping]:
+        """Return the rows of the page, in the order of the list."""
+        return list(rows[: self.limit][:: -1 if self.is_backward else 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +144,15 @@ class VectorStores:
         """Return a page of an account's stores, and whether there are more.
 
         Raises:
-            StoreMissing: the account has no store `page.after`.
+            StoreMissing: the account has no store `page.cursor`.
         """
         query = select(table).where(table.c.account == account, ~table.c.is_deleted)
         account_key = await self.vault.account_key(account)
         async with self.database.read() as connection:
-            after = None if page.after is None else await self.row(connection, account, page.after)
-            query = page_of(query, table.c.store_id, page.limit, after, is_ascending=page.is_ascending)
+            beside = None if page.cursor is None else await self.row(connection, account, page.cursor)
+            query = page.query(query, table.c.store_id, beside)
             rows = (await connection.execute(query)).mappings().all()
-            found = [open_store(dict(row), account_key, self.clock()) for row in rows[: page.limit]]
+            found = [open_store(dict(row), account_key, self.clock()) for row in page.cut(rows)]
             return await self._counted(connection, found), len(rows) > page.limit
 
     async def update(self, account: str, store_id: str, change: StoreChange) -> StoredStore:

@@ -1,5 +1,7 @@
 """/v1/vector_stores with the real client: stores, their files, batches of those; nothing is indexed here."""
 
+from functools import partial
+
 import openai
 import pytest
 
@@ -201,10 +203,41 @@ async def test_malformed_bodies_are_refused(world, vector_stores, path, body, pa
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
+async def test_lists_are_read_backwards_too(world, stores):
+    file_ids = []
+    for number in range(5):
+        file_ids.append(await upload(world, f"{number}.md"))
+    made = []
+    for _ in range(5):
+        made.append((await stores.create()).id)
+        world.clock.advance(1)
+    for file_id in file_ids:
+        await stores.files.create(made[0], file_id=file_id)
+        world.clock.advance(1)
+    batch = await stores.file_batches.create(made[1], file_ids=file_ids)
+    in_batch = [one.id async for one in stores.file_batches.list_files(batch.id, vector_store_id=made[1], order="asc")]
+    for ids, read in (
+        (made, stores.list),
+        (file_ids, partial(stores.files.list, made[0])),
+        (in_batch, partial(stores.file_batches.list_files, batch.id, vector_store_id=made[1])),
+    ):
+        for order, listed in (("asc", ids), ("desc", ids[::-1])):
+            page = await read(order=order, limit=2, before=listed[4])
+            assert ([one.id for one in page.data], page.has_more) == (listed[2:4], True)
+            page = await read(order=order, limit=2, before=page.data[0].id)
+            assert ([one.id for one in page.data], page.has_more) == (listed[:2], False)
+            assert (await read(order=order, before=listed[0])).data == []
+            page = await read(order=order, after=listed[0], before=listed[2])  # It begins after the first.
+            assert [one.id for one in page.data] == listed[1:]
+        with pytest.raises(openai.BadRequestError) as caught:
+            await read(before="vs_x")
+        assert (caught.value.param, caught.value.code) == ("before", "invalid_value")
+
+
 async def test_lists_are_asked_for_as_they_can_be(world, stores):
     made = await stores.create()
     async with world.http() as http:
-        for query in ("filter=done", "limit=101", "order=up", "after=file-x"):
+        for query in ("filter=done", "limit=101", "order=up", "after=file-x", "before=file-x"):
             answer = await http.get(f"/v1/vector_stores/{made.id}/files?{query}")
             assert (answer.status_code, answer.json()["error"]["param"]) == (400, query.partition("=")[0])
 
