@@ -14,7 +14,8 @@ from serve_app.schemas.base import (
 
 MAX_RESULTS = 50
 MAX_FILTER_DEPTH = 8
-MAX_FILTERS = 64
+MAX_FILTERS = 256
+MAX_FILTER_VALUES = 1000
 
 NumResults = Annotated[int, Field(ge=1, le=MAX_RESULTS)]
 StoreId = Annotated[str, Field(min_length=1, max_length=128)]
@@ -27,11 +28,16 @@ _One = str | bool | float
 def _check_value(value: Any) -> Any:
     """Return a value that an attribute can be compared to."""
     many = value if isinstance(value, list) else [value]
-    if len(many) > MAX_FILTERS or not all(type(one) in (str, bool, int, float) for one in many):
+    if len(many) > MAX_FILTER_VALUES:
+        raise refusal(
+            "array_above_max_length",
+            f"Invalid '{{param}}': array too long. Expected an array with maximum length {MAX_FILTER_VALUES}, but got "
+            f"an array with length {len(many)} instead.",
+        )
+    if not all(type(one) in (str, bool, int, float) for one in many):
         raise refusal(
             "invalid_type",
-            "Invalid type for '{param}': expected a string, a number, a boolean, or a list of at most "
-            f"{MAX_FILTERS} of them.",
+            "Invalid type for '{param}': expected a string, a number, a boolean, or a list of them.",
         )
     return value
 
@@ -63,21 +69,24 @@ class CompoundFilter(WireModel):
 Filter = Annotated[ComparisonFilter | CompoundFilter, Field(discriminator="type")]
 
 
-def _check_depth(value: Any) -> Any:
-    """Return filters that are not nested too deeply."""
-    level, depth = [value], 0
+def _check_extent(value: Any) -> Any:
+    """Return filters that are not too many or nested too deeply: each is asked about each file."""
+    level, depth, count = [value], 0, 0
     while level:
         depth += 1
-        if depth > MAX_FILTER_DEPTH or len(level) > MAX_FILTERS * MAX_FILTERS:
+        count += len(level)
+        if depth > MAX_FILTER_DEPTH or count > MAX_FILTERS:
             raise refusal(
-                "invalid_value", f"Invalid '{{param}}': filters may be nested at most {MAX_FILTER_DEPTH} levels deep."
+                "invalid_value",
+                f"Invalid '{{param}}': there may be at most {MAX_FILTERS} filters in all, nested at most "
+                f"{MAX_FILTER_DEPTH} levels deep.",
             )
         nested = [one.get("filters") for one in level if isinstance(one, dict)]
         level = [one for some in nested if isinstance(some, list) for one in some]
     return value
 
 
-Filters = Annotated[Filter, BeforeValidator(_check_depth)]
+Filters = Annotated[Filter, BeforeValidator(_check_extent)]
 
 
 class HybridWeights(WireModel):

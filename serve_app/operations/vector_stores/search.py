@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from deployments.state.encryption.sealing import SealBroken
 from deployments.state.identity.principal import Principal
 from deployments.state.vector_stores.rows import StoredStore, StoredStoreFile
-from deployments.tools.search_index.filters import meets
+from deployments.tools.search_index.filters import Condition, condition_of
 from deployments.tools.search_index.index import IndexUnavailable
 from deployments.tools.search_index.pair import IndexPair
 from deployments.tools.search_index.ranking import fuse
@@ -171,11 +171,9 @@ class FileSearch:
         while len(self._files) > 1 and sum(len(one.files) for one in self._files.values()) > _MAX_KEPT_FILES:
             self._files.popitem(last=False)
         now = self.service.stores.clock()
-        wanted = {
-            file_id: file
-            for file_id, file in kept.files.items()
-            if file.expires_at > now and (filters is None or meets(file.attributes, filters))
-        }
+        wanted = {file_id: file for file_id, file in kept.files.items() if file.expires_at > now}
+        if filters is not None:  # Many filters over many files take longer than other requests should wait.
+            wanted = await asyncio.to_thread(_meeting, wanted, condition_of(filters))
         return kept._replace(files=wanted)
 
     async def _ask(
@@ -236,6 +234,10 @@ class FileSearch:
                 continue  # It left the store while it was searched.
             hits.append(Hit(file, key.number, score, text))
         return hits
+
+
+def _meeting(files: Mapping[str, StoredStoreFile], condition: Condition) -> dict[str, StoredStoreFile]:
+    return {file_id: file for file_id, file in files.items() if condition(file.attributes)}
 
 
 def _counts(files: Mapping[str, StoredStoreFile], key: ChunkKey) -> bool:

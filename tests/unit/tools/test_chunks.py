@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from deployments.tools.documents import chunks as chunks_module
 from deployments.tools.documents.chunks import _TOKEN, split
 from deployments.tools.documents.readers import InvalidFile
-from deployments.tools.search_index.filters import meets
+from deployments.tools.search_index.filters import condition_of
 from deployments.tools.search_index.ranking import fuse
 from deployments.tools.search_index.terms import TermCoder, words_of
 
@@ -144,12 +144,12 @@ FILE = {"year": 2024.0, "by": "me", "draft": True}
     ],
 )
 def test_a_comparison_holds_or_not(kind: str, key: str, value: object, holds: bool) -> None:
-    assert meets(FILE, {"type": kind, "key": key, "value": value}) is holds
+    assert condition_of({"type": kind, "key": key, "value": value})(FILE) is holds
 
 
 def test_conditions_are_joined() -> None:
     yes, no = ({"type": "eq", "key": "by", "value": value} for value in ("me", "you"))
-    assert meets(FILE, {"type": "and", "filters": [yes, yes]})
-    assert not meets(FILE, {"type": "and", "filters": [yes, no]})
-    assert meets(FILE, {"type": "or", "filters": [no, {"type": "and", "filters": [yes]}]})
-    assert not meets(FILE, {"type": "or", "filters": [no]})
+    assert condition_of({"type": "and", "filters": [yes, yes]})(FILE)
+    assert not condition_of({"type": "and", "filters": [yes, no]})(FILE)
+    assert condition_of({"type": "or", "filters": [no, {"type": "and", "filters": [yes]}]})(FILE)
+    assert not condition_of({"type": "or", "filters": [no]})(FILE)

@@ -18,6 +18,7 @@ from tests.waiting import eventually
 __all__ = ["store"]
 
 OTHER = "sk-manta-other-0123456789abcdefghijklmnopqrst"
+YEAR = {"type": "eq", "key": "year", "value": 2026}
 
 
 async def test_files_are_indexed_and_found(world, store):
@@ -143,6 +144,30 @@ async def test_filters_choose_files_by_their_attributes(world, store):
     page = await client.search(store.id, query="the", filters=both)
     assert [(hit.filename, hit.attributes["kind"]) for hit in page.data] == [("moon.md", "md")]
     assert await found(world, store, "the", filters={"type": "eq", "key": "kind", "value": "exe"}) == []
+
+
+async def test_filters_may_name_many_values_and_be_many(world, store):
+    client = world.client().vector_stores
+    listed = (await client.files.list(store.id)).data
+    for number, file in enumerate(listed):
+        await client.files.update(
+            file.id, vector_store_id=store.id, attributes={"number": 500 * number, "odd": number == 1}
+        )
+    numbers = [number for number in range(1001) if number != 500]
+    ids = {file.id for file in listed}
+    for filters, among in (
+        ({"type": "in", "key": "number", "value": numbers}, {listed[0].id, listed[2].id}),
+        ({"type": "nin", "key": "number", "value": numbers}, {listed[1].id}),
+        ({"type": "in", "key": "number", "value": [True, "0", "500"]}, set()),
+        ({"type": "in", "key": "odd", "value": [True, 0]}, {listed[1].id}),
+        ({"type": "nin", "key": "nothing", "value": numbers}, ids),
+        (
+            {"type": "or", "filters": [{"type": "eq", "key": "number", "value": number} for number in range(255)]},
+            {listed[0].id},
+        ),
+    ):
+        page = await client.search(store.id, query="moon whales", filters=filters)
+        assert {hit.file_id for hit in page.data} == among
 
 
 async def test_ranking_options_are_honoured(world, store):
@@ -333,7 +358,13 @@ async def test_a_store_of_another_account_is_not_searched(world, store):
         ({"query": "x", "filters": {"type": "is", "key": "a", "value": 1}}, "filters.type"),
         ({"query": "x", "filters": {"type": "in", "key": "a", "value": 1}}, "filters.value"),
         ({"query": "x", "filters": {"type": "eq", "key": "a", "value": None}}, "filters.value"),
+        ({"query": "x", "filters": {"type": "in", "key": "a", "value": list(range(1001))}}, "filters.value"),
         ({"query": "x", "filters": {"type": "and", "filters": []}}, "filters.filters"),
+        ({"query": "x", "filters": {"type": "or", "filters": [YEAR] * 256}}, "filters"),
+        (
+            {"query": "x", "filters": {"type": "or", "filters": [{"type": "and", "filters": [YEAR] * 64}] * 64}},
+            "filters",
+        ),
         ({"query": "x", "ranking_options": {"score_threshold": 1.1}}, "ranking_options.score_threshold"),
         (
             {"query": "x", "ranking_options": {"hybrid_search": {"embedding_weight": 0, "text_weight": 0}}},
