@@ -254,20 +254,22 @@ def _weights(ranking: RankingOptions) -> tuple[float, float]:
 
 
 def _rank(rankings: Sequence[_Rankings], options: SearchOptions) -> list[tuple[Candidate, float]]:
-    """Return the candidates, the best first, each with its score."""
-    if options.ranking.ranker == "none":
-        best: dict[Candidate, float] = {}
-        for ranking in rankings:
-            for candidate, cosine in ranking.near.items():
-                best[candidate] = max(cosine, best.get(candidate, 0.0))
-        ranked = sorted(best.items(), key=lambda one: -one[1])
-    else:
-        weight_near, weight_matching = _weights(options.ranking)
-        lists = []
-        for ranking in rankings:
-            lists.append((weight_near, ranking.near))
-            lists.append((weight_matching, ranking.matching))
-        ranked = fuse(lists)
+    """Return the candidates, the best first, each with its score for the query that it suits best.
+
+    Of those that are as good, the one that suits all queries best comes first.
+    """
+    weight_near, weight_matching = _weights(options.ranking)
+    best: dict[Candidate, float] = {}
+    total: dict[Candidate, float] = defaultdict(float)
+    for ranking in rankings:
+        if options.ranking.ranker == "none":
+            scores = list(ranking.near.items())
+        else:
+            scores = fuse([(weight_near, ranking.near), (weight_matching, ranking.matching)])
+        for candidate, score in scores:
+            best[candidate] = max(score, best.get(candidate, 0.0))
+            total[candidate] += score
+    ranked = sorted(best.items(), key=lambda one: (-one[1], -total[one[0]]))
     least = options.ranking.score_threshold or 0.0
     return [(candidate, min(1.0, score)) for candidate, score in ranked if score >= least]
 

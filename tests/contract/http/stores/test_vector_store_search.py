@@ -184,6 +184,24 @@ async def test_ranking_options_are_honoured(world, store):
     assert [hit.filename for hit in strict.data] == ["sea.md"]
 
 
+@pytest.mark.parametrize("ranker", ["auto", "none"])
+async def test_a_score_is_that_for_the_query_that_a_passage_suits_best(world, store, ranker):
+    client, alone = world.client().vector_stores, {}
+    queries = [NOTES["sea.md"], NOTES["moon.md"], "moon cheese"]
+    for query in queries:
+        for hit in (await client.search(store.id, query=query, ranking_options={"ranker": ranker})).data:
+            alone[hit.filename] = max(hit.score, alone.get(hit.filename, 0.0))
+    page = await client.search(store.id, query=queries, ranking_options={"ranker": ranker})
+    assert {hit.filename: hit.score for hit in page.data} == pytest.approx(alone)
+    page = await client.search(store.id, query=queries, ranking_options={"ranker": ranker, "score_threshold": 0.9})
+    assert {hit.filename for hit in page.data} == {"moon.md", "sea.md"}
+
+
+async def test_of_passages_that_suit_a_query_alike_the_one_that_suits_more_queries_comes_first(world, store):
+    queries = [NOTES["sea.md"], NOTES["moon.md"], "moon cheese"]
+    assert [name for name, _ in await found(world, store, queries)][:2] == ["moon.md", "sea.md"]
+
+
 async def test_a_file_that_leaves_is_found_no_more(world, store, indexer):
     client = world.client()
     ids = {
