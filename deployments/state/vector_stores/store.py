@@ -27,6 +27,7 @@ from deployments.state.vector_stores.rows import (
     NewStore,
     StoredStore,
     StoreFull,
+    StoreHasExpired,
     StoreMissing,
     note_change,
     open_store,
@@ -156,19 +157,24 @@ class VectorStores:
             return await self._counted(connection, found), len(rows) > page.limit
 
     async def update(self, account: str, store_id: str, change: StoreChange) -> StoredStore:
-        """Change a store; return it. Counts as a use."""
+        """Change a store; return it. Counts as a use.
+
+        Raises:
+            StoreHasExpired: the store has expired.
+        """
         account_key = await self.vault.account_key(account)
         async with self.database.write() as connection:
             row = await self.row(connection, account, store_id, lock=True)
             now = self.clock()
             store = open_store(row, account_key, now)
+            if store.has_expired:
+                raise StoreHasExpired
             key = account_key.open_object(row["store_id"], row["wrapped_key"])
             name = store.name if change.name is None else change.name
             metadata = store.metadata if change.metadata is None else change.metadata
             values: dict[str, Any] = {"sealed_record": seal_store(key, name, store.description, metadata)}
-            if not store.has_expired:
-                days = change.expires_after_days if change.sets_expiry else store.expires_after_days
-                values |= {"last_active_at": now, "expires_after_days": days, "expires_at": expiry_of(now, days)}
+            days = change.expires_after_days if change.sets_expiry else store.expires_after_days
+            values |= {"last_active_at": now, "expires_after_days": days, "expires_at": expiry_of(now, days)}
             await connection.execute(update(table).where(table.c.store_id == store.store_id).values(values))
         return await self.find(account, store_id)
 

@@ -86,7 +86,11 @@ class VectorStoreService:
             return await self.stores.find(account, store_id)
 
     async def update(self, account: str, store_id: str, body: StoreUpdateRequest) -> StoredStore:
-        """Change what the body names; return the store."""
+        """Change what the body names; return the store.
+
+        Raises:
+            BadRequest: the store has expired.
+        """
         change = StoreChange(
             name=body.name,
             metadata=body.metadata or {} if "metadata" in body.model_fields_set else None,

@@ -138,14 +138,22 @@ async def test_a_store_of_another_account_does_not_exist(world, stores):
     assert [one.id for one in (await stores.files.list(made.id)).data] == [file_id]
 
 
-async def test_an_expired_store_takes_nothing_any_more(world, stores):
+async def test_an_expired_store_is_shown_and_deleted_and_nothing_else(world, stores):
     file_id = await upload(world)
     made = await stores.create(expires_after={"anchor": "last_active_at", "days": 1})
     world.clock.advance(86_400)
     assert (await stores.retrieve(made.id)).status == "expired"
-    with pytest.raises(openai.BadRequestError) as caught:
-        await stores.files.create(made.id, file_id=file_id)
-    assert caught.value.code == "vector_store_expired"
+    for asking in (
+        stores.files.create(made.id, file_id=file_id),
+        stores.file_batches.create(made.id, file_ids=[file_id]),
+        stores.update(made.id, expires_after={"anchor": "last_active_at", "days": 7}),
+        stores.update(made.id, expires_after=None),
+        stores.update(made.id, name="x"),
+    ):
+        with pytest.raises(openai.BadRequestError) as caught:
+            await asking
+        assert caught.value.code == "vector_store_expired"
+    assert (await stores.retrieve(made.id)).to_dict() == {**made.to_dict(), "status": "expired"}
     await stores.delete(made.id)
 
 
