@@ -84,9 +84,9 @@ class ChatRunner:
             engine_input, params, answer = await self._prepare(header, fields, held, reply)
         written = answer.written.groups(0, len(answer.finish_reasons))
         with refused("messages"), self._schemas.following(forms, account):
-            if held is not None and has_either(held) and not written:
-                await self._leave_out_calls(header, engine_input, params, answer.first_of_calls, lora)
             try:
+                if held is not None and has_either(held):
+                    await self._leave_out_calls(header, engine_input, params, answer, lora)
                 await generate(
                     self._engine,
                     engine_input,
@@ -109,15 +109,15 @@ class ChatRunner:
         header: dict[str, Any],
         engine_input: dict[str, Any],
         params: SamplingParams,
-        first: int | None,
+        answer: ChatAnswer,
         lora: LoRARequest | None,
     ) -> None:
         """Leave calls out of a grammar of calls or an answer, where the model itself would hardly begin one.
 
         The grammar forbids the text that the model would begin with. Of what is left, all may be as unlikely, and a
-        model would call tools by chance. `first` is the token that calls begin with.
+        model would call tools by chance.
         """
-        form = params.structured_outputs
+        form, first = params.structured_outputs, answer.first_of_calls
         if first is None or form is None or form.structural_tag is None:
             return
         outputs: list[RequestOutput] = []
@@ -131,6 +131,7 @@ class ChatRunner:
             priority=header["priority"],
             lora_request=lora,
         )
+        answer.note_prompt(outputs[-1])  # The engine has read it now: for the answer itself it is in the cache.
         (logprobs,) = outputs[-1].outputs[0].logprobs
         if logprobs[first].logprob < _HARDLY:
             form.structural_tag = answer_of(form.structural_tag)
@@ -249,6 +250,9 @@ class ChatRunner:
                 )
                 for _ in range(request.n or 1)
             ]
+            for parser in parsers:
+                if not request.tools:  # What looks like a call is text.
+                    parser._tool_parser = None
         return ChatAnswer(
             self._serving, request, renderer, reply, parsers, prompt_token_ids, header, self._token_bytes, echo
         )

@@ -108,7 +108,7 @@ class ChatAnswer:
     def take(self, output: RequestOutput) -> None:
         """Take one output of the engine and send its new content."""
         if not self.written.prompts:
-            self._note_prompt(output)
+            self.note_prompt(output)
         for part in output.outputs:
             self._count(part)
             if self._is_plain and part.finish_reason is None:
@@ -122,8 +122,10 @@ class ChatAnswer:
             elif piece:
                 self._reply.write(piece)
 
-    def _note_prompt(self, output: RequestOutput) -> None:
+    def note_prompt(self, output: RequestOutput) -> None:
         """Count the prompt, of whose choices this is the first output, and how long it waited for its first step."""
+        if self.written.prompts:
+            return
         if self._queued_s is None:
             self._queued_s = queued_s_of(output)
         usage = self.usage

@@ -52,7 +52,7 @@ class ReplicaEngine:
         self._schemas_start: asyncio.Task[None] | None = None
         self.runners: dict[str, Runner] = {}
         renderer = self._engine._engine_client.renderer
-        cut_long_prompts(renderer)
+        cut_long_prompts(renderer, least_answer=int(model.task == "generate"))
         prepare_short_at_once(renderer)
         keep_named_arguments(renderer)
         preparing = Preparing(notice)

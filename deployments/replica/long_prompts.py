@@ -16,10 +16,10 @@ CHARS_PER_TOKEN: Final = 64
 white space, which take the fewest tokens, rarely more than this."""
 
 
-def cut_long_prompts(renderer: BaseRenderer[Any]) -> None:
-    """Make a renderer do so from now on."""
+def cut_long_prompts(renderer: BaseRenderer[Any], least_answer: int) -> None:
+    """Make a renderer do so from now on. `least_answer` is the number of tokens that any answer has at least."""
     for name in ("_tokenize_prompt", "_tokenize_prompt_async"):
-        setattr(renderer, name, _cutting(renderer, getattr(renderer, name)))
+        setattr(renderer, name, _cutting(renderer, getattr(renderer, name), least_answer))
 
 
 def cut_text(text: str, num_tokens: int, side: str = "right") -> str:
@@ -30,13 +30,13 @@ def cut_text(text: str, num_tokens: int, side: str = "right") -> str:
     return text[-num_chars:] if side == "left" else text[:num_chars]
 
 
-def _cutting(renderer: BaseRenderer[Any], tokenize: Callable[..., Any]) -> Callable[..., Any]:
+def _cutting(renderer: BaseRenderer[Any], tokenize: Callable[..., Any], least_answer: int) -> Callable[..., Any]:
     def run(prompt: Any, params: TokenizeParams) -> Any:
         if params.truncate_prompt_tokens is not None and params.max_input_tokens is not None:
             side = params.truncation_side or getattr(renderer.get_tokenizer(), "truncation_side", "left")
             prompt = {**prompt, "prompt": cut_text(prompt["prompt"], params.max_input_tokens, side)}
-            if params.truncate_prompt_tokens < 0 and params.max_output_tokens:
-                room = max(1, params.max_input_tokens - params.max_output_tokens)
+            if params.truncate_prompt_tokens < 0:
+                room = max(1, params.max_input_tokens - max(params.max_output_tokens, least_answer))
                 params = replace(params, truncate_prompt_tokens=room)
         return tokenize(prompt, params)
 

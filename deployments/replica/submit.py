@@ -23,7 +23,7 @@ from deployments.models.contract.errors import EngineDied, RequestRejected
 from deployments.replica.resume.written import WrittenTokens, add_request, append, replay
 from deployments.replica.slow_grammar import SLOW_GRAMMAR, SlowGrammar
 from deployments.replica.streamed import as_streamed
-from deployments.replica.white_space import bound_white_space
+from deployments.replica.white_space import MOST, put_json_in_tag
 
 Sink = Callable[[RequestOutput], None]
 
@@ -120,8 +120,9 @@ async def generate(
         Exception: what the engine or the sink raised; the request is then aborted.
     """
     engine.check_admission(params.n, request_id)
-    if params.structured_outputs is not None and engine.vllm_config.structured_outputs_config.disable_any_whitespace:
-        bound_white_space(params.structured_outputs)
+    if params.structured_outputs is not None:
+        is_bounded = engine.vllm_config.structured_outputs_config.disable_any_whitespace
+        put_json_in_tag(params.structured_outputs, MOST if is_bounded else None)
     if streamed and priority > 0:
         params.extra_args = as_streamed(params.extra_args)
     request = engine.input_processor.process_inputs(

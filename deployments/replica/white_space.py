@@ -22,8 +22,11 @@ def move_tag(fields: dict[str, Any]) -> None:
         fields["structured_outputs"] = {"structural_tag": json.dumps(wanted)}
 
 
-def bound_white_space(form: "StructuredOutputsParams") -> None:
-    """Bound the white space of the JSON that a form asks for, if it does."""
+def put_json_in_tag(form: "StructuredOutputsParams", most: int | None) -> None:
+    """Ask for the JSON of a form by a structural tag, with `most` characters of white space in a place; None: any.
+
+    Of a schema outside of a tag vLLM refuses words that its grammars keep in forms which `schemas` has rewritten.
+    """
     if form.json is not None:
         schema = json.loads(form.json) if isinstance(form.json, str) else form.json
         parsed = {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": schema}}
@@ -34,10 +37,10 @@ def bound_white_space(form: "StructuredOutputsParams") -> None:
     else:
         return
     form.json = form.json_object = None
-    form.structural_tag = _bounded(parsed)
+    form.structural_tag = json.dumps(parsed) if most is None else _bounded(parsed, most)
 
 
-def _bounded(parsed: dict[str, Any]) -> str:
+def _bounded(parsed: dict[str, Any], most: int) -> str:
     if "structures" in parsed:
         parsed = _in_newer_words(parsed)
     pending: list[Any] = [parsed]
@@ -48,7 +51,7 @@ def _bounded(parsed: dict[str, Any]) -> str:
         elif isinstance(node, dict):
             if node.get("type") == "json_schema" and "json_schema" in node and node.get("style", "json") == "json":
                 if node.get("max_whitespace_cnt") is None:
-                    node["max_whitespace_cnt"] = MOST
+                    node["max_whitespace_cnt"] = most
                 continue  # What a schema holds is the client's.
             pending.extend(node.values())
     return json.dumps(parsed)

@@ -135,7 +135,7 @@ class StructuredOutputs(WireModel):
                 "Unsupported parameter: '{param}' is not supported: the configuration of the model decides that.",
                 f".{name}",
             )
-        given = [name for name in _FORMS if getattr(self, name)]
+        given = [name for name in _FORMS if _is_given(getattr(self, name))]
         if len(given) != 1:
             names = "'json', 'regex', 'choice', 'grammar', 'json_object' or 'structural_tag'"
             raise refusal("invalid_value", f"Invalid value for '{{param}}': expected exactly one of {names}.")
@@ -154,22 +154,27 @@ def check_one_form(forms: Iterable[str]) -> None:
 
 
 def rewrite_form(body: dict[str, Any]) -> None:
-    """Say the form of an answer in the engine's words: older names in the newer way, Lark in EBNF, no nulls."""
+    """Say the form of an answer in the engine's words: older names in the newer way, Lark in EBNF, no null or false."""
     for name, form in GUIDED.items():
         value = body.pop(name, None)
         if value is not None:
             body["structured_outputs"] = {form: value}
     wanted = body.get("structured_outputs")
     if wanted is not None:
-        body["structured_outputs"] = wanted = {key: value for key, value in wanted.items() if value is not None}
+        body["structured_outputs"] = wanted = {key: value for key, value in wanted.items() if _is_given(value)}
         if "grammar" in wanted and is_lark(wanted["grammar"]):
             wanted["grammar"] = lark_to_ebnf(wanted["grammar"])
 
 
 def is_foreign(form: StructuredOutputs | None) -> bool:
-    """Return whether a form has fields that are null, or a grammar of Lark."""
+    """Return whether a form has fields that are null or false, or a grammar of Lark."""
     if form is None:
         return False
-    return any(getattr(form, name) is None for name in form.model_fields_set) or bool(
+    return any(not _is_given(getattr(form, name)) for name in form.model_fields_set) or bool(
         form.grammar and is_lark(form.grammar)
     )
+
+
+def _is_given(value: object) -> bool:
+    """Return whether a field asks for something; `"json": {}` does."""
+    return value is not None and value is not False

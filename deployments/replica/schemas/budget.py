@@ -185,7 +185,7 @@ class SchemaCompiler:
 
 
 def _rejected(requested: Requested, verdict: Verdict) -> RequestRejected:
-    is_schema = requested.form in ("json", "calls") or verdict.kind == REFUSED
+    is_schema = requested.form in ("json", "calls") or (verdict.kind == REFUSED and requested.form != "regex")
     noun, advice = ("schema", _SCHEMA_ADVICE) if is_schema else ("value", _ADVICE)
     position, sentence = json.loads(verdict.text) if verdict.kind == REFUSED else (0, "")
     param = requested.param_of(position) if verdict.kind == REFUSED else requested.param

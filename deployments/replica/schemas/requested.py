@@ -114,7 +114,7 @@ def held_to(body: dict[str, Any], tried: list[tuple[Requested, str]]) -> dict[st
             for index, schema in zip(requested.tools, json.loads(text), strict=True):
                 # An explicit false would have no schema kept at all.
                 body["tools"][index]["function"] |= {"parameters": schema, "strict": True}
-        elif requested.form in ("json", "structural_tag"):
+        elif requested.form in ("json", "regex", "structural_tag"):
             name = requested.param.removeprefix("structured_outputs.")
             body["structured_outputs"] = {**body["structured_outputs"], name: text}
     return body

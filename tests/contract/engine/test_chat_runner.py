@@ -103,12 +103,12 @@ def agreed(theirs: dict, ours: dict) -> dict:
 
 async def render_bounded(serving, request):
     """Render a request as ours are, whose calls have little white space."""
-    from deployments.replica.white_space import bound_white_space
+    from deployments.replica.white_space import MOST, put_json_in_tag
 
     rendered = await serving.render_chat_request(request)
     form = request.extract_structured_outputs()
     if form is not None:
-        bound_white_space(form)
+        put_json_in_tag(form, MOST)
         request.structured_outputs, request.response_format = form, None
     return rendered
 

@@ -132,6 +132,17 @@ STREAMS = {
     "three sampled answers": ({**SAMPLED, "n": 3, "stream_options": {"include_usage": True}}, 3),
     "three guided answers": ({**IN_JSON, "temperature": 1.0, "seed": 3, "n": 3}, 3),
     "three answers of several lengths": ({**SAMPLED, "n": 3, "stop": ["a"]}, 3),
+    "answers in a form beside a tool": (
+        {
+            "question": "Who are you?",
+            "tools": [WEATHER],
+            "structured_outputs": {"choice": ["yes, of course", "no, not at all"]},
+            "n": 3,
+            "temperature": 1.2,
+            "seed": 3,
+        },
+        3,
+    ),
     "a thought": ({"question": "What is 7 + 8?", "reasoning_effort": "low"}, 1),
     "two calls": ({"question": TWO_CITIES, "tools": [WEATHER]}, 1),
     "the likeliest with a seed": (

@@ -246,6 +246,7 @@ def test_a_prompt_that_is_too_long_fits_when_it_is_truncated_to_the_context(ask)
     with pytest.raises(RequestRejected):
         ask(messages=long)
     assert ask(messages=long, truncate_prompt_tokens=-1)["usage"]["prompt_tokens"] == 1024 - 12
+    assert ask(messages=long, truncate_prompt_tokens=-1, max_tokens=None)["usage"]["completion_tokens"] == 1
 
 
 @pytest.mark.parametrize("side", ["left", "right", None])
@@ -495,6 +496,22 @@ def test_a_thought_ends_with_its_budget(ask_trained):
     assert 0 < short["usage"]["completion_tokens_details"]["reasoning_tokens"] <= 5 < free
 
 
+def test_text_that_looks_like_a_call_is_text_where_there_are_no_tools(ask_trained):
+    for stream in (False, True):
+        answer = ask_trained(structured_outputs={"regex": "Write <tool_call> to call"}, max_tokens=60, stream=stream)
+        choices = [chunk["choices"][0] for chunk in answer] if stream else answer["choices"]
+        said = "".join(choice["delta" if stream else "message"].get("content") or "" for choice in choices)
+        assert said == "Write <tool_call> to call"
+
+
+def test_usage_says_what_was_cached_before_the_first_token_was_looked_at(ask_trained):
+    fields = {"messages": [{"role": "user", "content": "Who are you? " * 40}], "tools": [WEATHER]}
+    form, _ = BESIDE_TOOLS["json_schema"]
+    plain = ask_trained(**fields, salt="one")["usage"]["prompt_tokens_details"]["cached_tokens"]
+    held = ask_trained(**fields, **form, max_tokens=60, salt="another")["usage"]["prompt_tokens_details"]
+    assert held["cached_tokens"] == plain == 0
+
+
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": CITY}}
 THOUGHT_OVER = {
     "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SAID}}},
@@ -658,11 +675,11 @@ def test_a_response_format_that_is_no_tag_is_refused_by_name(ask, complete):
 
 
 HOSTILE = {
-    "a repetition of a repetition": {"regex": "(a*)*b"},
-    "the same in a group": {"regex": "x((a|a)*)*y"},
+    "a repetition of a repetition": {"regex": "(a*b*)*c"},
+    "the same in a group": {"regex": "x((ab?)+(a?b)*)+y"},
     "a rule that is itself twice": {"grammar": 'root ::= root root | "a"'},
     "the same in a tag": {
-        "structural_tag": json.dumps({"format": {"type": "regex", "pattern": "(a*)*b"}}),
+        "structural_tag": json.dumps({"format": {"type": "regex", "pattern": "(a*b*)*c"}}),
     },
 }
 

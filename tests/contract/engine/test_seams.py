@@ -12,6 +12,15 @@ def parameters_of(function) -> list[str]:
     return list(inspect.signature(function).parameters)
 
 
+def test_schemas_are_as_deep_as_vllm_takes_them():
+    from vllm import sampling_params
+
+    from deployments.replica.schemas.rewritten import MOST_LEVELS
+
+    assert sampling_params.MAX_STRUCTURED_OUTPUT_JSON_NESTING == MOST_LEVELS
+    assert sampling_params.STRUCTURAL_TAG_WRAPPER_NESTING >= 8
+
+
 def test_vllm_takes_requests_the_way_submit_hands_them_over():
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.engine.input_processor import InputProcessor

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 import tarfile
@@ -13,6 +14,8 @@ from referencing import Registry
 
 from deployments.replica.schemas.rewriting.refusal import SchemaRefused
 from deployments.replica.schemas.rewriting.rewriter import rewrite
+from deployments.replica.schemas.rewritten import rewritten_form
+from deployments.replica.schemas.unusable import Unusable
 from tests.contract.schemas import walking
 
 A = {"type": "string", "enum": ["a", "bb"]}
@@ -238,6 +241,76 @@ def test_the_rest_is_refused_by_name(schema, sentence):
 )
 def test_ordinary_answers_stay_possible(schema, value):
     assert walking.takes(walking.compiled(rewrite(schema)), json.dumps(value, ensure_ascii=False))
+
+
+# Expressions of a whole answer. An engine's own compiler drops anchors, and takes escapes that it does not know for the
+# characters in them.
+KEPT_EXPRESSIONS = [
+    r"\Aabc\Z",
+    "^yes|no$",
+    "..",
+    r"\01",
+    "[^]a]",
+    r"[\s\S]{2}",
+    r"\d{3}\s\w+",
+    r'"\\n',
+    "(?:é|😀)+",
+    "(?P<n>ab)c",
+    "(a*)*b",
+    "",
+]
+REFUSED_EXPRESSIONS = {
+    "a$b": "it has an anchor within",
+    "(a$)b": "it has an anchor within",
+    "x(?:^)y": "it has an anchor within",
+    r"\bfoo\b": "it has a word boundary",
+    r"(a)\1": "it has a back reference",
+    "(?=a)a": "it has look-around",
+    "(?i)a": "it sets flags",
+    r"\Gab": "it is not a regular expression that can be read",
+    r"\Qa.b\E": "it is not a regular expression that can be read",
+    "(a": "it is not a regular expression that can be read",
+    r"[\ud800-\udfff]": "it leaves no text",
+}
+
+
+@pytest.mark.parametrize("expression", KEPT_EXPRESSIONS)
+@pytest.mark.parametrize("is_in_tag", [False, True])
+def test_answers_match_an_expression_as_a_whole(expression, is_in_tag):
+    tag = json.dumps({"type": "structural_tag", "format": {"type": "regex", "pattern": expression}})
+    text, _ = rewritten_form("structural_tag" if is_in_tag else "regex", tag if is_in_tag else expression)
+    written = json.loads(text)["format"]["pattern"] if is_in_tag else text
+    said = list(walking.answers(walking.compiled_expression(written), random.Random(1), number=20))
+    assert said
+    assert [one for one in said if not re.fullmatch(expression, one)] == []
+
+
+def test_names_and_code_points_of_other_dialects_are_read():
+    for foreign, ours in ((r"(?<n>a)\u{2028}", "a\u2028"), (r"\x{1F600}\{1}", "😀{1}")):
+        text, _ = rewritten_form("regex", foreign)
+        assert set(walking.answers(walking.compiled_expression(text), random.Random(1), number=3)) == {ours}
+
+
+@pytest.mark.parametrize("expression", REFUSED_EXPRESSIONS)
+def test_expressions_that_cannot_be_kept_are_refused_by_what_they_hold(expression):
+    tag = json.dumps({"type": "structural_tag", "format": {"type": "regex", "pattern": expression}})
+    for form, text in (("regex", expression), ("structural_tag", tag)):
+        with pytest.raises(Unusable) as refused:
+            rewritten_form(form, text)
+        why = REFUSED_EXPRESSIONS[expression].removeprefix("it " if form == "structural_tag" else "")
+        assert why in refused.value.sentence
+        assert ("format.pattern" in refused.value.sentence) == (form == "structural_tag")
+
+
+def test_a_schema_that_is_written_too_deep_is_refused_unless_it_need_not_be_kept():
+    deep = 1
+    for _ in range(70):
+        deep = [deep]
+    schema = {"type": "object", "properties": {"a": {"const": deep}}}
+    with pytest.raises(Unusable, match="deeper than 64 levels"):
+        rewritten_form("json", json.dumps(schema))
+    calls = json.dumps([{"schema": schema, "must_fit": False}])
+    assert rewritten_form("calls", calls)[1] == [{"type": "object"}]
 
 
 def test_counts_of_properties_are_kept_by_the_compiler():

@@ -82,12 +82,12 @@ def test_bomb_is_refused_as_too_costly(loop, compiler, schema):
 
 # Each is compiled at once, and then takes 10 to 1,000 ms for each token.
 SLOW = {
-    "repetition in a repetition": ("regex", "(a*)*b"),
-    "three of them": ("regex", "((a*)*)*"),
-    "after a beginning": ("regex", "hello ((a|aa)*)*!"),
+    "repetition in a repetition": ("regex", "(a*b*)*c"),
+    "three of them": ("regex", "([a-z]+[a-z0-9]*)*!"),
+    "after a beginning": ("regex", "hello (x+x+)+!"),
     "rule that is itself twice": ("grammar", 'root ::= root root | "a"'),
     "rules that are nothing": ("grammar", 'root ::= s s s s s s\ns ::= "a" s | s "a" | ""'),
-    "tag": ("structural_tag", '{"format": {"type": "regex", "pattern": "(a*)*b"}}'),
+    "tag": ("structural_tag", '{"format": {"type": "regex", "pattern": "(a*b*)*c"}}'),
 }
 
 
@@ -118,7 +118,7 @@ def test_ordinary_forms_are_accepted(loop, compiler, name):
     assert verdict(loop, compiler, text, form=form) is None
 
 
-@pytest.mark.parametrize(("form", "text"), [("regex", "(a"), ("grammar", "root ::= nowhere"), ("structural_tag", "{}")])
+@pytest.mark.parametrize(("form", "text"), [("grammar", "root ::= nowhere"), ("structural_tag", "{}")])
 def test_a_form_that_is_none_is_refused_as_such(loop, compiler, form, text):
     error = verdict(loop, compiler, text, param="field", form=form)
     assert error is not None

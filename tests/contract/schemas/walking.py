@@ -28,6 +28,11 @@ def compiled(schema, *, any_whitespace=False):
     return _compiler().compile_json_schema(json.dumps(schema), max_whitespace_cnt=None if any_whitespace else 1)
 
 
+def compiled_expression(expression):
+    """Return the grammar of a regular expression, as an engine compiles it."""
+    return _compiler().compile_regex(expression)
+
+
 def takes(grammar, text: str) -> bool:
     """Return whether an answer may be just this text."""
     import xgrammar

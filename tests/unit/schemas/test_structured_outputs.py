@@ -37,6 +37,14 @@ def test_each_form_arrives_as_it_was_sent(schema, name):
 
 
 @both
+def test_what_is_false_is_not_asked_for_and_any_json_is(schema):
+    arrived = engine_body(schema, structured_outputs={"json": {}, "json_object": False})["structured_outputs"]
+    assert arrived == {"json": {}}
+    error = error_of(schema, structured_outputs={"json": {}, "regex": "a"})
+    assert (error.param, "exactly one" in error.message) == ("structured_outputs", True)
+
+
+@both
 @pytest.mark.parametrize("name", ["json", "regex", "choice", "grammar"])
 def test_older_names_are_said_in_the_newer_way(schema, name):
     arrived = engine_body(schema, **{f"guided_{name}": FORMS[name]})

@@ -47,6 +47,8 @@ def of(text: str) -> Ranges:
 
 SAFE = union([(0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, LAST)])
 """What a JSON string may hold as it is: neither quotes, backslashes, control characters nor halves of characters."""
+TEXT = union([(0, 0xD7FF), (0xE000, LAST)])
+"""What any text may hold: no halves of characters."""
 ASCII = ((0, 0x7F),)
 DIGITS = ((0x30, 0x39),)
 WORD = union([*DIGITS, (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)])

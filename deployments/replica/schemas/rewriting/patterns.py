@@ -78,23 +78,31 @@ _NAMES = {
     constants.ATOMIC_GROUP: "an atomic group",
     constants.POSSESSIVE_REPEAT: "a possessive repetition",
 }
+_FOREIGN = re.compile(r"\\[ux]\{([0-9a-fA-F]{1,6})\}|(\\.)|\(\?<(?![=!])", re.DOTALL)
+"""Code points in braces and names of groups; characters that are escaped are only passed over."""
 _OPEN, _EDGE, _INNER = range(3)
 """Where a part stands: at an end that is not anchored, at one that is, or within."""
 
 
-def read(pattern: str) -> Pattern:
-    """Return a regular expression as a pattern of the whole text in which it is found.
+def read(pattern: str, *, is_whole: bool = False) -> Pattern:
+    """Return a regular expression as a pattern of the whole text in which it is found, or that it matches as a whole.
 
     Raises:
         PatternRefused: it cannot be read, or holds what cannot be kept.
     """
     try:
-        parsed = parser.parse(pattern)
+        parsed = parser.parse(_in_pythons_words(pattern))
     except (re.error, RecursionError, OverflowError):
         raise PatternRefused("it is not a regular expression that can be read") from None
     if parsed.state.flags & ~re.UNICODE:
         raise PatternRefused("it sets flags")
-    return _whole(list(parsed), _OPEN, _OPEN)
+    edge = _EDGE if is_whole else _OPEN
+    return _whole(list(parsed), edge, edge)
+
+
+def _in_pythons_words(pattern: str) -> str:
+    """Return an expression with the code points and names of groups of other dialects written as Python does."""
+    return _FOREIGN.sub(lambda found: f"\\U{int(found[1], 16):08x}" if found[1] else found[2] or "(?P<", pattern)
 
 
 def _whole(items: list[Any], left: int, right: int) -> Pattern:
@@ -224,20 +232,25 @@ def widths(pattern: Pattern) -> tuple[int, int | None]:
 
 def without_unsafe(pattern: Pattern) -> Pattern:
     """Return a pattern without the texts that JSON would have to escape; `NEVER` where there is no other."""
+    return within(pattern, characters.SAFE)
+
+
+def within(pattern: Pattern, allowed: Ranges) -> Pattern:
+    """Return a pattern of the texts that consist of some characters alone; `NEVER` where there are none."""
     match pattern:
         case One(ranges):
-            kept = characters.intersection(ranges, characters.SAFE)
+            kept = characters.intersection(ranges, allowed)
             return One(kept) if kept else NEVER
         case Row(parts):
-            safe = [without_unsafe(part) for part in parts]
-            return NEVER if NEVER in safe else row(safe)
+            inner = [within(part, allowed) for part in parts]
+            return NEVER if NEVER in inner else row(inner)
         case Either(parts):
-            return either(without_unsafe(part) for part in parts)
+            return either(within(part, allowed) for part in parts)
         case Repeated(part, least, most):
-            safe_part = without_unsafe(part)
-            if safe_part == NEVER:
+            inner_part = within(part, allowed)
+            if inner_part == NEVER:
                 return NEVER if least else NOTHING
-            return Repeated(safe_part, least, most)
+            return Repeated(inner_part, least, most)
 
 
 def simplified(pattern: Pattern) -> Pattern:

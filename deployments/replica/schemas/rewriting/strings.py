@@ -98,13 +98,13 @@ def _safe(pattern: Pattern) -> Pattern:
     return pattern if safe == patterns.NEVER else safe
 
 
-def read_pattern(expression: str, place: Place) -> Pattern:
-    """Return the pattern of an expression that stands at a place.
+def read_pattern(expression: str, place: Place, *, is_whole: bool = False) -> Pattern:
+    """Return the pattern of an expression that stands at a place; it may be that of a whole text.
 
     Raises:
         SchemaRefused: it has what cannot be kept.
     """
     try:
-        return patterns.read(expression)
+        return patterns.read(expression, is_whole=is_whole)
     except PatternRefused as refused:
         raise SchemaRefused(place, f"is not supported: {refused}. Use classes, groups and repetitions.") from None

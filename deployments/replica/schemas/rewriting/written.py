@@ -5,6 +5,7 @@ control characters only escaped, so where a pattern insists on them, the express
 """
 
 import re
+from collections.abc import Callable
 
 from deployments.replica.schemas.rewriting import characters
 from deployments.replica.schemas.rewriting.characters import Ranges
@@ -18,6 +19,7 @@ from deployments.replica.schemas.rewriting.patterns import (
     read,
     repeats_what_varies,
     simplified,
+    within,
     without_unsafe,
 )
 
@@ -44,7 +46,13 @@ def in_json(pattern: Pattern, *, has_escapes: bool = True) -> str | None:
     safe = without_unsafe(pattern)
     if safe != NEVER or not has_escapes:
         pattern = safe
-    return f"^{_MARK}{_within_row(simplified(pattern))}$" if _can_be_written(pattern) else None
+    return f"^{_MARK}{_within_row(simplified(pattern), _set)}$" if _can_be_written(pattern) else None
+
+
+def in_text(pattern: Pattern) -> str | None:
+    """Return the expression of the texts that a pattern matches, outside of JSON; None where there are none."""
+    pattern = within(pattern, characters.TEXT)
+    return None if pattern == NEVER else _MARK + _within_row(simplified(pattern), _class)
 
 
 def _can_be_written(pattern: Pattern) -> bool:
@@ -64,25 +72,26 @@ def _split(ranges: Ranges) -> tuple[Ranges, Ranges]:
     return characters.intersection(ranges, characters.SAFE), characters.intersection(ranges, _UNSAFE)
 
 
-def _expression(pattern: Pattern) -> str:
+def _expression(pattern: Pattern, write: Callable[[Ranges], str]) -> str:
     match pattern:
         case One(ranges):
-            return _set(ranges)
+            return write(ranges)
         case Row(parts):
-            return "".join(map(_within_row, parts))
+            return "".join(_within_row(part, write) for part in parts)
         case Either(parts):
-            return "|".join(_expression(part) for part in parts if _can_be_written(part))
+            return "|".join(_expression(part, write) for part in parts if _can_be_written(part))
         case Repeated(part, least, most):
             if not _can_be_written(part):
                 return ""
             bounds = "{" + (str(least) if most == least else f"{least},{'' if most is None else most}") + "}"
             short = {(0, None): "*", (1, None): "+", (0, 1): "?"}
-            one = _expression(part)
+            one = _expression(part, write)
             return (one if isinstance(part, One) else f"(?:{one})") + short.get((least, most), bounds)
 
 
-def _within_row(pattern: Pattern) -> str:
-    return f"(?:{_expression(pattern)})" if isinstance(pattern, Either) else _expression(pattern)
+def _within_row(pattern: Pattern, write: Callable[[Ranges], str]) -> str:
+    expression = _expression(pattern, write)
+    return f"(?:{expression})" if isinstance(pattern, Either) else expression
 
 
 def _set(ranges: Ranges) -> str:
