@@ -31,7 +31,7 @@ from deployments.replica.resume.written import WrittenTokens
 from deployments.replica.runners import RunnerContext, find_lora, model_named
 from deployments.replica.scheduling.preparing import Preparing
 from deployments.replica.schemas.budget import SchemaCompiler
-from deployments.replica.schemas.either import answer_of, calls_or_answer, has_either
+from deployments.replica.schemas.either import answer_of, calls_or_answer, has_either, on_lines
 from deployments.replica.schemas.requested import forms_to_compile, held_to
 from deployments.replica.submit import generate
 from deployments.replica.white_space import move_tag
@@ -182,10 +182,17 @@ class ChatRunner:
             calls = self._with_grammar(header, {**held, "response_format": None, "tool_choice": "required"})
             form = calls.structured_outputs
             if form is not None and form.structural_tag is not None:
-                form.structural_tag = calls_or_answer(held, form.structural_tag)
+                form.structural_tag = calls_or_answer(held, on_lines(form.structural_tag))
                 request.structured_outputs, request.response_format = form, None
                 return
         stand_in = self._with_grammar(header, held)
+        form = stand_in.structured_outputs
+        if (
+            form is not None
+            and form.structural_tag is not None
+            and held.get("tool_choice") not in (None, "auto", "none")
+        ):
+            form.structural_tag = on_lines(form.structural_tag)
         request.structured_outputs = stand_in.structured_outputs
         request.response_format = stand_in.response_format
 

@@ -21,6 +21,20 @@ def calls_or_answer(body: dict[str, Any], calls: str) -> str:
     )
 
 
+def on_lines(calls: str) -> str:
+    """Return a structural tag of calls in which a line may end after each one in tags, as models write several."""
+    tag = json.loads(calls)
+    pending: list[Any] = [tag["format"]]
+    while pending:
+        node = pending.pop()
+        if node["type"] == "tags_with_separator" and not (node["separator"] or node.get("stop_after_first")):
+            for one in node["tags"]:
+                if isinstance(one["end"], str) and one["end"].endswith("</tool_call>"):
+                    one["end"] = [one["end"], one["end"] + "\n"]
+        pending += [*node.get("elements", ()), *([node["content"]] if node.get("content") else ())]
+    return json.dumps(tag)
+
+
 def answer_of(tag: str) -> str:
     """Return the part of what `calls_or_answer` returned that is no call, as a tag of its own."""
     form, _ = json.loads(tag)["format"]["elements"]

@@ -435,6 +435,22 @@ def test_an_answer_is_in_its_form_or_a_call_where_there_are_both(ask_trained, tr
         assert said["kind"] in ("greeting", "other")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("form", [{"tool_choice": "required"}, BESIDE_TOOLS["json_schema"][0], {}])
+def test_as_many_tools_are_called_as_without_a_form(ask_trained, form, stream):
+    function = {"name": "get_weather", "parameters": {**CITY, "additionalProperties": False}}
+    messages = [{"role": "user", "content": "What is the weather in Tallinn and Kyoto?"}]
+    tools = [{"type": "function", "function": function}]
+    answer = ask_trained(messages=messages, tools=tools, max_tokens=200, stream=stream, **form)
+    choices = [chunk["choices"][0] for chunk in answer] if stream else answer["choices"]
+    parts = [choice["delta" if stream else "message"] for choice in choices]
+    calls = [call["function"] for part in parts for call in part.get("tool_calls") or ()]
+    arguments = "".join(call.get("arguments") or "" for call in calls)
+    assert [call["name"] for call in calls if call.get("name")] == ["get_weather"] * 2
+    assert all(city in arguments for city in ("Tallinn", "Kyoto"))
+    assert not "".join(part.get("content") or "" for part in parts).strip()
+
+
 GREETED = [{"role": "user", "content": "Hello!"}]
 LOOKED_UP = [
     {"role": "user", "content": "What is the weather in Tallinn?"},
