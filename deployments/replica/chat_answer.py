@@ -107,8 +107,7 @@ class ChatAnswer:
 
     def take(self, output: RequestOutput) -> None:
         """Take one output of the engine and send its new content."""
-        if not self.written.prompts:
-            self.note_prompt(output)
+        self.note_prompt(output)
         for part in output.outputs:
             self._count(part)
             if self._is_plain and part.finish_reason is None:

@@ -27,11 +27,10 @@ def put_json_in_tag(form: "StructuredOutputsParams", most: int | None) -> None:
 
     Of a schema outside of a tag vLLM refuses words that its grammars keep in forms which `schemas` has rewritten.
     """
-    if form.json is not None:
-        schema = json.loads(form.json) if isinstance(form.json, str) else form.json
+    if form.json is not None or form.json_object:
+        wanted = {"type": "object"} if form.json is None else form.json
+        schema = json.loads(wanted) if isinstance(wanted, str) else wanted
         parsed = {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": schema}}
-    elif form.json_object:
-        parsed = {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": {"type": "object"}}}
     elif form.structural_tag is not None:
         parsed = json.loads(form.structural_tag)
     else:

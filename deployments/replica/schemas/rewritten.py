@@ -47,7 +47,7 @@ def _rewritten(schema: Any, position: int, *, within: Place = (), **options: Any
 
 
 def _is_deeper(node: Any, levels: int) -> bool:
-    """Return whether a document nests objects and arrays deeper than so many levels."""
+    """Return whether objects and arrays are nested more than `levels` deep."""
     if not isinstance(node, dict | list):
         return False
     inner = node.values() if isinstance(node, dict) else node
