@@ -121,7 +121,13 @@ class ChatRunner:
         if first is None or form is None or form.structural_tag is None:
             return
         outputs: list[RequestOutput] = []
-        look = SamplingParams(max_tokens=1, logprob_token_ids=[first], output_kind=RequestOutputKind.FINAL_ONLY)
+        look = SamplingParams(
+            max_tokens=1,
+            logprob_token_ids=[first],
+            prompt_logprobs=params.prompt_logprobs,  # The answer takes what belongs to the prompt from here.
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        params.prompt_logprobs = None
         await generate(
             self._engine,
             copy(engine_input),
@@ -186,14 +192,10 @@ class ChatRunner:
                 request.structured_outputs, request.response_format = form, None
                 return
         stand_in = self._with_grammar(header, held)
-        form = stand_in.structured_outputs
-        if (
-            form is not None
-            and form.structural_tag is not None
-            and held.get("tool_choice") not in (None, "auto", "none")
-        ):
+        form = request.structured_outputs = stand_in.structured_outputs
+        is_forced = held.get("tool_choice") not in (None, "auto", "none")
+        if is_forced and form is not None and form.structural_tag is not None:
             form.structural_tag = on_lines(form.structural_tag)
-        request.structured_outputs = stand_in.structured_outputs
         request.response_format = stand_in.response_format
 
     def _with_grammar(self, header: dict[str, Any], fields: dict[str, Any]) -> ChatCompletionRequest:
@@ -257,8 +259,8 @@ class ChatRunner:
                 )
                 for _ in range(request.n or 1)
             ]
-            for parser in parsers:
-                if not request.tools:  # What looks like a call is text.
+            if not request.tools:  # What looks like a call is text.
+                for parser in parsers:
                     parser._tool_parser = None
         return ChatAnswer(
             self._serving, request, renderer, reply, parsers, prompt_token_ids, header, self._token_bytes, echo

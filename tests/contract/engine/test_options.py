@@ -528,6 +528,12 @@ def test_usage_says_what_was_cached_before_the_first_token_was_looked_at(ask_tra
     assert held["cached_tokens"] == plain == 0
 
 
+def test_a_prompts_log_probabilities_are_shown_beside_a_form_and_tools(ask_trained):
+    fields = {"messages": HELLO, "tools": [WEATHER], "prompt_logprobs": 1, "max_tokens": 60}
+    held = ask_trained(**fields, **BESIDE_TOOLS["json_schema"][0])
+    assert len(held["prompt_logprobs"]) == held["usage"]["prompt_tokens"]
+
+
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": CITY}}
 THOUGHT_OVER = {
     "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SAID}}},
