@@ -48,12 +48,18 @@ COSTLY: dict[str, tuple[str, dict[str, Any], int, str]] = {
 
 def resident(service: Service) -> dict[str, int]:
     """Return the memory of what answers, in bytes."""
+    gatekeeper = service.process_named("ray::Gatekeeper")
+    assert gatekeeper is not None
     replicas = [*service.running("ingress"), *service.running(CHAT), *service.running(EMBED)]
-    return {replica.replica_id: psutil.Process(replica.pid).memory_info().rss for replica in replicas}
+    processes = {replica.replica_id: psutil.Process(replica.pid) for replica in replicas} | {"gatekeeper": gatekeeper}
+    return {name: process.memory_info().rss for name, process in processes.items()}
 
 
-def post(service: Service, secret: str, path: str, fields: dict[str, Any]) -> httpx2.Response:
-    body = json.dumps({"model": CHAT, "max_tokens": 4, **fields} if path != EMBEDDINGS else fields)
+def body_of(path: str, fields: dict[str, Any]) -> bytes:
+    return json.dumps({"model": CHAT, "max_tokens": 4, **fields} if path != EMBEDDINGS else fields).encode()
+
+
+def post(service: Service, secret: str, path: str, body: bytes) -> httpx2.Response:
     headers = {"authorization": f"Bearer {secret}", "content-type": "application/json"}
     return httpx2.post(f"{service.url}{path}", content=body, headers=headers, timeout=120)
 
@@ -65,7 +71,8 @@ def test_a_cheap_keys_costly_requests_are_refused_while_others_are_answered(
     before, num_answered = resident(service), 0
     with ThreadPoolExecutor(len(COSTLY)) as threads:
         asked = {
-            name: threads.submit(post, service, secret, path, fields) for name, (path, fields, _, _) in COSTLY.items()
+            name: threads.submit(post, service, secret, path, body_of(path, fields))
+            for name, (path, fields, _, _) in COSTLY.items()
         }
         while not all(one.done() for one in asked.values()) or num_answered < 3:
             answer = http.post(CHATS, json={"model": CHAT, "messages": MESSAGES, "max_tokens": 4})
@@ -76,12 +83,12 @@ def test_a_cheap_keys_costly_requests_are_refused_while_others_are_answered(
         assert (answer.status_code, answer.json()["error"]["code"] or "") == (status, code), (name, answer.text[:300])
     after = resident(service)
     assert before.keys() == after.keys()
-    assert {name: after[name] / before[name] for name in before if after[name] > 1.5 * before[name]} == {}
+    assert {name: after[name] / before[name] for name in before if after[name] > 1.2 * before[name]} == {}
 
 
 @pytest.mark.exhaustive
 def test_others_are_answered_as_soon_beside_each_costly_request(service: Service, http: httpx2.Client) -> None:
-    """Each is sent over and over for as long as another account asks; the client's own work is beside both."""
+    """Each is sent over and over for as long as another account asks; its bytes are made before."""
     _, secret = asyncio.run(service.issue(tier="free", account="cheap"))
 
     def answered_in() -> float:
@@ -92,12 +99,12 @@ def test_others_are_answered_as_soon_beside_each_costly_request(service: Service
 
     before, ratios = resident(service), {}
     for name, (path, fields, _, _) in COSTLY.items():
+        body, is_over = body_of(path, fields), Event()
         alone = median(answered_in() for _ in range(20))
-        is_over = Event()
 
-        def send(path: str = path, fields: dict[str, Any] = fields, is_over: Event = is_over) -> None:
+        def send(path: str = path, body: bytes = body, is_over: Event = is_over) -> None:
             while not is_over.is_set():
-                post(service, secret, path, fields)
+                post(service, secret, path, body)
 
         with ThreadPoolExecutor(1) as threads:
             sending = threads.submit(send)
